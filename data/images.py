@@ -6,13 +6,11 @@ Axes: I rows or columns of an image, R channels.
 import dataclasses
 import functools
 import hashlib
-import logging
 import os
 import tarfile
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import grain
 import numpy as np
@@ -21,12 +19,10 @@ from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, 
 from data.archives import short_reason
 from data.download import locate_folder
 from data.image_augmentation import cutmix, erase, flip, mixup, shift
-from data.object_arrays import read_arrays
+from data.image_files import LabelledImages, numbered, read_images
 from jaxnlp.caches import cache_folder
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.images.processor import SUFFIXES, ImageProcessor, open_image, pixel_statistics
-
-_logger = logging.getLogger(__name__)
+from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 
 ENDLESS = 2**40
 """Number of images that is effectively infinite."""
@@ -38,25 +34,6 @@ CIFAR10_IMAGES = 5_000
 """Number of images of each class."""
 CIFAR10_HELD_OUT = 4_900
 """Files of each class from this number on are held out."""
-
-
-class LabelledImages(NamedTuple):
-    """N images [N, I, I, R] uint8, their classes [N] int, the names of the classes, and the images' own names."""
-
-    images: np.ndarray
-    labels: np.ndarray
-    classes: tuple[str, ...]
-    names: tuple[str, ...]
-
-    def part(self, rows: np.ndarray) -> "LabelledImages":
-        """The images of these rows [N] bool, with their names."""
-        chosen = tuple(self.names[row] for row in np.flatnonzero(rows))
-        return LabelledImages(self.images[rows], self.labels[rows], self.classes, chosen)
-
-
-def numbered(count: int) -> tuple[str, ...]:
-    """Names of images without names: their numbers."""
-    return tuple(f"image {number}" for number in range(count))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +66,11 @@ class Images(DataConfig):
     """Share of each class that is held out."""
     split_seed: int = 0
     """Another seed holds out other images."""
+    resize: int | None = None
+    """Scale your own images until their shorter side has N pixels, and crop the middle N x N; prediction then does so,
+    too. None = all images must be square and of one size."""
+    skip_broken: bool = False
+    """Skip files of your own that are damaged or not images, and count them; otherwise they are errors."""
     flip: bool = False
     """Flip half of the training images horizontally."""
     shift: int = 0
@@ -106,6 +88,8 @@ class Images(DataConfig):
         super().__post_init__()
         self.require_at_least(0, "split_seed", "shift", "erase_rate")
         self.require_at_least(1, "evaluation_batch_size")
+        if self.resize is not None:
+            self.require_at_least(1, "resize")
         if self.erase_rate > 1.0:
             raise ValueError(f"data.erase_rate must be in [0, 1], got {self.erase_rate}")
         if not 0.0 < self.validation_fraction < 1.0:
@@ -122,6 +106,8 @@ class Images(DataConfig):
                 ReadWhen("validation_path", None, own, "data.source files"),
                 ReadWhen("validation_fraction", 0.1, held_out, "images without a separate validation set"),
                 ReadWhen("split_seed", 0, held_out, "images without a separate validation set"),
+                ReadWhen("resize", None, own, "data.source files"),
+                ReadWhen("skip_broken", False, own, "data.source files"),
                 ReadWhen("mix_alpha", 1.0, self.mix != "none", "data.mix mixup and cutmix"),
             ],
         )
@@ -143,24 +129,26 @@ class Images(DataConfig):
         Raises: FileNotFoundError, DataError: when images are not found or cannot be read, have several sizes or fewer
           than two classes, or do not fit the processor.
         """
-        train, validation = self._parts()
+        earlier = None if processor is None else require_processor(processor, ImageProcessor)
+        train, validation = self._parts(None if earlier is None else earlier.channels)
         mean, stddev = pixel_statistics(train.images)
         _, size, _, channels = train.images.shape
-        found = ImageProcessor(size, channels, mean, stddev, train.classes)
-        if processor is not None:
-            earlier = require_processor(processor, ImageProcessor)
+        found = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
+        if earlier is not None:
             if (earlier.shape, earlier.classes) != (found.shape, found.classes):
                 raise DataError(
                     f"the model reads images of {earlier.shape} with the classes {', '.join(earlier.classes[:10])}, "
                     f"but these images have {found.shape} and the classes {', '.join(found.classes[:10])}"
                 )
-            found = earlier
+            found = dataclasses.replace(earlier, resize=found.resize)
         if len(train.images) < self.batch_size:
             raise DataError(
                 f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train.images)}; give "
                 f"{len(train.images)} or less"
             )
-        digest = hashlib.sha256(repr((found.to_json(), train.images.shape)).encode())
+        fields = found.to_json()
+        del fields["resize"]  # the images below are scaled already, and runs of an earlier version continue
+        digest = hashlib.sha256(repr((fields, train.images.shape)).encode())
         for part in (train, validation):
             digest.update(np.ascontiguousarray(part.images).data)
             digest.update(np.asarray(part.labels, np.int32).tobytes())
@@ -184,24 +172,34 @@ class Images(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a folder with a folder for each class, or a .npz file. Raises: FileNotFoundError, DataError."""
+        """Reads a folder with a folder for each class, or a .npz file; files that cannot be read are skipped.
+
+        Raises: FileNotFoundError, DataError.
+        """
         processor = require_processor(processor, ImageProcessor)
-        found = read_images(path, processor.classes)
+        resize = processor.size if processor.resize else None
+        found = read_images(path, processor.classes, channels=processor.channels, resize=resize, skip_broken=True)
         if found.images.shape[1:] != processor.shape:
-            raise DataError(f"{path}: images of shape {found.images.shape[1:]}, but the model reads {processor.shape}")
+            raise DataError(
+                f"{path}: images of shape {found.images.shape[1:]}, but the model reads {processor.shape}; crop and "
+                f"scale them first, or train with --data.resize {processor.size}"
+            )
         return self._split(found)
 
-    def _parts(self) -> tuple[LabelledImages, LabelledImages]:
+    def _parts(self, channels: int | None) -> tuple[LabelledImages, LabelledImages]:
         if self.source == "cifar10":
             folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise=OWN_IMAGES)
             return read_cifar10(folder / CIFAR10_ARCHIVE)
-        images = digits() if self.source == "digits" else read_images(Path(str(self.path)))
+        if self.source == "digits":
+            return held_out_part(digits(), self.validation_fraction, self.split_seed)
+        read = functools.partial(read_images, resize=self.resize, skip_broken=self.skip_broken)
+        images = read(Path(str(self.path)), channels=channels)
         if self.validation_path is not None:
-            held_out = read_images(Path(self.validation_path), images.classes)
+            held_out = read(Path(self.validation_path), images.classes, channels=images.images.shape[3])
             if held_out.images.shape[1:] != images.images.shape[1:]:
                 raise DataError(
                     f"{self.validation_path}: images of shape {held_out.images.shape[1:]}, but training images have "
-                    f"{images.images.shape[1:]}"
+                    f"{images.images.shape[1:]}; --data.resize {images.images.shape[1]} scales and crops both"
                 )
             return images, held_out
         return held_out_part(images, self.validation_fraction, self.split_seed)
@@ -281,100 +279,6 @@ def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tupl
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
     return found.part(~held_out), found.part(held_out)
-
-
-def read_images(path: Path, classes: tuple[str, ...] | None = None) -> LabelledImages:
-    """Reads a folder with a folder of image files for each class, or a .npz file with the arrays images and labels.
-
-    Args:
-      path: of the folder or the file.
-      classes: the allowed classes; None = those in the data.
-
-    Raises: FileNotFoundError; DataError naming the file, for images of several sizes and for unknown classes.
-    """
-    if path.is_dir():
-        return _read_folder(path, classes)
-    if path.suffix == ".npz":
-        return _read_npz(path, classes)
-    if not path.exists():
-        raise FileNotFoundError(f"no images at {path}: expected a folder with a folder for each class, or a .npz file")
-    raise DataError(f"{path}: expected a folder with a folder for each class, or a .npz file with images and labels")
-
-
-def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
-    folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-    names = tuple(folder.name for folder in folders) if classes is None else classes
-    if len(names) < 2:
-        raise DataError(f"{path}: expected at least two folders, one for each class, got {len(names)}")
-    files = [
-        (file, folder.name)
-        for folder in folders
-        for file in sorted(folder.iterdir())
-        if file.suffix.lower() in SUFFIXES
-    ]
-    read = {*folders, *(file for file, _ in files)}
-    others = sorted(file for place in (path, *folders) for file in place.iterdir() if file not in read)
-    left_out = [file for file in others if not file.name.startswith(".")]
-    if left_out:
-        _logger.warning(
-            "%s: files and folders that are ignored, because they are not images (%s) in the folder of a class: "
-            "%d, such as %s",
-            *(path, ", ".join(SUFFIXES), len(left_out), left_out[0].relative_to(path)),
-        )
-    unknown = sorted({name for _, name in files} - set(names))
-    if unknown:
-        raise DataError(f"{path / unknown[0]}: unknown class; the model has {', '.join(names[:10])}")
-    counts = Counter(name for _, name in files)
-    empty = [name for name in names if classes is None and not counts[name]]
-    if empty or not files:
-        place = path / (empty[0] if empty else "")
-        raise DataError(f"{place}: no image files ({', '.join(SUFFIXES)}); add some, or remove the folder")
-    first = _read_file(files[0][0])
-    images = np.empty((len(files), *first.shape), np.uint8)
-    for row, (file, _) in enumerate(files):
-        image = _read_file(file)
-        if image.shape != first.shape or first.shape[0] != first.shape[1]:
-            raise DataError(
-                f"{file}: {image.shape[1]} x {image.shape[0]} pixels; all images must be square and of one size, and "
-                f"{files[0][0]} has {first.shape[1]} x {first.shape[0]}; crop and scale them first"
-            )
-        images[row] = image
-    labels = np.array([names.index(name) for _, name in files])
-    return LabelledImages(images, labels, names, tuple(f"{name}/{file.name}" for file, name in files))
-
-
-def _read_file(file: Path) -> np.ndarray:
-    try:
-        return np.asarray(open_image(file, 3))
-    except ValueError as error:
-        raise DataError(str(error)) from error
-
-
-def _read_npz(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
-    held = read_arrays(path, ("images", "labels"))
-    images, labels = held["images"], held["labels"]
-    if images.ndim == 3:
-        images = images[..., None]
-    square = images.ndim == 4 and images.shape[1] == images.shape[2] and images.shape[3] in (1, 3)
-    if images.dtype != np.uint8 or not square or not len(images):
-        raise DataError(
-            f"{path}: images must be uint8 of the shape [N, I, I] or [N, I, I, 3], got {images.dtype} {images.shape}"
-        )
-    if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
-        raise DataError(
-            f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
-            f"{labels.shape}{f', the lowest {labels.min()}' if labels.dtype.kind in 'iu' and labels.size else ''}"
-        )
-    names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
-    if labels.max() >= len(names):
-        raise DataError(
-            f"{path}: the label {labels.max()} does not exist; the last label of the model is {len(names) - 1}"
-        )
-    if classes is None:
-        missing = sorted(set(range(len(names))) - set(labels.tolist()))
-        if missing or len(names) < 2:
-            raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs images")
-    return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
 
 
 def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:

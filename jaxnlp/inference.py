@@ -41,8 +41,11 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_one(inputs: Any) -> bool:
-    """Whether the argument is one input: a text, a path, or an image."""
-    return isinstance(inputs, str | Path) or (isinstance(inputs, np.ndarray) and inputs.ndim in (2, 3))
+    """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
+    match inputs:
+        case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
+            return True
+    return not isinstance(inputs, Iterable) and np.ndim(inputs) in (2, 3)  # Pillow's images are not iterable
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:

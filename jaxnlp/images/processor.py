@@ -9,15 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
 
+from jaxnlp.images.reading import MODES, middle_square, normalized, open_image
 from jaxnlp.inference import is_one
 from jaxnlp.targets import Classes
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-"""Suffixes of image files."""
-MODES = {1: "L", 3: "RGB"}
-"""Pillow's mode for each number of channels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +25,7 @@ class ImageProcessor:
       mean: of each channel of the training images, with pixels in [0, 1].
       stddev: of each channel.
       classes: their names, in the order of their ids.
+      resize: whether images of another size are scaled and cropped, as in training; otherwise they are errors.
     """
 
     size: int
@@ -37,6 +33,7 @@ class ImageProcessor:
     mean: tuple[float, ...]
     stddev: tuple[float, ...]
     classes: tuple[str, ...]
+    resize: bool = False
 
     counted: ClassVar[str] = "images"
     """The plural noun for examples in metrics."""
@@ -80,41 +77,34 @@ class ImageProcessor:
 
         Args:
           path: of a PNG, JPEG or any other file that Pillow reads.
-          resize: crop the middle square of an image of another size, and scale it; otherwise such an image is an error.
+          resize: scale an image of another size, and crop its middle square, also if `self.resize` is False.
 
         Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """
-        image = open_image(path, self.channels)
-        if image.size != (self.size, self.size):
-            if not resize:
-                width, height = image.size
-                raise ValueError(
-                    f"{path} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; "
-                    "--resize crops and scales it"
-                )
-            side = min(image.size)
-            left, top = ((length - side) // 2 for length in image.size)
-            image = image.crop((left, top, left + side, top + side)).resize((self.size, self.size))
-        return np.asarray(image, np.uint8).reshape(self.shape)
+        return self._fitted(open_image(path, self.channels), str(path), resize)
 
     def __call__(self, images: Any, *, resize: bool = False) -> dict[str, np.ndarray]:
-        """`images` [B, I, I, R] uint8, of files or arrays; one image is one row. Raises: as `array`."""
+        """`images` [B, I, I, R] uint8, of anything that `array` takes; one image is one row. Raises: as `array`."""
         several = [images] if is_one(images) else list(images)
         return {"images": np.stack([self.array(image, resize=resize) for image in several])}
 
     def array(self, image: Any, *, resize: bool = False) -> np.ndarray:
-        """An image [I, I, R] uint8, from a file or from an array, which may be [I, I] for a grey image.
+        """An image [I, I, R] uint8, from a file, or from an image or array that `normalized` takes.
 
-        Raises: as `read`; ValueError for an array of another size or type.
+        Raises: as `read`; ValueError for another array.
         """
-        if not isinstance(image, np.ndarray):
+        if isinstance(image, str | Path):
             return self.read(Path(image), resize=resize)
-        found = image[..., None] if image.ndim == 2 else image
-        if found.dtype != np.uint8 or found.shape != self.shape:
+        return self._fitted(normalized(image, self.channels), "the image", resize)
+
+    def _fitted(self, image: Any, name: str, resize: bool) -> np.ndarray:
+        if image.size != (self.size, self.size) and not (resize or self.resize):
+            width, height = image.size
             raise ValueError(
-                f"the model reads images {list(self.shape)} of uint8, got {list(image.shape)} of {image.dtype}"
+                f"{name} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; --resize crops "
+                f"and scales it, as a model that was trained with --data.resize {self.size} does without it"
             )
-        return found
+        return np.asarray(middle_square(image, self.size), np.uint8).reshape(self.shape)
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -124,36 +114,11 @@ class ImageProcessor:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError with the wrong fields."""
         try:
-            numbers = {name: tuple(map(float, fields[name])) for name in ("mean", "stddev")}
-            return cls(int(fields["size"]), int(fields["channels"]), **numbers, classes=tuple(fields["classes"]))
+            mean, stddev = (tuple(map(float, fields[name])) for name in ("mean", "stddev"))
+            size, channels, classes = int(fields["size"]), int(fields["channels"]), tuple(fields["classes"])
+            return cls(size, channels, mean, stddev, classes, resize=bool(fields.get("resize", False)))
         except (KeyError, TypeError) as error:
             raise ValueError(f"images: size, channels, mean, stddev or classes are missing: {fields!r}") from error
-
-
-def open_image(path: Path, channels: int) -> Image.Image:
-    """Opens an image with this number of channels, rotated as its camera says; transparent pixels become white.
-
-    Raises: FileNotFoundError; ValueError naming a file that is damaged, not an image, or has more than 8 bits a
-    channel.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"the image {path} does not exist")
-    try:
-        with Image.open(path) as file:
-            if file.mode.startswith(("I", "F")):
-                raise ValueError(f"{path} has more than 8 bits a channel (Pillow's mode {file.mode}); convert it to 8")
-            image = ImageOps.exif_transpose(file)
-            if image.has_transparency_data:
-                opaque = image.convert("RGBA")
-                image = Image.new("RGBA", opaque.size, "white")
-                image.alpha_composite(opaque)
-            return image.convert(MODES[channels])
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{path} has too many pixels: {error}; make it smaller") from error
-    except UnidentifiedImageError as error:
-        raise ValueError(f"{path} is not an image that Pillow can read; replace or remove it") from error
-    except (OSError, SyntaxError) as error:  # SyntaxError is Pillow's for a broken PNG
-        raise ValueError(f"{path} is damaged: {error}; replace or remove it") from error
 
 
 def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -7,7 +7,8 @@ from PIL import Image
 
 from data import DataError
 from data import images as module
-from data.images import Images, digits, held_out_part, read_cifar10, read_images
+from data.image_files import read_images
+from data.images import Images, digits, held_out_part, read_cifar10
 from jaxnlp.images.processor import ImageProcessor
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
@@ -152,54 +153,6 @@ def test_a_folder_has_a_class_for_each_of_its_folders(folder):
     assert len(split.examples) == 5
 
 
-def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no images at .*nowhere: expected a folder"):
-        read_images(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="expected at least two folders, one for each class, got 1"):
-        read_images(tmp_path)
-    with pytest.raises(DataError, match=r"animals/dog: unknown class; the model has bird, cat"):
-        read_images(folder, ("bird", "cat"))
-    save(folder, "cat/wide.png", IMAGE[:4])
-    with pytest.raises(
-        DataError,
-        match=r"wide.png: 6 x 4 pixels; all images must be square and of one size, and .*a.png .*; crop and scale",
-    ):
-        read_images(folder)
-    (folder / "cat" / "wide.png").write_bytes((folder / "cat" / "a.png").read_bytes()[:60])
-    with pytest.raises(DataError, match=r"wide.png is damaged"):
-        read_images(folder)
-    (folder / "cat" / "wide.png").write_text("text")
-    with pytest.raises(DataError, match=r"wide.png is not an image that Pillow can read"):
-        read_images(folder)
-    (folder / "cat" / "wide.png").unlink()
-    (folder / "empty").mkdir()
-    with pytest.raises(DataError, match=r"animals/empty: no image files \(.png, .*\); add some, or remove the folder"):
-        read_images(folder)
-    (folder / "empty").rmdir()
-    for name in ("a", "b"):
-        (folder / "dog" / f"{name}.png").unlink()
-    save(folder, "dog/a.png")
-    with pytest.raises(DataError, match="the class dog has fewer than two images; it needs two"):
-        Images(source="files", path=str(folder), batch_size=1).load(0)
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "message"),
-    [
-        (np.zeros((4, 6, 5), np.uint8), np.arange(4), r"images must be uint8 of the shape \[N, I, I\]"),
-        (np.zeros((4, 6, 6)), np.arange(4), r"got float64 \(4, 6, 6, 1\)"),
-        (np.zeros((4, 6, 6), np.uint8), np.arange(3), "labels must be whole numbers from 0, one for each of 4 images"),
-        (np.zeros((4, 6, 6), np.uint8), np.array([0, 1, 3, 3]), "no image has the label 2; each class needs images"),
-        (np.zeros((2, 6, 6), np.uint8), np.zeros(2, int), "no image has the label 1"),
-        (np.zeros((2, 6, 6), np.uint8), np.array([-1, 0]), r"whole numbers from 0, .* got int64 \(2,\), the lowest -1"),
-    ],
-)
-def test_arrays_that_cannot_be_are_refused(tmp_path, images, labels, message):
-    np.savez(tmp_path / "a.npz", images=images, labels=labels)
-    with pytest.raises(DataError, match=message):
-        read_images(tmp_path / "a.npz")
-
-
 def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     labels = np.array([0, 1, 0, 1])
     np.savez(tmp_path / "a.npz", images=np.zeros((4, 6, 6), np.uint8), labels=labels)
@@ -212,8 +165,6 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
         data.load(0, Images().load(0).processor)
     with pytest.raises(DataError, match=r"images of shape \(6, 6, 1\), but the model reads \(8, 8, 1\)"):
         data.read_file(tmp_path / "a.npz", Images().load(0).processor)
-    with pytest.raises(DataError, match="the label 1 does not exist; the last label of the model is 0"):
-        read_images(tmp_path / "a.npz", ("0",))
     with pytest.raises(DataError, match=r"exceeds the number of training images, 2; give 2 or less"):
         Images(source="files", path=str(tmp_path / "a.npz")).load(0)
 
@@ -224,6 +175,9 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
         ({"source": "files"}, "data.source files needs data.path"),
         ({"path": "x"}, "data.source digits takes no path, got x; for your own images, set --data.source files"),
         ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
+        ({"resize": 32}, "data.resize applies only to data.source files"),
+        ({"skip_broken": True}, "data.skip_broken applies only to data.source files"),
+        ({"source": "files", "path": "x", "resize": 0}, "data.resize must be at least 1, got 0"),
         ({"erase_rate": 1.5}, r"data.erase_rate must be in \[0, 1\], got 1.5"),
         ({"shift": -1}, "data.shift must be at least 0"),
         ({"validation_fraction": 1.0}, "data.validation_fraction must be between 0 and 1"),

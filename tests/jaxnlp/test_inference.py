@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxnlp.inference import as_texts, one_or_many, refuse_blank, require_sentences, require_texts
 
@@ -46,8 +48,11 @@ def test_an_image_is_one_input_and_several_are_several():
         return images
 
     assert look(None, np.zeros((8, 8, 3))).shape == (8, 8, 3)
+    assert look(None, jnp.zeros((8, 8))).shape == (8, 8)
+    assert look(None, Image.new("L", (8, 9))).size == (8, 9)
     assert len(look(None, np.zeros((5, 8, 8, 3)))) == 5
-    assert seen == [1, 5]
+    assert len(look(None, [Image.new("L", (8, 9))] * 2)) == 2
+    assert seen == [1, 1, 1, 5, 2]
 
 
 @pytest.mark.parametrize("inputs", [None, 3])

@@ -11,8 +11,9 @@ import numpy as np
 import tyro
 
 from jaxnlp.batches import Shape, in_batches
-from jaxnlp.commands.files import report_blank, report_truncated
+from jaxnlp.commands.files import report_blank, report_skipped, report_truncated
 from jaxnlp.files import write_file
+from jaxnlp.images.reading import printable
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Command, Trained
@@ -20,7 +21,15 @@ from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
-from jaxnlp.tasks.classification.inputs import Chunk, Given, batch_shapes, image_files, read_inputs, refuse_texts
+from jaxnlp.tasks.classification.inputs import (
+    Chunk,
+    Given,
+    batch_shapes,
+    image_files,
+    read_each,
+    read_inputs,
+    refuse_texts,
+)
 from jaxnlp.tasks.classification.predict import Prediction, Predictor, probability_of
 from jaxnlp.typing import Batch, Params
 
@@ -30,8 +39,8 @@ class Predict(Command):
     """Predicts the classes of texts, of pairs of texts or of images, one line for each.
 
     A line has columns separated by tabs: the class and its probability, or a number; then the text, both texts, or the
-    file. Several classes are separated by commas, with the lowest of their probabilities. The columns of a blank text
-    are empty, and a note on standard error counts blank texts.
+    file. Several classes are separated by commas, with the lowest of their probabilities. The columns of a blank text,
+    or of an image that cannot be read, are empty. Notes on standard error count both.
     """
 
     summary = "Predicts the classes of texts or images, the entities in texts, or the answers to questions."
@@ -43,7 +52,8 @@ class Predict(Command):
     file: Path | None = None
     """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
     resize: bool = False
-    """Crop and scale images of another size than the model reads."""
+    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
+    --data.resize always does so."""
     threshold: float | None = None
     """Predict each class, or the second of two classes, whose probability is at least this. None = the
     threshold in the run's folder, if one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most
@@ -59,20 +69,23 @@ class Predict(Command):
     def __call__(self, trained: Trained) -> None:
         """Prints the predictions. Those of the first inputs are printed before the rest is read.
 
-        Raises: ValueError, OSError for inputs that are missing or cannot be read.
+        Raises: ValueError, OSError for inputs that are missing or cannot be read. Of several images, all must be so.
         """
-        processor = trained.processor
+        processor, targets = trained.processor, trained.processor.targets
         predictor = Predictor(trained, self.threshold)
-        count, truncated, blank = 0, list[int](), list[int]()
+        count, truncated, blank, skipped = 0, list[int](), list[int](), list[Exception]()
         for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
             found = predictor(chunk)
             for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
-                targets = processor.targets
                 print(_json_line(targets, fields, prediction) if self.json else _line(targets, shown, prediction))
             print(end="", flush=True)
             truncated += [count + number for number in chunk.truncated]
-            blank += [count + number for number in range(1, len(found) + 1) if number - 1 not in chunk.kept]
+            skipped += chunk.unread.values()
+            blank += [count + number + 1 for number in chunk.blank]
             count += len(found)
+        if skipped and count == len(skipped):
+            raise skipped[0]
+        report_skipped(list(map(str, skipped)), count, "images", "class")
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
         report_blank(blank, count, self.inputs, self.file)
 
@@ -114,7 +127,8 @@ class Attention(Command):
     out: Path = Path("attention.html")
     """The page to write."""
     resize: bool = False
-    """Crop and scale images of another size than the model reads."""
+    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
+    --data.resize always does so."""
     max_length: int | None = None
     """For a BERT: maximum length in tokens; longer texts are truncated; None = 128."""
 
@@ -151,11 +165,15 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     predict = predictions_of(model, trained.processor.targets)
     read = jax.jit(lambda params, image: (predict(params, {"images": image}), model.attention_rollout(params, image)))
     files = image_files(tuple(map(Path, given.inputs)))
-    images = np.stack([trained.processor.read(file, resize=given.resize) for file in files])
+    pixels, unread = read_each(trained.processor, files, resize=given.resize)
+    if not pixels:
+        raise unread[0]
+    report_skipped(list(map(str, unread.values())), len(files), "images", "place on the page")
+    files, images = [files[number] for number in pixels], np.stack(list(pixels.values()))
     found = [read(trained.params, image[None]) for image in images]
     threshold = _kept(trained)
     captions = [
-        f"{file.name}: {_answer(trained.processor.targets, np.asarray(row)[0], threshold)}"
+        f"{printable(file.name)}: {_answer(trained.processor.targets, np.asarray(row)[0], threshold)}"
         for file, (row, _) in zip(files, found, strict=True)
     ]
     shares = np.concatenate([np.asarray(share) for _, share in found])

@@ -2,7 +2,8 @@
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,8 @@ import numpy as np
 from jaxnlp.batches import Shape, row_shapes, text_shapes
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.corpus import NumpyBatch
-from jaxnlp.images.processor import SUFFIXES, ImageProcessor
+from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
 from jaxnlp.inference import is_blank, require_texts
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
@@ -30,7 +32,7 @@ class Given(NamedTuple):
       inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
       pair: the second text of each, for pairs.
       file: one text a line, or two texts separated by a tab; None = standard input.
-      resize: crop and scale images of another size.
+      resize: scale and crop images of another size.
     """
 
     inputs: tuple[str, ...] = ()
@@ -45,10 +47,11 @@ class Chunk(NamedTuple):
     Attributes:
       shown: the columns of each input in the output: its texts, without line breaks, or its file [N].
       fields: the same for JSON, by name [N].
-      kept: indices of the M inputs that are not blank.
+      kept: indices of the M inputs that are answered: those that are neither blank nor unread.
       lengths: of these inputs in positions [M].
       batch: (numbers of at most B of the M inputs, shape) -> a batch; its last rows are padding.
       truncated: indices of the inputs that were truncated.
+      unread: why an input cannot be read, by its index.
     """
 
     shown: list[tuple[str, ...]]
@@ -57,6 +60,12 @@ class Chunk(NamedTuple):
     lengths: Sequence[int]
     batch: Callable[[Sequence[int], Shape], NumpyBatch]
     truncated: Sequence[int] = ()
+    unread: Mapping[int, Exception] = {}
+
+    @property
+    def blank(self) -> list[int]:
+        """Indices of the blank texts."""
+        return sorted(set(range(len(self.shown))).difference(self.kept, self.unread))
 
 
 def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
@@ -147,23 +156,37 @@ def _(processor: ImageProcessor, given: Given) -> Iterator[Sequence[Sequence[Any
 def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, not pairs of texts; remove the pairs")
-    names = [f"image {number}" if isinstance(one, np.ndarray) else str(one) for number, (one,) in enumerate(rows)]
-    images = [processor.array(one, resize=resize) for (one,) in rows]
+    images, unread = read_each(processor, [one for (one,) in rows], resize=resize)
+    names = [printable(one) if isinstance(one, str | Path) else f"image {number}" for number, (one,) in enumerate(rows)]
+    kept = list(images)
 
     def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
         pixels = np.zeros((shape.rows, *processor.shape), np.uint8)
         for row, number in enumerate(numbers):
-            pixels[row] = images[number]
+            pixels[row] = images[kept[number]]
         return {"images": pixels}
 
-    kept = range(len(rows))
     return Chunk(
-        [(name,) for name in names],
+        [(one_line(name),) for name in names],
         [{"file": name} for name in names],
         kept,
         [IMAGE_SHAPES[0].length] * len(kept),
         batch,
+        unread=unread,
     )
+
+
+def read_each(
+    processor: ImageProcessor, images: Sequence[Any], *, resize: bool
+) -> tuple[dict[int, np.ndarray], dict[int, Exception]]:
+    """Images [I, I, R] uint8, and why others cannot be read; both by their indices."""
+    found, unread = dict[int, np.ndarray](), dict[int, Exception]()
+    for number, image in enumerate(images):
+        try:
+            found[number] = processor.array(image, resize=resize)
+        except (ValueError, OSError) as error:
+            unread[number] = error
+    return found, unread
 
 
 def refuse_texts(given: Given) -> None:
@@ -173,13 +196,30 @@ def refuse_texts(given: Given) -> None:
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and the images in the folders among them. Raises: ValueError naming a folder without images."""
+    """The files, and the images in the folders among them. A note on standard error counts other files of a folder.
+
+    Raises: ValueError naming a folder without images; FileNotFoundError.
+    """
     if not given:
         raise ValueError("give image files, or a folder of them")
-    found = []
+    found = list[Path]()
     for path in given:
-        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
+        if not path.exists():
+            raise FileNotFoundError(f"the image {path} does not exist")
+        inside = sorted(filter(is_image_file, path.iterdir())) if path.is_dir() else [path]
         if not inside:
             raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")
+        if path.is_dir():
+            _report_others(path, {*inside})
         found += inside
     return found
+
+
+def _report_others(folder: Path, images: Collection[Path]) -> None:
+    others = sorted(entry for entry in folder.iterdir() if entry not in images and not entry.name.startswith("."))
+    if others:
+        print(
+            f"note: files and folders in {folder} that are ignored, because they are not images "
+            f"({', '.join(SUFFIXES)}): {len(others):,}, such as {others[0].name}",
+            file=sys.stderr,
+        )

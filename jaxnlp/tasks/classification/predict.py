@@ -50,7 +50,7 @@ class Predictor:
         self._threshold = kept if threshold is None else threshold
 
     def __call__(self, chunk: Chunk) -> list[Prediction]:
-        """The predictions of a chunk of inputs, in their order; `NO_PREDICTION` for a blank text."""
+        """The predictions of a chunk of inputs, in their order; `NO_PREDICTION` for those that are not answered."""
         found = [NO_PREDICTION] * len(chunk.shown)
         compute = _computed(self._trained, chunk.batch)
         rows = in_batches(chunk.lengths, batch_shapes(self._trained.processor), compute)
@@ -63,7 +63,7 @@ class Predictor:
 
 
 NO_PREDICTION = Prediction(None, float("nan"), {})
-"""The prediction of a blank text."""
+"""The prediction of a blank text, and of an image that cannot be read."""
 
 
 def warm_up(trained: Trained) -> None:
@@ -110,16 +110,23 @@ def predict(
     """The model's predictions for texts, pairs of texts, or images; that of a blank text has the label None.
 
     Args:
-      inputs: texts; or images, as files or as arrays [I, I, R] uint8. One input gives one prediction.
+      inputs: texts; or images: files, Pillow's images, or arrays as `jaxnlp.images.reading.normalized` takes them. One
+        input gives one prediction.
       pairs: the second text of each, if the model reads pairs.
       threshold: lowest probability of a predicted class, or of the second of two classes; None = that in the run's
         folder, if one was chosen.
-      resize: crop and scale images of another size than the model reads.
+      resize: scale images of another size than the model reads, and crop their middle square. A model that was trained
+        with --data.resize always does so.
 
     Raises: ValueError, OSError for inputs that the model does not read.
     """
-    predictor = Predictor(trained, threshold)
-    return [found for chunk in _chunks(trained, inputs, pairs, resize) for found in predictor(chunk)]
+    predictor, answers = Predictor(trained, threshold), list[Prediction]()
+    for chunk in _chunks(trained, inputs, pairs, resize):
+        for number, error in chunk.unread.items():
+            error.add_note(f"It is the input with the index {len(answers) + number}.")
+            raise error
+        answers += predictor(chunk)
+    return answers
 
 
 def _chunks(

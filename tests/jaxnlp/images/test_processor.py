@@ -1,8 +1,10 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image
 
-from jaxnlp.images.processor import ImageProcessor, open_image, pixel_statistics
+from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 
 PROCESSOR = ImageProcessor(4, 3, (0.1, 0.2, 0.3), (1.0, 0.5, 0.25), ("cat", "dog"))
 GENERATOR = np.random.default_rng
@@ -55,43 +57,28 @@ def test_a_file_is_read_as_it_was_written_and_another_size_is_cut_and_scaled(tmp
     np.testing.assert_array_equal(found, np.broadcast_to(np.uint8([200, 100, 50]), (4, 4, 3)))
 
 
-def test_files_that_are_no_images_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        open_image(tmp_path / "none.png", 3)
-    (tmp_path / "text.png").write_text("text")
-    with pytest.raises(ValueError, match=r"text.png is not an image that Pillow can read; replace or remove it"):
-        open_image(tmp_path / "text.png", 3)
-    Image.new("RGB", (30, 30)).save(tmp_path / "whole.jpg")
-    (tmp_path / "half.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:-50])
-    with pytest.raises(ValueError, match=r"half.jpg is damaged: .*; replace or remove it"):
-        open_image(tmp_path / "half.jpg", 3)
-
-
-def test_metadata_of_a_file_is_read_or_an_error(tmp_path):
-    deep = Image.fromarray(np.arange(16, dtype=np.uint16).reshape(4, 4) * 4000)
-    deep.save(tmp_path / "deep.png")
-    with pytest.raises(ValueError, match=r"deep.png has more than 8 bits a channel \(Pillow's mode I;16\); convert it"):
-        open_image(tmp_path / "deep.png", 1)
-    clear = np.zeros((4, 4, 4), np.uint8)
-    clear[:2] = (10, 20, 30, 255)
-    Image.fromarray(clear).save(tmp_path / "clear.png")
-    found = PROCESSOR.read(tmp_path / "clear.png")
-    assert found[0, 0].tolist() == [10, 20, 30]
-    assert found[3, 3].tolist() == [255, 255, 255]
-    upright = np.zeros((4, 4, 3), np.uint8)
-    upright[0] = 200
-    exif = Image.Exif()
-    exif[0x0112] = 3  # the camera was upside down
-    Image.fromarray(upright[::-1]).save(tmp_path / "turned.png", exif=exif)
-    np.testing.assert_array_equal(PROCESSOR.read(tmp_path / "turned.png"), upright)
+def test_a_processor_that_resizes_does_so_without_being_told(tmp_path):
+    resizing = dataclasses.replace(PROCESSOR, resize=True)
+    assert ImageProcessor.from_json(resizing.to_json()) == resizing
+    fields = PROCESSOR.to_json()
+    del fields["resize"]  # of a run of an earlier version
+    assert ImageProcessor.from_json(fields) == PROCESSOR
+    image = GENERATOR(2).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+    Image.fromarray(image).save(tmp_path / "wide.png")
+    right = PROCESSOR.read(tmp_path / "wide.png", resize=True)
+    for given in (tmp_path / "wide.png", image, Image.fromarray(image)):
+        np.testing.assert_array_equal(resizing.array(given), right)
+        with pytest.raises(ValueError, match=r"has 9 x 6 pixels, .* trained with --data.resize 4 does"):
+            PROCESSOR.array(given)
 
 
 def test_called_it_makes_a_batch_of_files_and_arrays(tmp_path):
     processor = ImageProcessor(2, 1, (0.5,), (0.5,), ("a", "b"))
     image = np.arange(4, dtype=np.uint8).reshape(2, 2)
     Image.fromarray(image).save(tmp_path / "image.png")
-    found = processor([tmp_path / "image.png", image, image[..., None]])["images"]
-    np.testing.assert_array_equal(found, np.stack([image[..., None]] * 3))
-    assert processor(image)["images"].shape == (1, 2, 2, 1)
-    with pytest.raises(ValueError, match=r"the model reads images \[2, 2, 1\] of uint8, got \[2, 2\] of float64"):
+    found = processor([tmp_path / "image.png", image, image[..., None], Image.fromarray(image), image / 255])["images"]
+    np.testing.assert_array_equal(found, np.stack([image[..., None]] * 5))
+    for one in (image, Image.fromarray(image)):
+        assert processor(one)["images"].shape == (1, 2, 2, 1)
+    with pytest.raises(ValueError, match=r"fractional pixels must be in \[0, 1\], got 0.0 to 1.5"):
         processor(image / 2)

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,13 +30,41 @@ def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
         ([str(tmp_path / "wide.png")], "wide.png has 30 x 20 pixels, but the model reads 8 x 8; --resize crops"),
         ([str(tmp_path / "none.png")], "does not exist"),
         ([], "give image files, or a folder of them"),
-        ([str(empty)], "empty has no image files (.png, .jpg, .jpeg, .bmp, .gif, .webp); its subfolders are not"),
+        (
+            [str(empty)],
+            "empty has no image files (.png, .jpg, .jpeg, .bmp, .gif, .webp, .tif, .tiff); its subfolders are not",
+        ),
     ):
         assert main(["predict", str(run), *arguments]) != 0
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
     assert main(["predict", str(run), str(tmp_path / "wide.png"), "--resize"]) == 0
+
+
+def test_an_image_that_cannot_be_read_costs_no_other_its_answer(run, digit, tmp_path, capsys):
+    for name in ("a.png", "c.png"):
+        (tmp_path / name).write_bytes(digit.read_bytes())
+    (tmp_path / "b.png").write_text("no image")
+    assert main(["predict", str(run), str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    lines = [line.split("\t") for line in printed.out.splitlines()]
+    assert [Path(line[2]).name for line in lines] == ["a.png", "b.png", "c.png"]
+    assert lines[0][:2] == lines[2][:2] != ["", ""] == lines[1][:2]
+    assert printed.err.startswith("note: 1 of 3 images has no class; ")
+    assert "b.png is not an image that Pillow can read" in printed.err
+    assert main(["predict", str(run), str(tmp_path), "--json"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["class"] for answer in answers] == [lines[0][0], None, lines[2][0]]
+    page = tmp_path / "page.html"
+    assert main(["attention", str(run), str(tmp_path), "--out", str(page)]) == 0
+    assert page.read_text().count("data:image/png;base64,") == 2
+    assert "note: 1 of 3 images has no place on the page; " in capsys.readouterr().err
+    for arguments in (["predict"], ["attention", "--out", str(page)]):
+        assert main([arguments[0], str(run), str(tmp_path / "b.png"), *arguments[1:]]) == 2
+        printed = capsys.readouterr()
+        assert printed.err.startswith("error: ")
+        assert printed.err.count("\n") == 1
 
 
 def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(text_run, tmp_path, capsys):

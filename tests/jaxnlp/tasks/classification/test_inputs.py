@@ -1,12 +1,15 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxnlp.__main__ import main
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.targets import Classes
-from jaxnlp.tasks.classification.inputs import TEXTS, Given, image_files, read_inputs
+from jaxnlp.tasks.classification.inputs import TEXTS, Given, image_files, read_chunk, read_inputs
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -62,10 +65,31 @@ def test_texts_are_predicted_as_lines_and_as_json(text_run, kind, capsys, tmp_pa
         assert shown == pytest.approx([float(line[1]) for line in lines], abs=0.006)
 
 
-def test_files_of_a_folder_are_found_sorted(tmp_path):
-    for name in ("b.png", "a.JPG", "c.txt"):
+def test_files_of_a_folder_are_found_sorted_and_others_are_counted(tmp_path, capsys):
+    for name in ("b.png", "a.JPG", "c.txt", "._b.png"):
         (tmp_path / name).touch()
-    assert image_files((tmp_path, Path("x.png"))) == [tmp_path / "a.JPG", tmp_path / "b.png", Path("x.png")]
+    (tmp_path / "d.png").mkdir()
+    (other := tmp_path / "d.png" / "image").touch()
+    assert image_files((tmp_path, other)) == [tmp_path / "a.JPG", tmp_path / "b.png", other]
+    assert capsys.readouterr().err.endswith("): 2, such as c.txt\n")
+    with pytest.raises(FileNotFoundError, match=r"the image none.png does not exist"):
+        image_files((tmp_path, Path("none.png")))
+
+
+def test_the_name_of_any_image_is_one_line_that_can_be_written(tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.png"))
+    Image.new("RGB", (4, 4)).save(path)
+    processor = ImageProcessor(4, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
+    (chunk,) = read_inputs(processor, Given((str(tmp_path),)))
+    assert chunk.shown == [(f"{tmp_path}/\\xff .png",)]
+    assert chunk.fields == [{"file": f"{tmp_path}/\\xff\n.png"}]
+    assert not chunk.unread
+    chunk = read_chunk(processor, [(np.zeros((4, 4)),), (path,), (np.zeros((2, 2)),)])
+    assert [name for (name,) in chunk.shown] == ["image 0", f"{tmp_path}/\\xff .png", "image 2"]
+    ((numbers, batch),) = chunk.batches
+    assert numbers.tolist() == [0, 1]
+    assert batch["images"].shape[1:] == (4, 4, 3)
+    assert list(chunk.unread) == [2]
 
 
 @pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])

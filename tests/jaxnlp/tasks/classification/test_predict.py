@@ -2,6 +2,7 @@ import json
 import math
 
 import chex
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -55,8 +56,12 @@ def test_images_are_files_or_arrays(run, digit):
     found = trained.predict([digit, image[..., None]])
     assert isinstance(found[0], Prediction)
     assert found[0] == found[1] == trained.predict(image)
-    with pytest.raises(ValueError, match=r"the model reads images \[8, 8, 1\] of uint8, got \[9, 9\] of float64"):
-        trained.predict(np.zeros((9, 9)))
+    assert found[0] == trained.predict(Image.open(digit)) == trained.predict(image / np.float32(255))
+    assert [found[0]] * 2 == trained.predict([Image.fromarray(257 * image.astype(np.uint16)), jnp.asarray(image)])
+    with pytest.raises(ValueError, match=r"the image has 9 x 9 pixels, but the model reads 8 x 8(.|\n)*the index 1"):
+        trained.predict([image, np.zeros((9, 9))])
+    with pytest.raises(FileNotFoundError, match=r"none.png does not exist"):
+        trained.predict("none.png")
     with pytest.raises(ValueError, match="this model reads images, not pairs of texts"):
         trained.predict([digit], ["a text"])
 
