@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import jax
 
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -52,6 +53,8 @@ def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[st
 def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequence[str] = ()) -> Trained:
     """Loads the trained model of a run's folder.
 
+    The programs that its functions compile are kept on disk: see `jaxnlp.caches.use_compilation_cache`.
+
     Args:
       folder: the `--workdir` of `python -m train`. It may have been moved.
       checkpoint: a step, the latest, or the best on the validation split; before any evaluation, the latest.
@@ -65,6 +68,7 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
         raise ValueError(f"trust must be a list of packages, such as [{trust!r}]")
     for package in trust:
         trust_package(package)
+    use_compilation_cache()
     folder = Path(folder)
     config = read_config(folder)
     step = find_checkpoint(folder, checkpoint)
@@ -94,6 +98,8 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
 def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     """Loads weights of another library, with the task of their model, or a model that was exported from a run.
 
+    Compiled programs are kept as by `load_run`.
+
     Args:
       place: a folder, or a name on the Hugging Face Hub, whose files are downloaded once.
       ignore: names, or prefixes of names, of tensors to ignore. An exported model is then read without its heads, as
@@ -104,6 +110,7 @@ def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Train
     """
     if is_run(place):
         raise RunError(f"{place} is a training run, not pretrained weights; load it with jaxnlp.load_run")
+    use_compilation_cache()
     return _pretrained_task(place, whole=not ignore).from_pretrained(place, ignore=ignore)
 
 

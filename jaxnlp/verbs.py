@@ -6,7 +6,6 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
 from jaxnlp.compilation import compilation_announced
 from jaxnlp.messages import summary_of, table, wrapped
@@ -81,7 +80,6 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     command, options = parse(verbs[verb], flags, f"{name} {place}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
-    use_compilation_cache(None)
     try:
         trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
         with compilation_announced():

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxnlp.inference import as_texts, one_or_many, refuse_blank, require_sentences, require_texts
+from jaxnlp.inference import (
+    as_texts,
+    is_blank,
+    one_or_many,
+    refuse_blank,
+    require_sentences,
+    require_texts,
+    unless_blank,
+)
 
 
 @one_or_many
@@ -62,25 +70,41 @@ def test_what_is_no_input_is_refused(inputs):
 
 
 def test_texts_must_be_texts():
-    assert require_texts(["a"]) == ["a"]
+    assert require_texts(["a", ""]) == ["a", ""]
+    assert require_texts([], "questions") == []
     with pytest.raises(ValueError, match="expected questions, got int at index 1"):
         require_texts(["a", 2], "questions")
-    with pytest.raises(ValueError, match="there are no questions"):
-        require_texts([], "questions")
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t"])
-def test_a_blank_text_is_refused_by_its_number_unless_it_is_kept(text):
-    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
-        require_texts(["a", text])
-    assert require_texts([text], keep_blank=True) == as_texts(text) == [text]
+def test_a_processor_needs_a_text():
+    assert as_texts("a") == ["a"]
+    with pytest.raises(ValueError, match="there are no texts"):
+        as_texts([])
 
 
-def test_a_pair_with_a_blank_text_is_refused_by_its_number():
-    refuse_blank(("a", "b"), 1)
-    for row in (("a", ""), (" ", "b")):
-        with pytest.raises(ValueError, match=r"^text 3 is blank, or its pair is; give texts with characters$"):
-            refuse_blank(row, 3)
+@pytest.mark.parametrize(
+    ("row", "blank"), [(("a",), False), (("",), True), ((" \n\t",), True), (("a", "b"), False), (("a", " "), True)]
+)
+def test_a_row_is_blank_where_one_of_its_texts_is(row, blank):
+    assert is_blank(row) is blank
+    if blank:
+        with pytest.raises(ValueError, match="the text is blank"):
+            refuse_blank(row)
+    else:
+        refuse_blank(row)
+
+
+def test_blank_rows_keep_their_place_with_the_empty_answer():
+    asked = []
+
+    def answers(rows):
+        asked.append(rows)
+        return [text.upper() for (text,) in rows]
+
+    assert unless_blank([("a",), ("",), ("b",), (" ",)], answers, "none") == ["A", "none", "B", "none"]
+    assert unless_blank([("",)], answers, "none") == ["none"]
+    assert unless_blank([], answers, "none") == []
+    assert asked == [[("a",), ("b",)]]
 
 
 def test_sentences_are_texts_or_lists_of_words():

@@ -46,7 +46,6 @@ def exported(tmp_path_factory, quick_fit):
 def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     exported, quick_fit, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
     (tmp_path / EVERY_SIGN).mkdir()
     data = ["--data.path", write_tables(tmp_path / EVERY_SIGN), "--data.max-length", "16", "--data.batch-size", "10"]
     quick_fit(config_of("bert_sst", "--init-from", exported, *data, *FEW_STEPS), tmp_path / "run")

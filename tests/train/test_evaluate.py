@@ -33,7 +33,6 @@ def trained(tiny_config, tiny_gpt, small_text, quick_fit, tmp_path_factory):
 
 @pytest.fixture
 def run(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "run"

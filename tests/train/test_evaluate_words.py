@@ -35,12 +35,6 @@ def run(tiny_config, small_text, quick_fit, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def no_cache_of_programs(monkeypatch):
-    for program in (evaluate, verbs):
-        monkeypatch.setattr(program, "use_compilation_cache", lambda folder: None)
-
-
 def score(run, evaluator, **options):
     return evaluate.score(run, evaluator, Options(**options)).evaluation
 

@@ -272,7 +272,6 @@ def main(monkeypatch, tmp_path):
             return fitted
 
         monkeypatch.setattr(program, "fit", fit)
-        monkeypatch.setattr(program, "use_compilation_cache", lambda _: None)
         monkeypatch.setattr(sys, "argv", ["train", *(arguments or ["gpt_python_docs", "--workdir", str(tmp_path)])])
         return program.main()
 

@@ -80,12 +80,6 @@ def run(people, tmp_path_factory, quick_fit):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def no_cache_of_programs(monkeypatch):
-    for program in ("train.evaluate", "jaxnlp.verbs"):
-        monkeypatch.setattr(f"{program}.use_compilation_cache", lambda _: None)
-
-
 def score(run, evaluator=None, **options):
     return evaluate.score(run, evaluator or Validation(), evaluate.Options(**options)).evaluation
 
@@ -202,6 +196,5 @@ def test_the_recipes_of_each_variant_run_from_pretraining_to_answers(quick_fit, 
     monkeypatch.undo()
     (tmp_path / "questions.txt").write_text("Where was Ada born?\nWhere was Bob born?\n")
     predict = ["predict", str(tmp_path / "names_finetune"), "--file", str(tmp_path / "questions.txt")]
-    monkeypatch.setattr("jaxnlp.verbs.use_compilation_cache", lambda _: None)
     assert main(predict) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2

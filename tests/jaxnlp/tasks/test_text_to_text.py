@@ -39,7 +39,6 @@ def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, monkeypatch
     command = ["train", "translation_text_files", "--data.train", str(tmp_path / "a"), str(tmp_path / "b")]
     command += ["--data.vocabulary-size", str(size), "--workdir", str(tmp_path / "run"), "--data.no-shared-vocabulary"]
     monkeypatch.setattr(sys, "argv", command)
-    monkeypatch.setattr("train.__main__.use_compilation_cache", lambda _: None)
     assert train_main() == 2
     message = "error: model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
     assert capsys.readouterr().err == f"{message}--model.embeddings tied\n"
