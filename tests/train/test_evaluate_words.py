@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from data.word_text import WordText
-from jaxnlp import verbs
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import load_run
