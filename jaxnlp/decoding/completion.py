@@ -11,6 +11,8 @@ from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.typing import Params
 
 GREEDY = Sampling(temperature=0.0)
+BATCH_SIZES = (1, 8, 64)
+"""Numbers of prompts in a batch, so that few programs are compiled."""
 
 
 def complete(
@@ -20,7 +22,7 @@ def complete(
     *,
     stop: int,
     max_new_tokens: int,
-    batch_sizes: Sequence[int] = (1, 8, 64),
+    batch_sizes: Sequence[int] = BATCH_SIZES,
 ) -> list[np.ndarray]:
     """The greedy continuation of each prompt, up to the stop token.
 

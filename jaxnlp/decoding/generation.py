@@ -88,6 +88,14 @@ def target_decoder_of(model: Any) -> Decoder:
     )
 
 
+def prompt_buckets(capacity: int | None) -> list[int]:
+    """The lengths to which prompts are padded, up to the capacity, or up to 1,024 tokens without one."""
+    lengths, longest = list[int](), capacity or 1024
+    while not lengths or lengths[-1] < longest:
+        lengths.append(bucket_length(2 * lengths[-1] if lengths else 1, capacity))
+    return lengths
+
+
 def bucket_length(length: int, capacity: int | None) -> int:
     """The length to which a prompt is padded: a power of two of at least 16, or the capacity.
 

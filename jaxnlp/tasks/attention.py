@@ -14,6 +14,7 @@ import tyro
 from jaxnlp.commands.attention_page import render_page
 from jaxnlp.commands.files import check_row
 from jaxnlp.files import write_file
+from jaxnlp.inference import refuse_blank
 from jaxnlp.tasks import Command, Trained
 
 PAGE_TOKENS = 128
@@ -52,6 +53,7 @@ def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKEN
     Raises: ValueError for a blank text, and what the task's `attend` refuses.
     """
     check_row(tuple(texts), 1)
+    refuse_blank(texts)
     found = trained.attend(*texts, max_length=max_length)
     if found.truncated:
         longest = max(len(maps.columns) for maps in found.maps)

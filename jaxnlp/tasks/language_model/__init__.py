@@ -19,7 +19,7 @@ from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.language_model.attention import attend, attends
-from jaxnlp.tasks.language_model.commands import Generate, generate
+from jaxnlp.tasks.language_model.commands import Generate, generate, warm_up
 from jaxnlp.tasks.language_model.evaluators import (
     Continuations,
     NextWord,
@@ -164,6 +164,9 @@ class LanguageModel(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"generate": generate, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"generate": warm_up}
 
     def offers(self, function: str, model: nn.Module) -> bool:
         return function != "attend" or attends(model)

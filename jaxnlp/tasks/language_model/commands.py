@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generation import decoder_of
+from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference import one_or_many, require_texts
@@ -170,6 +170,16 @@ class Generate(Command):
 
     def _title(self, number: int) -> str:
         return f"--- sample {number} ---\n" if self.num_samples > 1 else ""
+
+
+def warm_up(
+    trained: Trained, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> None:
+    """Compiles the programs of `generate` ahead, for prompts of all lengths."""
+    decoder, key = decoder_of(trained.model), jax.random.key(0)
+    for length in prompt_buckets(decoder.capacity):
+        prompt, sampling = np.zeros((1, length), np.int32), Sampling(temperature, top_k, top_p)
+        list(generate_tokens(decoder, trained.separate_params, prompt, max_new_tokens=2, key=key, sampling=sampling))
 
 
 @one_or_many

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxnlp.corpus import Split
 from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.tasks.question_answering.commands import Predict, ask
+from jaxnlp.tasks.question_answering.commands import Predict, ask, warm_up_ask
 from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validation
 from jaxnlp.typing import Batch, Metrics
 
@@ -45,3 +45,6 @@ class QuestionAnswering(LanguageModel):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {**super().functions(), "ask": ask}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {**super().warm_ups(), "ask": warm_up_ask}

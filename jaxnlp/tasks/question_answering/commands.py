@@ -1,14 +1,17 @@
 """`jaxnlp predict RUN`: answers to questions."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import tyro
 
 from jaxnlp.commands.files import blank_rows, chunks, report_blank, rows_of
-from jaxnlp.decoding.generation import decoder_of
+from jaxnlp.decoding.completion import BATCH_SIZES, complete
+from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.inference import one_or_many, require_texts, unless_blank
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import answer, one_line
@@ -47,6 +50,14 @@ class Predict(Command):
                 else:
                     print(one_line(found))
         report_blank(blank, count, self.texts, self.file)
+
+
+def warm_up_ask(trained: Trained) -> None:
+    """Compiles the programs of `ask` ahead, for questions of all lengths."""
+    decoder = decoder_of(trained.model)
+    for length, rows in itertools.product(prompt_buckets(decoder.capacity), BATCH_SIZES):
+        prompts = [np.zeros(length, np.int32)] * rows
+        complete(decoder, trained.separate_params, prompts, stop=-1, max_new_tokens=2)
 
 
 @one_or_many

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.commands.files import chunks, one_line, place_of, read_text, report_skipped, report_truncated, rows_of
+from jaxnlp.commands.files import (
+    blank_rows,
+    chunks,
+    one_line,
+    place_of,
+    read_text,
+    report_blank,
+    report_skipped,
+    report_truncated,
+    rows_of,
+)
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -19,8 +29,6 @@ def test_rows_are_texts_or_texts_with_their_pairs():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"texts": ["a", " \t"]}, "text 2 is blank; give texts with characters$"),
-        ({"texts": ["a"], "pairs": [""], "count": 2}, "text 1 is blank, or its pair is"),
         ({"texts": ["a", "caf\udce9"]}, r"text 2 is not UTF-8: 'caf\\udce9'"),
         ({"texts": ["a"], "pairs": ["b"]}, "--pair applies only to pairs of texts; remove it"),
         ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "number of texts: 2, after --pair: 1"),
@@ -31,6 +39,19 @@ def test_rows_are_texts_or_texts_with_their_pairs():
 def test_texts_that_cannot_be_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         rows(**arguments)
+
+
+def test_blank_rows_keep_their_places_and_are_reported(tmp_path, capsys):
+    assert rows(texts=["a", " \t"]) == [("a",), (" \t",)]
+    (tmp_path / "x").write_bytes(b"a\tb\n\nc\t \n")
+    found = rows(tmp_path / "x", count=2)
+    assert found == [("a", "b"), ("", ""), ("c", " ")]
+    assert blank_rows(found, 10) == [12, 13]
+    report_blank([12, 13], 13, (), tmp_path / "x")
+    note = f"note: 2 of 13 texts are blank and have no answer; the first is {tmp_path / 'x'}, line 12\n"
+    assert capsys.readouterr().err == note
+    report_blank([], 13, (), None)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_text_that_is_a_dash_is_refused_with_the_option_for_standard_input():
@@ -60,10 +81,8 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
 @pytest.mark.parametrize(
     ("content", "count", "message"),
     [
-        (b"a\n\nb\n", 1, r"line 2: no text; remove the line"),
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
-        (b"a\t \n", 2, r"line 1: a text is blank; remove the line"),
         (b"a\nb\xff\n", 1, r"line 2: not UTF-8: invalid start byte at byte 2"),
         (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),
     ],
@@ -81,13 +100,13 @@ def test_lines_that_cannot_be_are_named(tmp_path, on_standard_input, content, co
 def test_a_wrong_line_of_a_file_is_found_before_the_first_row_and_one_of_standard_input_after_it(
     tmp_path, on_standard_input
 ):
-    (tmp_path / "x").write_bytes(b"a\n\n")
-    with pytest.raises(ValueError, match="line 2: no text"):
+    (tmp_path / "x").write_bytes(b"a\n\xff\n")
+    with pytest.raises(ValueError, match="line 2: not UTF-8"):
         next(rows_of((), (), tmp_path / "x", count=1))
-    on_standard_input(b"a\n\n")
+    on_standard_input(b"a\n\xff\n")
     found = rows_of((), (), None, count=1)
     assert next(found) == ("a",)
-    with pytest.raises(ValueError, match="line 2: no text"):
+    with pytest.raises(ValueError, match="line 2: not UTF-8"):
         next(found)
 
 

@@ -39,7 +39,7 @@ def test_a_long_text_is_truncated_with_a_note(gpt, tmp_path, capsys, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [(" ", "text 1 is blank"), ("xyz", "unknown characters|not in the vocabulary")]
+    ("text", "message"), [(" ", "the text is blank"), ("xyz", "unknown characters|not in the vocabulary")]
 )
 def test_a_text_that_cannot_be_drawn_is_refused_and_nothing_is_written(gpt, tmp_path, text, message):
     with pytest.raises(ValueError, match=message):

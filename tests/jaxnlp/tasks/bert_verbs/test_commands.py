@@ -83,8 +83,8 @@ def test_a_pair_is_drawn_as_the_encoder_reads_it(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"text": " "}, "text 1 is blank"),
-        ({"text": "a", "pair": ""}, "text 1 is blank, or its pair is"),
+        ({"text": " "}, "the text is blank"),
+        ({"text": "a", "pair": ""}, "the text is blank, or its pair is"),
         ({"text": "a", "max_length": 2}, "must be at least 3, got 2"),
         ({"text": "a", "max_length": 0}, "must be at least 3, got 0"),
     ],

@@ -83,7 +83,7 @@ def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(
         (["--file", page], "shows one text: give one text, or a pair with --pair, without --file"),
         (["a", "--resize"], "--resize applies only to images; remove it"),
         (["a", "--max-length", "0"], "must be at least 3, got 0"),
-        ([" "], "text 1 is blank"),
+        ([" "], "the text is blank"),
     ):
         assert main(["attention", run, *arguments, "--out", page]) == 2
         error = capsys.readouterr().err

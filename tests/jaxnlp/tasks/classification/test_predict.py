@@ -46,8 +46,7 @@ def test_pairs_are_two_lists_or_two_texts(make_classifier):
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
     with pytest.raises(ValueError, match="each text needs a second one; number of texts: 2, of second texts: 1"):
         trained.predict(["a", "b"], ["c"])
-    with pytest.raises(ValueError, match="text 2 is blank, or its pair is"):
-        trained.predict(["a", "b"], ["c", ""])
+    assert [one.label is None for one in trained.predict(["a", "b"], ["c", ""])] == [False, True]
 
 
 def test_images_are_files_or_arrays(run, digit):
@@ -66,13 +65,26 @@ def test_images_are_files_or_arrays(run, digit):
         trained.predict([digit], ["a text"])
 
 
+def test_a_blank_text_keeps_its_place_and_no_inputs_have_no_predictions(text_run, tmp_path, capsys):
+    run = text_run("class")
+    trained = load_run(run)
+    assert [one.label for one in trained.predict([TEXTS[0], "", " ", TEXTS[1]])] == ["arts", None, None, "sport"]
+    assert (trained.predict("").label, trained.predict([])) == (None, [])
+    (tmp_path / "texts.txt").write_text(f"\n{TEXTS[0]}\n \n")
+    assert main(["predict", str(run), "--file", str(tmp_path / "texts.txt")]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["", "arts", ""]
+    assert {line.count("\t") for line in out.splitlines()} == {2}
+    assert f"note: 2 of 3 texts are blank and have no answer; the first is {tmp_path / 'texts.txt'}, line 1\n" in err
+    assert main(["predict", str(run), "--json", ""]) == 0
+    assert json.loads(capsys.readouterr().out) == {"text": "", "class": None, "probabilities": None}
+
+
 def test_what_is_no_input_of_the_model_is_refused(text_run):
     trained = load_run(text_run("class"))
     for inputs, message in (
-        ([], "there are no inputs to predict"),
         (["a", 3], "expected texts, got int at index 1"),
-        ("", "text 1 is blank; give texts with characters"),
-        (["a", " "], "text 2 is blank"),
+        (3, "expected one input, or a list of them, got int"),
     ):
         with pytest.raises(ValueError, match=message):
             trained.predict(inputs)

@@ -59,6 +59,11 @@ def test_as_json_each_question_has_its_answer(trained, capsys):
     assert found == [{"question": "a?", "answer": answers[0]}, {"question": "bad?", "answer": answers[1]}]
 
 
-def test_in_python_a_blank_question_is_refused_as_on_the_command_line(trained):
-    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
-        trained.ask(["a?", " "])
+def test_a_blank_question_has_a_blank_answer(trained, capsys):
+    assert trained.ask(["a?", " "]) == [trained.ask("a?"), ""]
+    assert trained.ask([]) == []
+    Predict(texts=("a?", ""))(trained)
+    assert capsys.readouterr() == (
+        f"{trained.ask('a?')}\n\n",
+        "note: 1 of 2 texts is blank and has no answer; text 2\n",
+    )

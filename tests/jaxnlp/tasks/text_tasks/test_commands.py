@@ -109,10 +109,23 @@ def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(tr
     assert capsys.readouterr().err == "note: 2 of 6 texts were truncated to 40 tokens; the first is text 2\n"
 
 
+def test_blank_texts_keep_their_places_with_empty_columns_and_are_counted(trained, capsys):
+    Predict(texts=("the cat", "", " "), part="sst")(trained)
+    out, err = capsys.readouterr()
+    first, *blank = out.splitlines()
+    assert first.endswith("\tthe cat")
+    assert blank == ["\t\t", "\t\t "]
+    assert err == "note: 2 of 3 texts are blank and have no answer; the first is text 2\n"
+    Predict(texts=("the cat", "a"), pair=("", "a"), part="sts", json=True)(trained)
+    out, err = capsys.readouterr()
+    found = [json.loads(line)["number"] for line in out.splitlines()]
+    assert (found[0], err) == (None, "note: 1 of 2 texts is blank and has no answer; text 1\n")
+    assert found[1] == pytest.approx(5.0, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"texts": ("a", "")}, "text 2 is blank"),
         ({"texts": ("a",), "pair": ("b", "c")}, "each text needs a second one; number of texts: 1, after --pair: 2"),
         ({"texts": ("a",), "part": "sts"}, "each text needs a second one; number of texts: 1, after --pair: 0"),
         ({"texts": ("a",), "pair": ("b",), "part": "sst"}, "--pair applies only to pairs of texts; remove it"),

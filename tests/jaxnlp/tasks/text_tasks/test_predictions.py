@@ -44,11 +44,13 @@ def test_predictions_of_pairs_are_on_the_scale_of_the_labels(trained):
     assert found[3] == pytest.approx(5.0, abs=1e-4)
 
 
-def test_batches_of_any_size_give_the_same(trained):
+def test_other_texts_change_nothing(trained):
     whole = predict_texts(trained, TEXTS, part="sst").values
-    for batch_tokens in (1, 40):
-        found = predict_texts(trained, TEXTS, part="sst", batch_tokens=batch_tokens).values
-        np.testing.assert_allclose(found, whole, atol=1e-6)
+    for texts in ([text] for text in TEXTS):
+        (found,) = predict_texts(trained, texts, part="sst").values
+        np.testing.assert_allclose(found, whole[TEXTS.index(texts[0])], atol=1e-6)
+    many = predict_texts(trained, TEXTS * 20, part="sst").values
+    np.testing.assert_allclose(many[: len(TEXTS)], whole, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,6 @@ def test_batches_of_any_size_give_the_same(trained):
         ([["a"]], "sts", "sts takes two texts per example; give pairs"),
         ([["a"], ["b"]], "sst", "sst takes one text per example; remove pairs"),
         ([["a", "b"], ["b"]], "sts", "each text needs a second one; number of texts: 2, of second texts: 1"),
-        ([[]], "sst", "there is no text"),
     ],
 )
 def test_texts_that_do_not_fit_the_part_are_refused(trained, columns, part, message):
@@ -91,8 +92,11 @@ def test_in_python_a_part_is_chosen_where_several_fit(trained, make_trained):
         make_trained("sst").predict("the cat", "a cat")
 
 
-def test_in_python_blank_texts_are_refused_as_on_the_command_line(trained):
-    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
-        trained.predict(["the cat", " "], part="sst")
-    with pytest.raises(ValueError, match=r"^text 1 is blank, or its pair is; give texts with characters$"):
-        trained.predict("the cat", "", part="quora")
+def test_in_python_blank_texts_keep_their_places_and_no_texts_have_no_predictions(trained):
+    cat, blank = trained.predict(["the cat", " "], part="sst")
+    assert cat == trained.predict("the cat", part="sst")
+    assert (blank.label, blank.probabilities) == (None, {})
+    assert trained.predict("the cat", "", part="quora").label is None
+    assert trained.predict([], part="sst") == trained.predict([], [], part="quora") == []
+    with pytest.raises(ValueError, match="number of texts: 1, of second texts: 0"):
+        trained.predict(["a"], [], part="quora")

@@ -85,7 +85,7 @@ def test_long_texts_are_truncated_and_blank_ones_refused(translator):
     for texts in (("one " * 9, "two"), ("one", "two " * 9)):
         found = translator.attend(*texts, max_length=4)
         assert (found.truncated, max(*found.maps[-1].weights.shape[2:])) == (True, 4)
-    with pytest.raises(ValueError, match="text 1 is blank; give texts with characters"):
+    with pytest.raises(ValueError, match="the text is blank; give a text with characters"):
         translator.attend(" ")
     with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
         translator.attend("one", max_length=0)

@@ -282,7 +282,7 @@ def test_the_page_of_attention_has_the_texts_before_a_failure(run, tmp_path, cap
         yield ("twelve",)
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(commands, "BATCH_SIZE", 1)
+    monkeypatch.setattr(commands, "CHUNK", 1)
     monkeypatch.setattr(commands, "rows_of", until_failure)
     page = tmp_path / "page.html"
     assert jaxnlp_main(["translate", str(run), "--alignment", str(page)]) == 2
