@@ -64,7 +64,7 @@ PUBLIC = {
     ),
     jaxnlp.tasks.Task: (
         "section full_name usual ignores model_types metrics check check_corpus build initial_params objective "
-        "evaluators commands functions offers from_pretrained"
+        "evaluators commands functions warm_ups offers from_pretrained"
     ),
     data.DataConfig: (
         "section full_name usual ignores batch_size max_length needs parts together carries check_steps load "

@@ -183,6 +183,8 @@ def parse(
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_sentences(texts), 1)]
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
+    if tagger is None:
+        require_tags(sentences, processor)
     found = []
     for sentence, tree in _parsed(sentences, parser, processor, tagger):
         if isinstance(tree, str):
@@ -200,13 +202,6 @@ def sentence_of_text(text: str | Sequence[str], number: int) -> TreeSentence:
     """A text, or a list of words, as a sentence with its number."""
     words = [one_line(placed.word) for placed in placed_words(text)]
     return dataclasses.replace(sentence_of(words, name=str(number)), line=number)
-
-
-def _tagged(sentences: list[TreeSentence], processor: ParserProcessor, tagger: Trained | None) -> list[TreeSentence]:
-    """The sentences, with the tags of a tagger if given. Raises: ValueError when the parser needs missing tags."""
-    found = sentences if tagger is None else with_predicted_tags(tagger, sentences, processor)
-    require_tags(found, processor)
-    return found
 
 
 def _parsed(

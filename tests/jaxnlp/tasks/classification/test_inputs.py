@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from jaxnlp.__main__ import main
+from jaxnlp.batches import batches
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.targets import Classes
-from jaxnlp.tasks.classification.inputs import TEXTS, Given, image_files, read_chunk, read_inputs
+from jaxnlp.tasks.classification.inputs import Given, batch_shapes, image_files, read_chunk, read_inputs
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -19,15 +20,18 @@ PROCESSOR = TextClassifierProcessor(
 
 
 def test_every_text_is_in_one_row_of_one_batch():
-    texts = tuple(" ".join(["the"] * (1 + number % 9)) for number in range(TEXTS + 5))
+    texts = tuple(" ".join(["the"] * (number % 9)) for number in range(70))
     (chunk,) = read_inputs(PROCESSOR, Given(texts))
-    batches = list(chunk.batches)
-    assert sorted(np.concatenate([numbers for numbers, _ in batches]).tolist()) == list(range(TEXTS + 5))
-    for numbers, batch in batches:
-        assert batch["loss_mask"].sum() == len(numbers)
+    assert chunk.blank == [number for number in range(70) if number % 9 == 0]
+    found = list(batches(chunk.lengths, batch_shapes(PROCESSOR)))
+    assert sorted(chunk.kept[n] for numbers, _ in found for n in numbers) == sorted({*range(70)} - {*chunk.blank})
+    for numbers, shape in found:
+        batch = chunk.batch(numbers, shape)
+        assert (batch["tokens"].shape, batch["loss_mask"].sum()) == (shape, len(numbers))
         for row, number in enumerate(numbers):
-            assert (batch["tokens"][row] == PROCESSOR.vocabulary.id_of("the")).sum() == min(1 + number % 9, 6)
-    assert chunk.truncated == [number for number in range(TEXTS + 5) if number % 9 > 5]
+            expected = min(chunk.kept[number] % 9, 6)
+            assert (batch["tokens"][row] == PROCESSOR.vocabulary.id_of("the")).sum() == expected
+    assert chunk.truncated == [number for number in range(70) if number % 9 > 6]
 
 
 def test_inputs_that_do_not_fit_the_processor_are_refused():
@@ -86,10 +90,8 @@ def test_the_name_of_any_image_is_one_line_that_can_be_written(tmp_path):
     assert not chunk.unread
     chunk = read_chunk(processor, [(np.zeros((4, 4)),), (path,), (np.zeros((2, 2)),)])
     assert [name for (name,) in chunk.shown] == ["image 0", f"{tmp_path}/\\xff .png", "image 2"]
-    ((numbers, batch),) = chunk.batches
-    assert numbers.tolist() == [0, 1]
-    assert batch["images"].shape[1:] == (4, 4, 3)
-    assert list(chunk.unread) == [2]
+    assert (chunk.kept, list(chunk.unread), chunk.blank) == ([0, 1], [2], [])
+    assert chunk.batch([1], batch_shapes(processor)[0])["images"].shape == (1, 4, 4, 3)
 
 
 @pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])
