@@ -13,6 +13,7 @@ import tyro
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
+from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.options import LIKELY
@@ -36,7 +37,7 @@ class Generate(Command):
     seed: int = 0
     """The same seed gives the same text."""
     num_samples: int = 1
-    """Number of texts."""
+    """Number of texts; with beams, these are distinct, and there may be fewer."""
     stop: str | None = None
     """Stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens."""
     length_penalty: float = 0.0
@@ -101,8 +102,8 @@ class Generate(Command):
         return int(tokens[0])
 
     def _search(self, trained: Trained, stop: int | None) -> None:
-        for number, row in enumerate(self._found(trained, stop)[: self.num_samples], start=1):
-            self._print_whole(number, trained.processor.decode(row))
+        for number, found in enumerate(self._found(trained, stop)[: self.num_samples], start=1):
+            self._print_whole(number, found.text)
 
     def _print_whole(self, number: int, continuation: str) -> None:
         if self.json:
@@ -111,8 +112,8 @@ class Generate(Command):
         else:
             print(self._title(number), self.prompt, continuation, sep="")
 
-    def _found(self, trained: Trained, stop: int | None) -> list[np.ndarray]:
-        """The results of beam search, best first."""
+    def _found(self, trained: Trained, stop: int | None) -> list[Hypothesis]:
+        """The results of beam search with distinct texts, best first."""
         found = beam_search(
             decoder_of(trained.model),
             trained.separate_params,
@@ -122,17 +123,16 @@ class Generate(Command):
             stop=stop,
             length_penalty=self.length_penalty,
         )
-        # There may be fewer results than beams.
-        arrays = map(np.asarray, (found.tokens[0], found.lengths[0]))
-        return [row[:length] for row, length in zip(*arrays, strict=True) if length]
+        arrays = map(np.asarray, (found.tokens[0], found.lengths[0], found.scores[0]))
+        rows = [(row[:length].tolist(), float(score)) for row, length, score in zip(*arrays, strict=True)]
+        return distinct_texts(rows, trained.processor.decode)
 
     def text(self, trained: Trained) -> str:
         """The prompt and one continuation."""
         given, stop = self._started(trained), self._stop_token(trained)
         if given.num_beams > 1:
-            row = given._found(trained, stop)[0].tolist()
-        else:
-            row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
+            return given.prompt + given._found(trained, stop)[0].text
+        row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
         return given.prompt + trained.processor.decode(row)
 
     def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:

@@ -56,7 +56,7 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
     refuse_blank((text,))
     kept, too_long = sources_of(processor, [text], limit)
     if target is None:
-        ((written, _),) = search(trained, [kept[0]], SearchOptions(num_beams=1))[0]
+        written = search(trained, [kept[0]], SearchOptions(num_beams=1))[0][0].tokens
         written = written[: written.index(END) + 1 if END in written else len(written)]
         target = processor.target.decode(written)
     else:

@@ -13,6 +13,7 @@ from jaxnlp import batches
 from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
 from jaxnlp.blocks import HeatMap
 from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
+from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
 from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -34,10 +35,11 @@ MAX_ALIGNED = 100
 class Translate(SearchOptions, Command):
     """Translates texts, and prints each translation on a line.
 
-    With --n-best N, each text has N lines that start with the score. The translation of an empty line is an empty line,
-    with a score of 0. Sources are truncated to the length of the model's context, or to 256 tokens without one, end
-    symbol included. A note on standard error counts the truncated sources. Evaluation truncates to the maximum length
-    of the data instead.
+    With --n-best N, each text has N lines that start with the score. The translations are distinct: if several
+    sequences of tokens have the same text, it has the best of their scores. If the beams have fewer than N texts, the
+    last of the N lines are empty. The translation of an empty line is an empty line, with a score of 0. Sources are
+    truncated to the length of the model's context, or to 256 tokens without one, end symbol included. A note on
+    standard error counts the truncated sources. Evaluation truncates to the maximum length of the data instead.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -45,9 +47,10 @@ class Translate(SearchOptions, Command):
     file: Path | None = None
     """A UTF-8 file with one text a line; - = standard input."""
     n_best: int = 1
-    """Number of translations of each text, best first; at most num_beams."""
+    """Number of distinct translations of each text, best first; at most num_beams. The beams may have fewer."""
     json: bool = False
-    """Print a JSON object for each text, with its translations and their scores."""
+    """Print a JSON object for each text, with its translations and their scores, but without empty lines for missing
+    ones."""
     alignment: Path | None = None
     """Also write a page with the attention of each token of the best translation to the source tokens, of the first 100
     texts."""
@@ -78,10 +81,9 @@ class Translate(SearchOptions, Command):
                 count, translated = count + len(texts), translated + len(kept)
                 found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
                 for number, text in enumerate(texts):
-                    results = found.get(number, [([], 0.0)] * self.n_best)
-                    self._show(text, [(processor.target.decode(ids), score) for ids, score in results])
+                    self._show(text, found.get(number, [Hypothesis("", [], 0.0)]))
                     if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
-                        best = found[number][0][0]
+                        best = found[number][0].tokens
                         maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
         except BaseException:
             if self.alignment is not None and maps:
@@ -95,13 +97,14 @@ class Translate(SearchOptions, Command):
             part = "" if translated <= len(maps) else f" of the first {len(maps)} of {translated:,} texts"
             print(f"attention{part} in {self.alignment}", file=sys.stderr)
 
-    def _show(self, text: str, translations: Sequence[tuple[str, float]]) -> None:
+    def _show(self, text: str, translations: Sequence[Hypothesis]) -> None:
         if self.json:
-            rows = [{"text": found, "score": round(score, 4)} for found, score in translations]
+            rows = [{"text": found.text, "score": round(found.score, 4)} for found in translations]
             print(json.dumps({"text": text, "translations": rows}, ensure_ascii=False))
             return
-        for found, score in translations:
-            print(one_line(found) if self.n_best == 1 else f"{score:.4f}\t{one_line(found)}")
+        for found in translations:
+            print(one_line(found.text) if self.n_best == 1 else f"{found.score:.4f}\t{one_line(found.text)}")
+        print("\n" * (self.n_best - len(translations)), end="")
 
 
 @one_or_many
@@ -129,8 +132,8 @@ def translate(
     processor: TranslationProcessor = trained.processor
     found = [""] * len(require_texts(texts))
     kept, _ = sources_of(processor, texts, max_source_length(trained))
-    for number, ((ids, _), *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
-        found[number] = processor.target.decode(ids)
+    for number, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
+        found[number] = best.text
     return found
 
 
@@ -164,11 +167,14 @@ def sources_of(
 
 def search(
     trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int = 1
-) -> list[list[tuple[list[int], float]]]:
-    """The n best translations of each source, with their scores."""
+) -> list[list[Hypothesis]]:
+    """The n best translations of each source with distinct texts, best first; fewer if the beams have fewer."""
     lengths = list(map(len, sources))
-    found = in_batches(lengths, text_shapes(max_source_length(trained)), _searcher(trained, sources, options, n_best))
-    return [list(zip(tokens.tolist(), scores.tolist(), strict=True)) for tokens, scores in found]
+    # Several beams can have the same text.
+    compute = _searcher(trained, sources, options, 1 if n_best == 1 else options.num_beams)
+    found = in_batches(lengths, text_shapes(max_source_length(trained)), compute)
+    rows = (zip(tokens.tolist(), scores.tolist(), strict=True) for tokens, scores in found)
+    return [distinct_texts(row, trained.processor.target.decode)[:n_best] for row in rows]
 
 
 def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int) -> Compute:

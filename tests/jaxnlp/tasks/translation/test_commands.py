@@ -1,10 +1,17 @@
 """What `jaxnlp translate` prepares; test_init.py runs it."""
 
+import json
+import math
+import types
+
 import numpy as np
 import pytest
 
+from jaxnlp.tasks.translation import commands
 from jaxnlp.tasks.translation.commands import Translate
-from jaxnlp.tasks.translation.search import padded
+from jaxnlp.tasks.translation.search import SearchOptions, padded
+from jaxnlp.text.subwords import END, Subwords
+from jaxnlp.text.translation import TranslationProcessor
 
 
 def test_sources_are_padded_to_a_multiple_of_sixteen_or_the_longest_there_may_be():
@@ -18,3 +25,36 @@ def test_sources_are_padded_to_a_multiple_of_sixteen_or_the_longest_there_may_be
 def test_no_more_translations_than_beams_are_given():
     with pytest.raises(ValueError, match="--n-best must be from 1 to --num-beams, which is 2, got 3"):
         Translate(num_beams=2, n_best=3)
+
+
+@pytest.fixture
+def search(monkeypatch):
+    """Searches that find fixed beams: the first two have the same text, and the last does not exist."""
+    subwords = Subwords("bpe", ("▁", "a", "b", "▁a", "▁ab"), (0.0,) * 5)
+    beams = np.array([[8, END, END], [7, 6, END], [7, 5, END], [END, END, END]])
+    scores = np.array([-0.5, -0.75, -1.0, -math.inf])
+    monkeypatch.setattr(commands, "_searcher", lambda trained, sources, options, count: count)
+    monkeypatch.setattr(commands, "in_batches", lambda lengths, shapes, count: [(beams[:count], scores[:count])])
+    trained = types.SimpleNamespace(
+        model=types.SimpleNamespace(config=types.SimpleNamespace(max_length=16)),
+        processor=TranslationProcessor(subwords, subwords),
+    )
+    return lambda n_best: commands.search(trained, [[4, END]], SearchOptions(num_beams=4), n_best)[0]
+
+
+def test_the_n_best_translations_have_distinct_texts_each_with_its_best_score(search):
+    for n_best in (1, 2, 3):
+        found = [(hypothesis.text, hypothesis.score) for hypothesis in search(n_best)]
+        assert found == [("ab", -0.5), ("aa", -1.0)][:n_best]
+
+
+def test_a_text_has_as_many_lines_as_it_was_asked_for_and_json_has_no_empty_translations(search, capsys):
+    Translate(n_best=3)._show("x", search(3))
+    assert capsys.readouterr().out == "-0.5000\tab\n-1.0000\taa\n\n"
+    Translate(n_best=1)._show("x", search(1))
+    assert capsys.readouterr().out == "ab\n"
+    Translate(n_best=3, json=True)._show("x", search(3))
+    assert json.loads(capsys.readouterr().out)["translations"] == [
+        {"text": "ab", "score": -0.5},
+        {"text": "aa", "score": -1.0},
+    ]
