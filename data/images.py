@@ -89,6 +89,8 @@ class Images(DataConfig):
     """Share of each class that is held out."""
     split_seed: int = 0
     """Another seed holds out other images."""
+    drop_duplicates: bool = False
+    """Remove training images that are also in validation."""
     flip: bool = False
     """Flip half of the training images horizontally."""
     shift: int = 0
@@ -144,6 +146,7 @@ class Images(DataConfig):
           than two classes, or do not fit the processor.
         """
         train, validation = self._parts()
+        train, dropped = _without_duplicates(train, validation) if self.drop_duplicates else (train, "")
         mean, stddev = pixel_statistics(train.images)
         _, size, _, channels = train.images.shape
         found = ImageProcessor(size, channels, mean, stddev, train.classes)
@@ -177,7 +180,7 @@ class Images(DataConfig):
             processor=found,
             description=(
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
-                f"validation; {_class_sizes(train.classes, counts)}{note}"
+                f"validation; {_class_sizes(train.classes, counts)}{note}{dropped}"
             ),
             fingerprint=digest.hexdigest(),
             token_counts=counts,
@@ -341,6 +344,17 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
         images[row] = image
     labels = np.array([names.index(name) for _, name in files])
     return LabelledImages(images, labels, names, tuple(f"{name}/{file.name}" for file, name in files))
+
+
+def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[LabelledImages, str]:
+    """The images that are not among the others, and a line that counts the removed ones. Raises: DataError."""
+    seen = set(map(_digest, others.images))
+    repeated = np.array([_digest(image) in seen for image in train.images])
+    kept = train.part(~repeated)
+    for number, name in enumerate(train.classes):
+        if number not in kept.labels:
+            raise DataError(f"all training images of the class {name} are also in validation; give others")
+    return kept, f"\ntraining images that are also in validation, removed: {int(repeated.sum()):,}"
 
 
 def _read_file(file: Path) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from data import DataError
-from data.text_sources import read_utf8
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import parse_conllu
 from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, check_label, labels_of_spans
@@ -86,7 +86,7 @@ def read_tagged(
         sentence, what was found and what was expected.
     """
     format = format_of(path) if format == "auto" else format
-    text = read_utf8(path)
+    text = read_text_file(path)
     if format == "json":
         found = list(_json_sentences(path, text, unit))
     elif format == "conllu":

@@ -1,18 +1,19 @@
 """Input and messages of commands: texts, one a line."""
 
-import gzip
 import os
 import re
 import shlex
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from jaxnlp.commands.tables import TextColumns, table_rows
 from jaxnlp.inference import refuse_blank
+from jaxnlp.input_files.tables import is_table
+from jaxnlp.input_files.text_files import bad_byte, decoded
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -24,7 +25,13 @@ _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def rows_of(
-    texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int, keep_blank: bool = False
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    file: Path | None,
+    *,
+    count: int,
+    keep_blank: bool = False,
+    columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
 ) -> Iterator[Row]:
     """The texts of the command line, or of a file; without both, of standard input.
 
@@ -34,9 +41,10 @@ def rows_of(
     Args:
       texts: the texts of the command line.
       pairs: the second text of each pair; empty if `count` is 1.
-      file: one row a line, two texts with a tab between them; "-" is standard input.
+      file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input.
       count: number of texts in a row, 1 or 2.
       keep_blank: whether blank texts are kept, not refused.
+      columns: where a table has the texts.
 
     Yields:
       Rows of `count` texts; they are not blank unless `keep_blank`.
@@ -50,12 +58,17 @@ def rows_of(
         raise ValueError("give texts or --file, not both")
     if not texts and not pairs:
         empty = True
-        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count, keep_blank=keep_blank):
+        source = file or Path("-")
+        if is_table(source):
+            found = _rows_of_table(source, columns, count=count, keep_blank=keep_blank)
+        else:
+            found = _rows_of_file(source, given=file is not None, count=count, keep_blank=keep_blank)
+        for row in found:
             empty = False
             yield row
         if empty:
             remedy = "it should have one text a line" if file else "give texts, or --file with one text a line"
-            raise ValueError(f"{name_of(file or Path('-'))} is empty; {remedy}")
+            raise ValueError(f"{name_of(source)} is empty; {remedy}")
         return
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
@@ -84,11 +97,7 @@ def read_text(path: Path) -> str:
       OSError: when it cannot be read.
     """
     raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    try:
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{name_of(path)} cannot be read: {error}") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return decoded(raw, name_of(path)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
@@ -127,7 +136,8 @@ def name_of(file: Path) -> str:
 
 def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
     """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
-    return f"text {number}" if texts else f"{name_of(file or Path('-'))}, line {number}"
+    source = file or Path("-")
+    return f"text {number}" if texts else f"{name_of(source)}, {'row' if is_table(source) else 'line'} {number}"
 
 
 def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -> None:
@@ -178,10 +188,21 @@ def _read_rows(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iter
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{where}: not UTF-8: {error.reason} at byte {error.start + 1}") from error
+                raise ValueError(bad_byte(line, error.start, where)) from error
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
-            if not keep_blank and not all(part.strip() for part in row):
-                raise ValueError(f"{where}: {'no text' if count == 1 else 'a text is blank'}; remove the line")
+            _check_blank(row, where, keep_blank=keep_blank)
             yield row
+
+
+def _rows_of_table(file: Path, columns: TextColumns, *, count: int, keep_blank: bool) -> Iterator[Row]:
+    rows = table_rows(file, columns, count)
+    for row in rows:
+        _check_blank(row.texts, f"{file}, line {row.line}", keep_blank=keep_blank)
+    yield from (row.texts for row in rows)
+
+
+def _check_blank(row: Row, where: str, *, keep_blank: bool) -> None:
+    if not keep_blank and not all(part.strip() for part in row):
+        raise ValueError(f"{where}: {'no text' if len(row) == 1 else 'a text is blank'}; remove the line")

@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
 from jaxnlp.files import write_file
@@ -36,7 +37,8 @@ class Embed(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one text a line; - = standard input."""
+    """A UTF-8 file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or
+    named text; - = standard input."""
     out: Path | None = None
     """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines."""
     similarities: bool = False
@@ -55,7 +57,7 @@ class Embed(Command):
         texts: list[str] = []
         vectors: list[np.ndarray] = []
         truncated: list[int] = []
-        for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
+        for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             chunk = [text for (text,) in rows]
             found = embed_texts(trained, chunk, pooling=self.pooling)
             truncated += [len(texts) + number for number in found.truncated_rows]

@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.commands.files import report_truncated
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Scale, Targets
@@ -38,7 +39,8 @@ class Predict(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
+    columns of the training table; - = standard input."""
     resize: bool = False
     """Crop and scale images of another size than the model reads."""
     threshold: float | None = None
@@ -61,7 +63,8 @@ class Predict(Command):
         processor = trained.processor
         predictor = Predictor(trained, self.threshold)
         count, truncated = 0, list[int]()
-        for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
+        columns = TextColumns.of_run(trained.config)
+        for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize, columns)):
             found = predictor(chunk)
             for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
                 print(_json_line(fields, prediction) if self.json else _line(processor.targets, shown, prediction))
@@ -101,7 +104,8 @@ class Attention(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs; a BERT encodes both together."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input. Not for a BERT."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them, or a table, as for predict; - = standard
+    input. Not for a BERT."""
     out: Path = Path("attention.html")
     """The page to write."""
     resize: bool = False
@@ -112,7 +116,7 @@ class Attention(Command):
     def __call__(self, trained: Trained) -> None:
         """Writes the page. Raises: ValueError, OSError for missing inputs, and for models without attention weights."""
         config: Any = trained.model.config
-        given = Given(self.inputs, self.pair, self.file, self.resize)
+        given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
         is_bert = isinstance(config, BertModelConfig)
         if self.max_length is not None and not is_bert:
             raise ValueError("--max-length applies only to a BERT; remove it")

@@ -1,7 +1,6 @@
 """The inputs of the verbs of classifiers, texts or image files, as batches of the model."""
 
 import functools
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import SUFFIXES, ImageProcessor
 from jaxnlp.inference import require_texts
@@ -21,9 +21,6 @@ TEXTS = 64
 LENGTH_MULTIPLE = 16
 """Texts are padded to a multiple of this length, so that few programs are compiled."""
 
-TABLE = re.compile(r"\.(csv|jsonl)(\.gz)?$")
-"""Suffixes of tables, which `data.text_table` reads; they are not files with one text a line."""
-
 
 class Given(NamedTuple):
     """The inputs of a verb.
@@ -31,14 +28,16 @@ class Given(NamedTuple):
     Attributes:
       inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
       pair: the second text of each, for pairs.
-      file: one text a line, or two texts separated by a tab; None = standard input.
+      file: one text a line, or two texts separated by a tab; or a table; None = standard input.
       resize: crop and scale images of another size.
+      columns: where a table has the texts.
     """
 
     inputs: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
     file: Path | None = None
     resize: bool = False
+    columns: TextColumns = TextColumns()
 
 
 class Chunk(NamedTuple):
@@ -87,12 +86,7 @@ def read_chunk(processor: Any, rows: Sequence[Sequence[Any]], *, resize: bool = 
 def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
-    if given.file is not None and TABLE.search(given.file.name.lower()):
-        raise ValueError(
-            f"--file must have one text a line, but {given.file} is a table; predict it with "
-            f"python -m train.evaluate RUN --file {given.file} --predictions predictions.csv"
-        )
-    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts))
+    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts, columns=given.columns))
 
 
 @read_chunk.register

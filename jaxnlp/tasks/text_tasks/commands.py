@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.encodings import max_length_of
 from jaxnlp.tasks.text_tasks.predictions import Prediction, most_likely, predict_texts, prediction_of
@@ -29,7 +30,8 @@ class Predict(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
+    columns text and, for pairs, pair; - = standard input."""
     json: bool = False
     """Print a JSON object for each text and part, with the probabilities of all classes."""
     part: str | None = None
@@ -45,7 +47,9 @@ class Predict(Command):
         count = next(iter(parts.values())).texts
         texts = 0
         truncated: list[int] = []
-        for rows in chunks(rows_of(self.texts, self.pair, self.file, count=count)):
+        for rows in chunks(
+            rows_of(self.texts, self.pair, self.file, count=count, columns=TextColumns.of_run(trained.config))
+        ):
             columns = list(zip(*rows, strict=True))
             found = [predict_texts(trained, *columns, part=name) for name in parts]
             for number, row in enumerate(rows):

@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.__main__ import main
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.targets import Classes
 from jaxnlp.tasks.classification.inputs import TEXTS, Given, image_files, read_inputs
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
@@ -68,8 +70,15 @@ def test_files_of_a_folder_are_found_sorted(tmp_path):
     assert image_files((tmp_path, Path("x.png"))) == [tmp_path / "a.JPG", tmp_path / "b.png", Path("x.png")]
 
 
-@pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])
-def test_a_table_is_not_read_as_texts(name):
-    given = Given(file=Path(name))
-    with pytest.raises(ValueError, match=f"--file must have one text a line, but {name} is a table; predict it with"):
-        next(read_inputs(PROCESSOR, given))
+@pytest.mark.parametrize("name", ["more.csv", "more.TSV", "more.jsonl", "more.CSV.gz", "more.json.gz", "more.tsv.gz"])
+def test_a_table_is_read_by_its_columns(tmp_path, name):
+    between = "\t" if "tsv" in name.lower() else ","
+    text = f"label{between}text\na{between}the cat\nb{between}cat\n"
+    if "json" in name:
+        text = '{"text": "the cat", "label": "a"}\n{"text": "cat"}\n'
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    (chunk,) = read_inputs(PROCESSOR, Given(file=path))
+    assert chunk.shown == [("the cat",), ("cat",)]
+    with pytest.raises(ValueError, match=r"expected .* body.*; missing: body; name the columns as in"):
+        next(read_inputs(PROCESSOR, Given(file=path, columns=TextColumns(("body",)))))
