@@ -15,7 +15,8 @@ from data import DataError
 from data.download import DataNotFoundError, locate_folder
 from data.fingerprints import vocabulary_text
 from data.object_arrays import read_array, read_object_array
-from data.text_sources import OWN_TEXT, read_text, read_utf8
+from data.text_sources import OWN_TEXT, read_text
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
 
@@ -105,7 +106,7 @@ def _vocabulary_of(words: Iterable[str]) -> WordVocabulary:
 def _read_wikitext(folder: Path, given: WordVocabulary | None) -> Articles:
     """The text of the release: every line, also a blank one, ends with EOL. The vocabulary is of the training part."""
     train, validation = (
-        _split_articles(read_utf8(_first_there(folder, f"{part}.txt", f"{part}.txt.gz", f"wiki.{part}.tokens")))
+        _split_articles(read_text_file(_first_there(folder, f"{part}.txt", f"{part}.txt.gz", f"wiki.{part}.tokens")))
         for part in ("train", "valid")
     )
     vocabulary = given or _vocabulary_of(word for article in train for word in article)
@@ -160,7 +161,7 @@ def _read_array_words(path: Path) -> list[str]:
 
 def _read_csv_words(path: Path) -> list[str]:
     """Rows `id,word` after a header, with ids from 0."""
-    rows = list(csv.reader(io.StringIO(read_utf8(path), newline="")))
+    rows = list(csv.reader(io.StringIO(read_text_file(path), newline="")))
     for number, row in enumerate(rows):
         expected = ["Id", "Token"] if number == 0 else [str(number - 1), "the word"]
         if len(row) != 2 or row[0] != expected[0]:

@@ -12,7 +12,8 @@ import numpy as np
 from absl import flags
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.text_sources import TextSource, read_documents, read_utf8
+from data.text_sources import TextSource, read_documents
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import CharacterVocabulary
 
@@ -112,7 +113,7 @@ class CharacterText(DataConfig):
           FileNotFoundError, DataError: when it cannot be read, or contains characters outside the vocabulary.
         """
         vocabulary = require_processor(processor, CharacterVocabulary)
-        text = read_utf8(path)
+        text = read_text_file(path)
         try:
             tokens = vocabulary.encode(text)
         except UnknownTokenError as error:

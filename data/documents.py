@@ -8,7 +8,8 @@ from typing import Literal, get_args
 from data import DataError, refuse_path
 from data.download import locate_folder
 from data.sentence_classes import FILES, find_file, read_data_set_file
-from data.text_sources import OWN_TEXT, python_topics, read_utf8
+from data.text_sources import OWN_TEXT, python_topics
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.wordpiece import SPECIAL
 
 DocumentSource = Literal["python_docs", "text_file", "afqmc"]
@@ -53,7 +54,7 @@ def file_documents(path: Path) -> list[list[str]]:
 
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
-    text = read_utf8(path)
+    text = read_text_file(path)
     found = _SPECIAL.search(text)
     if found is not None:
         raise DataError(

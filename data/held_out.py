@@ -1,8 +1,8 @@
-"""Held-out sentences, for training files without a validation file."""
+"""Held-out sentences and rows, for training files without a validation file."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,24 @@ def hold_out(sentences: Sequence[T], file: str) -> tuple[list[T], list[T]]:
     chosen = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
     train = [one for place, one in enumerate(sentences) if place not in chosen]
     return train, [one for place, one in enumerate(sentences) if place in chosen]
+
+
+def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
+    """The fold of each row, from 0. Each stratum is divided about equally between the folds.
+
+    The fold of a single row of a stratum is -1: if the only row of a class is held out, the class cannot be learned.
+    """
+    generator, found = np.random.default_rng(seed), [-1] * len(strata)
+    members: dict[Any, list[int]] = {}
+    for row, stratum in enumerate(strata):
+        members.setdefault(stratum, []).append(row)
+    dealt = 0
+    for stratum in sorted(members, key=repr):
+        rows = members[stratum]
+        if len(rows) > 1:
+            for row in generator.permutation(rows):
+                found[row], dealt = dealt % folds, dealt + 1
+    return found
 
 
 def held_out_note(held_out: int, total: int, file: str) -> str:

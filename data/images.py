@@ -71,6 +71,8 @@ class Images(DataConfig):
     too. None = all images must be square and of one size."""
     skip_broken: bool = False
     """Skip files of your own that are damaged or not images, and count them; otherwise they are errors."""
+    drop_duplicates: bool = False
+    """Remove training images that are also in validation."""
     flip: bool = False
     """Flip half of the training images horizontally."""
     shift: int = 0
@@ -131,6 +133,7 @@ class Images(DataConfig):
         """
         earlier = None if processor is None else require_processor(processor, ImageProcessor)
         train, validation = self._parts(None if earlier is None else earlier.channels)
+        train, dropped = _without_duplicates(train, validation) if self.drop_duplicates else (train, "")
         mean, stddev = pixel_statistics(train.images)
         _, size, _, channels = train.images.shape
         found = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
@@ -165,7 +168,7 @@ class Images(DataConfig):
             processor=found,
             description=(
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
-                f"validation; {_class_sizes(train.classes, counts)}{note}"
+                f"validation; {_class_sizes(train.classes, counts)}{note}{dropped}"
             ),
             fingerprint=digest.hexdigest(),
             token_counts=counts,
@@ -279,6 +282,17 @@ def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tupl
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
     return found.part(~held_out), found.part(held_out)
+
+
+def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[LabelledImages, str]:
+    """The images that are not among the others, and a line that counts the removed ones. Raises: DataError."""
+    seen = set(map(_digest, others.images))
+    repeated = np.array([_digest(image) in seen for image in train.images])
+    kept = train.part(~repeated)
+    for number, name in enumerate(train.classes):
+        if number not in kept.labels:
+            raise DataError(f"all training images of the class {name} are also in validation; give others")
+    return kept, f"\ntraining images that are also in validation, removed: {int(repeated.sum()):,}"
 
 
 def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:

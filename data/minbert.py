@@ -14,16 +14,17 @@ from typing import Any, Literal, get_args
 
 import grain
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.download import locate_folder
+from data.file_options import TableFiles
 from data.fingerprints import vocabulary_text
-from data.part_tables import columns_for, header_of, part_files, read_part
+from data.part_tables import columns_for, part_files, read_part
 from data.schedules import Schedule, ScheduleName
 from data.sentence_classes import FILES, read_data_set
-from data.table_rows import Columns, TableFormat, format_of
 from data.text_batches import ENDLESS, labelled_split, split_of_parts, tokenized, training_batches
-from data.text_tables import read_header, read_table, text_examples
+from data.text_tables import read_table, text_examples
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.input_files.tables import Columns, Writing, read_header
 from jaxnlp.text.labels import Labels, TextExample
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import WordPieceVocabulary
@@ -46,7 +47,7 @@ Tables = tuple[tuple[TextExample, ...], tuple[TextExample, ...], tuple[TextExamp
 
 
 @dataclasses.dataclass(frozen=True)
-class MinBertData(DataConfig):
+class MinBertData(TableFiles):
     """Examples of one or several parts. A batch has texts of one part, of similar length.
 
     A part is one of the project's, or your own table with any labels. With the schedule `together` a step takes a batch
@@ -95,6 +96,7 @@ class MinBertData(DataConfig):
         refuse_unread(
             self,
             [
+                *self.read_if_own(bool(own), "data.tables"),
                 ReadWhen("schedule", "round_robin", len(self.parts) > 1, "several data.parts"),
                 ReadWhen("schedule_steps", 1_000, stretched, "data.schedule annealed and sequential of several parts"),
             ],
@@ -184,7 +186,7 @@ class MinBertData(DataConfig):
         found: dict[str, tuple[Labels, Tables]] = {}
         for name in self.parts:
             if name in own:
-                part = read_part(own[name])
+                part = read_part(own[name], self.writing)
                 found[name] = part.labels, (part.train, part.validation, ())
             else:
                 found[name] = LABELS[name], _read(self._folder(name), name)
@@ -194,6 +196,10 @@ class MinBertData(DataConfig):
         holds = "the project's files, such as ids-sst-train.csv"
         otherwise = "choose another recipe, or your own tables with --data.tables"
         return locate_folder(FILES[SOURCES[part]].folder, self.path, holds=holds, otherwise=otherwise)
+
+    def _written(self, part: str) -> Writing:
+        """How the files of a part are written: the project's have tabs, although they end in .csv."""
+        return Writing("tsv") if part in SOURCES else self.writing
 
     def _steps(self, sources: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
         """The batch of a training step, by its number, from each part's batches and number of examples."""
@@ -215,8 +221,8 @@ class MinBertData(DataConfig):
         processor = require_processor(processor, TextProcessor)
         labels = dict(processor.parts)
         columns = {name: columns_of(name, kind) for name, kind in labels.items()}
-        formats = {name: _format(name, path) for name in labels}
-        headers = {name: read_header(path, format="tsv") if name in SOURCES else header_of(path) for name in labels}
+        written = {name: self._written(name) for name in labels}
+        headers = {name: read_header(path, writing) for name, writing in written.items()}
         fitting = _with_most_texts(
             {name: columns[name] for name in labels if columns[name].label in headers[name]}, headers
         )
@@ -235,8 +241,11 @@ class MinBertData(DataConfig):
             )
         # If nothing fits, the error of the first part has the missing columns.
         names = fitting or list(labels)[:1]
-        rows = {name: read_table(path, columns[name], labels[name], format=formats[name]) for name in names}
-        return split_of_parts({name: self._split(name, rows[name], processor.vocabulary) for name in names})
+        found = {}
+        for name in names:
+            rows, source = read_table(path, columns[name], labels[name], writing=written[name])
+            found[name] = dataclasses.replace(self._split(name, rows, processor.vocabulary), source=source)
+        return split_of_parts(found)
 
     def _split(self, name: str, rows: Sequence[TextExample], vocabulary: WordPieceVocabulary) -> Split[TextExample]:
         return labelled_split(
@@ -282,11 +291,6 @@ def _with_most_texts(columns: dict[str, Columns], headers: dict[str, list[str]])
         return list(columns)
     found = {name: len(those.texts) for name, those in columns.items() if set(those.texts) <= set(headers[name])}
     return [name for name, texts in found.items() if texts == max(found.values())]
-
-
-def _format(part: str, path: Path) -> TableFormat:
-    """The format of a file: tabs for the project's files, although they end in .csv."""
-    return "tsv" if part in SOURCES else format_of(path)
 
 
 def _read(folder: Path, part: str) -> Tables:

@@ -18,8 +18,8 @@ from data.buckets import bucketed, padded
 from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.download import locate_folder
 from data.invented_people import invent
-from data.text_sources import read_utf8
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
@@ -71,7 +71,7 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question
 
 
 def _lines(path: Path) -> list[str]:
-    lines = read_utf8(path).split("\n")
+    lines = read_text_file(path).split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 

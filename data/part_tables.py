@@ -1,17 +1,13 @@
 """The user's tables as parts of multi-task data: the columns decide the labels of each part."""
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from data import DataError
-from data.table_rows import DELIMITERS, Columns, TableRow, format_of, labelled_rows, read_rows
-from data.text_sources import read_utf8
-from data.text_table import folds_of
+from data.held_out import folds_of
 from data.text_tables import text_examples
+from jaxnlp.input_files.tables import Columns, TableRow, Writing, labelled_rows, read_header, read_rows
 from jaxnlp.targets import whole_number
 from jaxnlp.text.labels import Labels, TextExample
 
@@ -50,30 +46,23 @@ def part_files(given: str) -> PartFiles:
     return PartFiles(name, Path(paths[0]), Path(paths[1]) if len(paths) == 2 else None)
 
 
-def header_of(path: Path) -> list[str]:
-    """The columns of a table, or the names of a JSON file's first object. Raises: FileNotFoundError, DataError."""
-    format, text = format_of(path), read_utf8(path)
-    if format == "json":
-        try:
-            return list(json.loads(text.lstrip().partition("\n")[0]))
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path}: the first line is not a JSON object: {error}") from error
-    return next(iter(csv.reader(io.StringIO(text, newline=""), delimiter=DELIMITERS[format])))
-
-
 def columns_for(labels: Labels) -> Columns:
     """The columns of a table with these labels."""
     return Columns(TEXTS[: labels.texts], SCORE if labels.kind == "similarity" else LABEL)
 
 
-def read_part(files: PartFiles) -> PartTables:
+def read_part(files: PartFiles, writing: Writing = Writing()) -> PartTables:  # noqa: B008  # a constant
     """Reads a part: classes of texts or of pairs, or similarities of pairs.
 
     A table has the columns text, pair if examples are pairs, and label for classes or score for similarities.
 
+    Args:
+      files: of the part.
+      writing: how they are written.
+
     Raises: FileNotFoundError; DataError naming the file, and the line if possible.
     """
-    path, header = files.train, header_of(files.train)
+    path, header = files.train, read_header(files.train, writing)
     texts = 2 if TEXTS[1] in header else 1
     if (LABEL in header) == (SCORE in header):
         raise DataError(
@@ -86,10 +75,10 @@ def read_part(files: PartFiles) -> PartTables:
             "`bert_classify --data.predict number` learns numbers of single texts"
         )
     columns = Columns(TEXTS[:texts], LABEL if LABEL in header else SCORE)
-    rows = _rows(path, columns)
+    rows = _rows(path, columns, writing)
     labels = _labels(path, columns, rows)
     if files.validation is not None:
-        held_out = _rows(files.validation, columns)
+        held_out = _rows(files.validation, columns, writing)
         return PartTables(
             labels,
             text_examples(path, rows, columns.label, labels),
@@ -107,8 +96,8 @@ def read_part(files: PartFiles) -> PartTables:
     return PartTables(labels, train, validation)
 
 
-def _rows(path: Path, columns: Columns) -> list[TableRow]:
-    return labelled_rows(path, read_rows(path, columns, labelled=True), columns.label)
+def _rows(path: Path, columns: Columns, writing: Writing) -> list[TableRow]:
+    return labelled_rows(path, read_rows(path, columns, writing=writing, labelled=True), columns.label)
 
 
 def _labels(path: Path, columns: Columns, rows: Sequence[TableRow]) -> Labels:

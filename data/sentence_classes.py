@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from data import DataError
-from data.table_rows import Columns, TableFormat, TableRow, labelled_rows, read_rows
+from jaxnlp.input_files.tables import Columns, TableFormat, TableRow, Writing, labelled_rows, read_rows
 from jaxnlp.targets import Classes, Scale, Targets
 
 DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
@@ -136,7 +136,7 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -
     """
     files = FILES[name]
     if files.columns is not None:
-        rows = read_rows(path, files.columns, format=files.format, labelled=labelled)
+        rows = read_rows(path, files.columns, writing=Writing(files.format), labelled=labelled)
         rows = labelled_rows(path, rows, files.columns.label)
         if isinstance(files.targets, Scale):
             _refuse_numbers_outside(files.targets, path, rows, files.columns.label)

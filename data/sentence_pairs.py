@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data import DataError
-from data.text_sources import read_utf8
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.translation import SentencePair
 
 
@@ -58,7 +58,7 @@ def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int],
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
     """The lines with their numbers, from 1. Only a line feed ends a line."""
-    return list(enumerate(read_utf8(path, old_line_ends=False).removesuffix("\n").split("\n"), 1))
+    return list(enumerate(read_text_file(path, old_line_ends=False).removesuffix("\n").split("\n"), 1))
 
 
 def _sentences(path: Path, lines: Sequence[tuple[int, str]], remedy: str) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
-from data.text_sources import read_utf8
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
 from jaxnlp.text.translation import TranslationProcessor
@@ -171,7 +171,7 @@ class CorruptedText(DataConfig):
         """
         if not self.files:
             raise DataError("data.files is required: give text files with --data.files FILE ...")
-        lines = [line.strip() for path in self._paths() for line in read_utf8(path).split("\n") if line.strip()]
+        lines = [line.strip() for path in self._paths() for line in read_text_file(path).split("\n") if line.strip()]
         train, held = self._divided(lines)
         saved = processor is not None
         if not saved:

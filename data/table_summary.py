@@ -50,14 +50,19 @@ def summary(
     note = f"; {counted} for training truncated to {processor.max_length}: {truncated:,}" if truncated else ""
     what = "tokens of the longer text" if processor.apart else "tokens"
     lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, maximum {max(lengths)}{note}")
-    seen = {tuple(sorted(row.texts)) for row in train}  # a pair in the other order is the same pair
-    repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
+    repeated = {name: sum(common_texts(rows, train)) for name, rows in splits.items()}
     lines += [f"{counted} of {name} that are also in training: {count:,}" for name, count in repeated.items() if count]
     lines += _classes_without_rows(targets, splits)
     shares = "".join(f"; {share:.1%} of the tokens of {name} are unknown" for name, share in (unknown or {}).items())
     origin = ", which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count are not used"
     lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary{origin if given else ''}{shares}")
     return "\n".join(lines)
+
+
+def common_texts(rows: Sequence[LabelledText], others: Sequence[LabelledText]) -> list[bool]:
+    """Whether each row has the texts of one of the others; a pair in the other order is the same pair."""
+    seen = {tuple(sorted(row.texts)) for row in others}
+    return [tuple(sorted(row.texts)) in seen for row in rows]
 
 
 def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from data import DataError
 from data.annotations import annotated_sentences, is_json
 from data.raw_sentences import Counts, RawSentence
-from data.text_sources import read_utf8
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import BLANK, parse_conllu
 from jaxnlp.text.tag_schemes import Scheme, check_label
@@ -75,7 +75,7 @@ def read_tagged(
       FileNotFoundError, DataError: when the file cannot be read or has no sentence; the message names the line, the
         sentence, what was found and what was expected.
     """
-    text, counts = read_utf8(path), Counts()
+    text, counts = read_text_file(path), Counts()
     format = format_of(path, text) if format == "auto" else format
     if format == "json":
         found = list(annotated_sentences(text, str(path), unit, counts))

@@ -1,16 +1,14 @@
 """Sources of texts: Python's documentation, a public corpus, or the user's file."""
 
-import codecs
 import glob
-import gzip
 import pydoc_data.topics
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
+from jaxnlp.input_files.text_files import read_text_file
 
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
 """What to do without the files of a known text."""
@@ -33,43 +31,6 @@ def python_docs() -> str:
     return "\n".join(python_topics())
 
 
-def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
-    """Reads a text file, uncompressed if its name ends in .gz; line ends become LF.
-
-    Args:
-      path: the file.
-      old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
-
-    Raises:
-      FileNotFoundError: when there is no such file.
-      DataError: when it is damaged, not UTF-8 (names the line and the offset of the first bad byte) or empty.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"the text file {path} does not exist; give a UTF-8 file (--data.path, --data.train, --file)"
-        )
-    raw = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{path} is not a gzip file, or is damaged: {error}") from error
-    content = raw.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        offset = len(raw) - len(content) + error.start
-        encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
-        raise DataError(
-            f"{path}, line {line}: byte {raw[offset]:#04x} is not UTF-8; convert the file, "
-            f"for example with: iconv -f {encoding} -t utf-8 (the byte's offset is {offset})"
-        ) from error
-    if not text:
-        raise DataError(f"{path} is empty; give a file with text")
-    return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
-
-
 def read_text(source: TextSource, path: str | None = None) -> str:
     """The whole text of a source.
 
@@ -87,11 +48,11 @@ def read_text(source: TextSource, path: str | None = None) -> str:
             refuse_path(source, path, OWN_TEXT)
             return python_docs()
         case "tiny_shakespeare":
-            return read_utf8(locate(TINY_SHAKESPEARE, path))
+            return read_text_file(locate(TINY_SHAKESPEARE, path))
         case "text_file":
             if path is None:
                 raise DataError("data.source text_file needs the file: give it with --data.path FILE")
-            return read_utf8(Path(path))
+            return read_text_file(Path(path))
         case _:
             raise DataError(f"data.source must be one of {', '.join(get_args(TextSource))}, got {source!r}")
 
@@ -123,7 +84,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
                 raise DataError(f"no file fits the pattern {name}")
         else:
             raise FileNotFoundError(
-                f"there is no text file at {path}; give UTF-8 files, a folder or a pattern with --data.path"
+                f"there is no text file at {path}; give text files, a folder or a pattern with --data.path"
             )
         for file in files:
             if (same := file.resolve()) in found:
@@ -141,7 +102,7 @@ def read_documents(source: TextSource, path: str | Sequence[str] | None = None) 
       path: a file, a folder or a pattern of the user's, or several; see `text_files`.
 
     Raises:
-      DataError: as `read_text` and `text_files`, and for a binary file.
+      DataError: as `read_text` and `text_files`.
       FileNotFoundError: when a file is not found.
     """
     given = [path] if isinstance(path, str) else list(path or ())
@@ -151,12 +112,4 @@ def read_documents(source: TextSource, path: str | Sequence[str] | None = None) 
         return [read_text(source, *given)]
     if not given:
         raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
-    return [_read_plain(file) for file in text_files(given)]
-
-
-def _read_plain(path: Path) -> str:
-    text = read_utf8(path)
-    if (place := text.find("\0")) >= 0:
-        offset = len(text[:place].encode())
-        raise DataError(f"{path} is a binary file, not a text: byte 0x00 at offset {offset}")
-    return text
+    return [read_text_file(file) for file in text_files(given)]

@@ -1,33 +1,32 @@
 """Labelled texts, or pairs of texts: the user's table, or a known data set."""
 
 import dataclasses
-import functools
 import hashlib
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.buckets import bucketed, rounded_up
+from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
+from data.file_options import TableFiles
 from data.fingerprints import vocabulary_text
+from data.held_out import folds_of
 from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_file
-from data.table_rows import Columns, MissingColumnsError, TableRow, labelled_rows, read_rows
-from data.table_summary import summary
+from data.table_batches import oversampled, table_split, tokenized, training_batches, unknown_shares
+from data.table_summary import common_texts, summary
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, labelled_rows, read_table, rows_with_texts
 from jaxnlp.targets import Classes, Scale, Targets, whole_number
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor
-from jaxnlp.text.wordpiece import PAD, SPECIAL, UNK, WordPieceVocabulary
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 _logger = logging.getLogger(__name__)
 
-ENDLESS = 2**40
-"""Number of examples that is effectively infinite."""
 MOST_CLASSES = 10_000
 """Maximum number of classes; more are probably texts of another column."""
 FEW_CLASSES = 10
@@ -35,18 +34,12 @@ FEW_CLASSES = 10
 OTHERWISE = "for your own table, set --data.source table"
 
 
-class _Tokenized(NamedTuple):
-    tokens: np.ndarray
-    segments: np.ndarray
-    length: int
-    label: Any
-
-
 @dataclasses.dataclass(frozen=True)
-class TextTable(DataConfig):
+class TextTable(TableFiles):
     """Texts, or pairs of texts, and their labels: a class, several classes, or a number.
 
-    Files end in .csv (fields separated by commas), .tsv (by tabs) or .jsonl (a JSON object a line); .gz may follow.
+    Files end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (a JSON object a line); .gz may
+    follow. Rows with a blank text are skipped.
     Batches have `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `loss_mask` [B] bool, and `labels`.
     With `pairs` apart, the first three are [B, 2, T].
     """
@@ -92,6 +85,8 @@ class TextTable(DataConfig):
     """Repeat the training rows of rarer classes until all classes are equally frequent."""
     swap_pairs: bool = False
     """Train on each pair in both orders."""
+    drop_duplicates: bool = False
+    """Remove training rows whose texts are also in validation or test, in either order."""
     length_multiple: int = 16
     """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
     for each length."""
@@ -128,6 +123,7 @@ class TextTable(DataConfig):
                 ReadWhen("pair", None, own, only_own),
                 ReadWhen("label", "label", own, only_own),
                 ReadWhen("predict", "class", own, only_own),
+                *self.read_if_own(own, only_own),
                 ReadWhen("separator", ",", self.predict == "classes", "data.predict classes"),
                 ReadWhen("validation_fraction", 0.1, held_out, "data without separate validation rows"),
                 ReadWhen("fold", 0, held_out, "data without separate validation rows"),
@@ -194,12 +190,13 @@ class TextTable(DataConfig):
             train, splits = self._held_out(train, targets, splits)
             if isinstance(targets, Scale) and self._known is None:  # what is held out does not decide the scale
                 targets = _scale_of([row.label for row in train], Path(str(self.path)), self.columns.label)
+        train, dropped = self._without_duplicates(train, splits)
         self._refuse_classes_without_rows(train, targets)
         vocabulary = self._vocabulary(train, processor)
         found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets, self.pairs)
-        examples, truncated = _tokenized(found, train)
+        examples, truncated = tokenized(found, train)
         if self.swap_pairs:
-            swapped, _ = _tokenized(found, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
+            swapped, _ = tokenized(found, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
             examples += swapped
         if len(examples) < self.batch_size:
             raise DataError(
@@ -208,18 +205,19 @@ class TextTable(DataConfig):
             )
         if self.oversample:
             assert isinstance(targets, Classes)
-            examples = _oversampled(examples, targets)
+            examples = oversampled(examples, targets)
         digest = hashlib.sha256(vocabulary_text(found.vocabulary).encode())
         tables = [(row.texts, row.label) for rows in (train, *splits.values()) for row in rows]
         digest.update(repr((targets, tables)).encode("utf-8", errors="surrogatepass"))
         labels = [example.label for example in examples]
         read = {name: self._split(rows, found) for name, rows in splits.items()}
-        lengths, unknown = [example.length for example in examples], _unknown(read, vocabulary)
+        lengths, unknown = [example.length for example in examples], unknown_shares(read, vocabulary)
         return Corpus(
-            train=self._training_batches(examples, found, seed),
+            train=training_batches(examples, found, seed, batch_size=self.batch_size, multiple=self.length_multiple),
             splits=read,
             processor=found,
-            description=summary(found, train, splits, lengths, truncated, unknown=unknown, given=processor is not None),
+            description=summary(found, train, splits, lengths, truncated, unknown=unknown, given=processor is not None)
+            + dropped,
             fingerprint=digest.hexdigest(),
             token_counts=targets.counts(labels) if isinstance(targets, Classes) else None,
         )
@@ -228,10 +226,29 @@ class TextTable(DataConfig):
         """Reads a file with the same columns; labels are optional. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TextClassifierProcessor)
         try:
-            rows = self._rows(path)
+            source, rows = self._read(path)
         except MissingColumnsError as error:
             raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
-        return self._split(self._labelled((path, rows), processor.targets), processor)
+        return dataclasses.replace(
+            self._split(self._labelled((path, rows), processor.targets), processor), source=source
+        )
+
+    def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
+        return table_split(rows, processor, batch_size=self.evaluation_batch_size, multiple=self.length_multiple)
+
+    def _without_duplicates(
+        self, train: list[LabelledText], splits: Mapping[str, Sequence[LabelledText]]
+    ) -> tuple[list[LabelledText], str]:
+        """The training rows without those that are also in another split, and a line that counts these."""
+        if not self.drop_duplicates:
+            return train, ""
+        repeated = common_texts(train, [row for rows in splits.values() for row in rows])
+        kept = [row for row, again in zip(train, repeated, strict=True) if not again]
+        if not kept:
+            raise DataError(
+                "all training rows are also in validation or test; give others, or no --data.drop-duplicates"
+            )
+        return kept, f"\ntraining rows that are also in validation or test, removed: {len(train) - len(kept):,}"
 
     def _tables(self) -> tuple[tuple[Path, list[TableRow]], dict[str, tuple[Path, list[TableRow]]]]:
         """The training table, and the tables of splits with separate files."""
@@ -252,12 +269,24 @@ class TextTable(DataConfig):
             raise DataError(f"{error}; name the columns of your table with --data.text{pair}, --data.label") from error
 
     def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
+        return self._read(path, labelled)[1]
+
+    def _read(self, path: Path, labelled: bool | None = None) -> tuple[SourceRows | None, list[TableRow]]:
+        """All rows of a file, None for a known data set; and its rows with a text and, except for classes, a label."""
         if self._known is not None:
-            return read_data_set_file(self.source, path, labelled=labelled)
-        if self.predict == "classes":  # an empty field means no class
-            return read_rows(path, self.columns, labelled=labelled, separator=self.separator, keeps_unlabelled=True)
-        rows = read_rows(path, self.columns, labelled=labelled, separator=None)
-        return labelled_rows(path, rows, self.columns.label, labelled=labelled)
+            return None, read_data_set_file(self.source, path, labelled=labelled)
+        several = self.predict == "classes"  # an empty field means no class
+        table = read_table(
+            path,
+            self.columns,
+            writing=self.writing,
+            labelled=labelled,
+            separator=self.separator if several else None,
+        )
+        rows = rows_with_texts(path, table.rows)
+        if not several:
+            rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
+        return table.source(rows), rows
 
     def _targets(self, table: tuple[Path, list[TableRow]]) -> Targets:
         """The targets of the training table."""
@@ -340,52 +369,6 @@ class TextTable(DataConfig):
         words = [word for word in frequent if word not in SPECIAL][: self.vocabulary_size - len(SPECIAL)]
         return WordPieceVocabulary.of_pieces([*SPECIAL, *words])
 
-    def _training_batches(self, examples: list[_Tokenized], processor: TextClassifierProcessor, seed: int) -> Any:
-        order = grain.MapDataset.source(examples).seed(seed).shuffle().repeat(ENDLESS // len(examples))
-        batches = bucketed(
-            order,
-            self.batch_size,
-            seed=seed,
-            multiple=self.length_multiple,
-            length=lambda example: example.length,
-            pad=functools.partial(_padded, processor),
-        )
-        # No threads that read ahead: see data.character_text.
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-
-    def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
-        """One pass over the examples, sorted by length; a note counts truncated examples."""
-        examples, truncated = _tokenized(processor, rows)
-        order = np.argsort([example.length for example in examples], kind="stable")
-        size = self.evaluation_batch_size
-        groups = [[examples[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
-        note = f"{processor.counted} truncated to {processor.max_length} tokens: {truncated:,}"
-        return Split(
-            tuple(_padded(processor, group, size, self.length_multiple) for group in groups),
-            examples=tuple(rows),
-            rows=order,
-            scored=all(row.label is not None for row in rows),
-            notes=(note,) if truncated else (),
-        )
-
-
-def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
-    """The fold of each row, from 0. Each stratum is divided about equally between the folds.
-
-    The fold of a single row of a stratum is -1: if the only row of a class is held out, the class cannot be learned.
-    """
-    generator, found = np.random.default_rng(seed), [-1] * len(strata)
-    members: dict[Any, list[int]] = {}
-    for row, stratum in enumerate(strata):
-        members.setdefault(stratum, []).append(row)
-    dealt = 0
-    for stratum in sorted(members, key=repr):
-        rows = members[stratum]
-        if len(rows) > 1:
-            for row in generator.permutation(rows):
-                found[row], dealt = dealt % folds, dealt + 1
-    return found
-
 
 def _order(counts: Counter[str]) -> Any:
     """The sort key: the most frequent first, then in alphabetical order."""
@@ -404,44 +387,3 @@ def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:
         return targets.parse(str(row.label))
     except ValueError as error:
         raise DataError(f"{path}, line {row.line}: {column} {error}") from error
-
-
-def _tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) -> tuple[list[_Tokenized], int]:
-    """Tokenizes examples; also returns the number of truncated examples."""
-    found = processor.tokenize([row.texts for row in rows])
-    lengths, labels = map(processor.length, found.segments), [row.label for row in rows]
-    examples = zip(found.tokens, found.segments, lengths, labels, strict=True)
-    return [_Tokenized(*fields) for fields in examples], found.truncated
-
-
-def _unknown(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> dict[str, float]:
-    """The share of unknown tokens in each split."""
-    unknown = vocabulary.id_of(UNK)
-    found = {}
-    for name, split in splits.items():
-        masks = [batch["attention_mask"] & (batch["tokens"] != vocabulary.id_of(PAD)) for batch in split.batches]
-        missing = sum(
-            int(((batch["tokens"] == unknown) & mask).sum()) for batch, mask in zip(split.batches, masks, strict=True)
-        )
-        found[name] = missing / max(1, sum(int(mask.sum()) for mask in masks))
-    return found
-
-
-def _padded(processor: TextClassifierProcessor, examples: list[_Tokenized], size: int, multiple: int) -> NumpyBatch:
-    """A batch of B rows, with the length of its longest example, rounded up to a multiple."""
-    length = min(rounded_up(max(example.length for example in examples), multiple), processor.max_length)
-    batch = processor.batch([example.tokens for example in examples], [e.segments for e in examples], size, length)
-    if examples[0].label is None:
-        return batch
-    labels = processor.targets.array([example.label for example in examples])
-    return batch | {"labels": np.pad(labels, [(0, size - len(examples)), *[(0, 0)] * (labels.ndim - 1)])}
-
-
-def _oversampled(examples: list[_Tokenized], targets: Classes) -> list[_Tokenized]:
-    """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
-    most = int(targets.counts([example.label for example in examples]).max())
-    found = []
-    for label in range(len(targets.names)):
-        members = [example for example in examples if example.label == label]
-        found += [members[number % len(members)] for number in range(most)]
-    return found

@@ -4,35 +4,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data import DataError
-from data.table_rows import DELIMITERS, Columns, TableFormat, TableRow, labelled_rows, read_rows
-from data.text_sources import read_utf8
+from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files import tables
+from jaxnlp.input_files.tables import Columns, TableRow, Writing, labelled_rows, rows_with_texts
 from jaxnlp.text.labels import Labels, TextExample
 
 
-def read_header(path: Path, *, format: TableFormat) -> list[str]:
-    """The columns of a table. Raises: FileNotFoundError, DataError: when it cannot be read."""
-    header = read_utf8(path).partition("\n")[0].rstrip("\r")
-    return [name.strip('"') for name in header.split(DELIMITERS[format])]
-
-
 def read_table(
-    path: Path, columns: Columns, labels: Labels, *, format: TableFormat, labelled: bool | None = None
-) -> tuple[TextExample, ...]:
-    """Reads the examples of a file. Rows with an empty label are ignored, with a warning.
+    path: Path, columns: Columns, labels: Labels, *, writing: Writing, labelled: bool | None = None
+) -> tuple[tuple[TextExample, ...], SourceRows]:
+    """Reads the examples of a file, and all its rows. Rows with a blank text or label are skipped, with a warning.
 
     Args:
       path: the file; compressed by gzip if it ends in .gz.
       columns: the columns to read; others are ignored.
       labels: the allowed labels.
-      format: of the file.
+      writing: how the file is written.
       labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read, a column is missing, or a row is malformed; the message has
         the line and what was expected.
     """
-    rows = labelled_rows(path, read_rows(path, columns, format=format, labelled=labelled), columns.label)
-    return text_examples(path, rows, columns.label, labels)
+    table = tables.read_table(path, columns, writing=writing, labelled=labelled)
+    rows = labelled_rows(path, rows_with_texts(path, table.rows), columns.label)
+    return text_examples(path, rows, columns.label, labels), table.source(rows)
 
 
 def text_examples(path: Path, rows: Sequence[TableRow], column: str, labels: Labels) -> tuple[TextExample, ...]:

@@ -14,10 +14,10 @@ from data.earlier_options import require_same_options
 from data.held_out import held_out_note, hold_out, refuse_learned
 from data.pair_batches import Shapes
 from data.small_grammar import GrammarSentence, grammar_sentences
-from data.text_sources import read_utf8
 from data.transition_oracle import is_projective
 from data.tree_batches import DerivedTree, derived, training_batches, tree_split
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
@@ -266,7 +266,7 @@ def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
     Raises: FileNotFoundError, DataError.
     """
     try:
-        found = parse_conllu(read_utf8(path), str(path))
+        found = parse_conllu(read_text_file(path), str(path))
     except DataError:
         raise
     except ValueError as error:

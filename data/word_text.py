@@ -11,7 +11,6 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.articles import FOLDERS, WordSource, read_articles
 from data.next_word import fixture_splits, read_fixture
-from data.text_sources import read_utf8
 from data.word_batches import (
     Epochs,
     concatenated,
@@ -22,6 +21,7 @@ from data.word_batches import (
     window_batches,
 )
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import WordVocabulary
 
@@ -157,7 +157,7 @@ class WordText(DataConfig):
         vocabulary = require_processor(processor, WordVocabulary)
         if (fixture := read_fixture(path, vocabulary.size)) is not None:
             return fixture
-        text = read_utf8(path)
+        text = read_text_file(path)
         try:
             ids = vocabulary.encode(text)
         except UnknownTokenError as error:

@@ -32,6 +32,23 @@ class Processor(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class SourceRows:
+    """All rows of a file. The examples of a split are those that are not skipped, such as blank ones.
+
+    Attributes:
+      places: the index of each example's row [N].
+      names: of all rows: their numbers, from 1, or their ids.
+      columns: of a table; () = the file is not a table.
+      cells: of each row of a table, in these columns.
+    """
+
+    places: Sequence[int]
+    names: Sequence[str]
+    columns: tuple[str, ...] = ()
+    cells: Sequence[tuple[str, ...]] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Split(Generic[Example]):
     """Data that can be scored.
 
@@ -44,6 +61,7 @@ class Split(Generic[Example]):
       parts: a split for each part, if a corpus has several (three text tasks of one encoder); `batches` then has those
         of all scored parts.
       notes: messages for the user, such as the number of truncated texts.
+      source: all rows of the file that the examples come from; None = each row is an example.
     """
 
     batches: Sequence[NumpyBatch] = ()
@@ -52,6 +70,16 @@ class Split(Generic[Example]):
     scored: bool = True
     parts: Mapping[str, "Split"] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    source: SourceRows | None = None
+
+    def in_rows(self, answers: Sequence[Any], missing: Any) -> list[Any]:
+        """Answers for all rows of the file, from those for the examples [N]; skipped rows get `missing`."""
+        if self.source is None:
+            return list(answers)
+        found = [missing] * len(self.source.names)
+        for place, answer in zip(self.source.places, answers, strict=True):
+            found[place] = answer
+        return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

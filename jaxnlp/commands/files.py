@@ -1,18 +1,19 @@
 """Input and messages of commands: texts, one a line."""
 
-import gzip
 import os
 import re
 import shlex
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from jaxnlp.commands.tables import TextColumns, table_rows
 from jaxnlp.inference import is_blank
+from jaxnlp.input_files.tables import is_table
+from jaxnlp.input_files.text_files import bad_byte, decoded
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -23,7 +24,14 @@ CHUNK = 1024
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
-def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int) -> Iterator[Row]:
+def rows_of(
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    file: Path | None,
+    *,
+    count: int,
+    columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
+) -> Iterator[Row]:
     """The texts of the command line, or of a file; without both, of standard input.
 
     A file is checked as a whole before its first row, so that a wrong line stops no work that has begun. Standard input
@@ -32,8 +40,9 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
     Args:
       texts: the texts of the command line.
       pairs: the second text of each pair; empty if `count` is 1.
-      file: one row a line, two texts with a tab between them; "-" is standard input.
+      file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input.
       count: number of texts in a row, 1 or 2.
+      columns: where a table has the texts.
 
     Yields:
       Rows of `count` texts. Blank texts keep their places; see `report_blank`.
@@ -47,12 +56,17 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
         raise ValueError("give texts or --file, not both")
     if not texts and not pairs:
         empty = True
-        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count):
+        source = file or Path("-")
+        if is_table(source):
+            found = _rows_of_table(source, columns, count=count)
+        else:
+            found = _rows_of_file(source, given=file is not None, count=count)
+        for row in found:
             empty = False
             yield row
         if empty:
             remedy = "it should have one text a line" if file else "give texts, or --file with one text a line"
-            raise ValueError(f"{name_of(file or Path('-'))} is empty; {remedy}")
+            raise ValueError(f"{name_of(source)} is empty; {remedy}")
         return
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
@@ -79,11 +93,7 @@ def read_text(path: Path) -> str:
       OSError: when it cannot be read.
     """
     raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    try:
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{name_of(path)} cannot be read: {error}") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return decoded(raw, name_of(path)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
@@ -142,7 +152,8 @@ def name_of(file: Path) -> str:
 
 def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
     """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
-    return f"text {number}" if texts else f"{name_of(file or Path('-'))}, line {number}"
+    source = file or Path("-")
+    return f"text {number}" if texts else f"{name_of(source)}, {'row' if is_table(source) else 'line'} {number}"
 
 
 def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -> None:
@@ -193,10 +204,14 @@ def _read_rows(file: Path, *, given: bool, count: int) -> Iterator[Row]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{where}: not UTF-8: {error.reason} at byte {error.start + 1}") from error
+                raise ValueError(bad_byte(line, error.start, where)) from error
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if count == 2 and not text.strip():
                 row = ("", "")
             if len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
             yield row
+
+
+def _rows_of_table(file: Path, columns: TextColumns, *, count: int) -> Iterator[Row]:
+    yield from (row.texts for row in table_rows(file, columns, count))

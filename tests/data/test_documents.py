@@ -32,7 +32,7 @@ def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path, content):
     [
         ("", r"text\.txt is empty"),
         ("\n \n\t\n", r"text\.txt has no sentences; expected one a line, and a blank line between documents"),
-        (b"one\ntwo\n\nthr\xe9e\n", r"text\.txt, line 4: byte 0xe9 is not UTF-8; convert the file"),
+        (b"one\ntwo\n\nthr\xe9e\n", r"text\.txt, line 4, offset 12: byte 0xe9 is not UTF-8; "),
         ("one\n\ntwo [MASK] three\n", r"text\.txt, line 3: contains \[MASK\], which is a special token; replace it"),
     ],
 )

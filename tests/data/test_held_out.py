@@ -1,9 +1,10 @@
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from data import DataError
-from data.held_out import held_out_note, hold_out, refuse_learned
+from data.held_out import folds_of, held_out_note, hold_out, refuse_learned
 
 
 def test_a_tenth_is_held_out_in_order_and_always_the_same():
@@ -46,3 +47,10 @@ def test_sentences_that_an_earlier_run_has_learned_are_not_scored():
     ):
         with pytest.raises(DataError, match=f"which has sentences of the {split} split; give another file with --data"):
             refuse_learned(new, earlier)
+
+
+def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():
+    folds = np.array(folds_of(["a"] * 20 + ["b"] * 10 + ["c"], 5, 0))
+    assert np.bincount(folds[:20]).tolist() == [4] * 5
+    assert np.bincount(folds[20:30]).tolist() == [2] * 5
+    assert folds[30] == -1

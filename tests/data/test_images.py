@@ -226,3 +226,16 @@ def test_a_damaged_archive_is_named_and_nothing_is_kept(small_archive, tmp_path)
     assert not list((tmp_path / "cache").rglob("*.npy"))
     with pytest.raises(FileNotFoundError, match=r"the CIFAR-10 archive .* own images, set --data.source files"):
         read_cifar10(tmp_path / "none.tar.xz")
+
+
+def test_images_that_are_also_in_validation_are_removed_from_training(folder, tmp_path):
+    for name, shade in (("cat/d.png", 7), ("dog/d.png", 8)):
+        save(folder, name, np.full_like(IMAGE, shade))
+        save(tmp_path / "held_out", name, IMAGE)
+    paths = {"path": str(folder), "validation_path": str(tmp_path / "held_out")}
+    corpus = Images(source="files", batch_size=2, drop_duplicates=True, **paths).load(0)
+    assert corpus.description.startswith("2 images of 6 x 6 pixels for training, 2 for validation;")
+    assert corpus.description.endswith("\ntraining images that are also in validation, removed: 5")
+    assert "also in training" not in corpus.description
+    with pytest.raises(DataError, match="all training images of the class cat are also in validation"):
+        Images(source="files", batch_size=2, drop_duplicates=True, **paths | {"validation_path": str(folder)}).load(0)

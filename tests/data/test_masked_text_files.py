@@ -93,7 +93,7 @@ def test_starts_number_all_sentences_but_the_last_of_each_document():
         ("ba\nca\nda\n", r"expected at least four documents of two sentences or more, .* got 1;"),
         ("ba\n\nca\n\nda\n\nfa\n", r"expected at least four documents .* got 0;"),
         ("ba\nca\n\n" * 3, r"expected at least four documents .* got 3;"),
-        (b"ba\nc\xff", r"text\.txt, line 2: byte 0xff is not UTF-8"),
+        (b"ba\nc\xff", r"text\.txt, line 2, offset 4: byte 0xff is not UTF-8"),
         ("ba\n\x07\n\n" * 4, r"fewer than two documents for training, or for validation, whose sentences have any"),
     ],
 )

@@ -263,7 +263,7 @@ def test_a_file_that_could_be_of_two_tasks_or_is_of_none_is_refused(folder, tmp_
 def test_what_is_to_be_scored_and_has_no_label_or_is_cut_is_counted(folder, tmp_path, caplog):
     (tmp_path / "mine.tsv").write_text(table("sst", 30, 5) + "30\tx\tthe cat\t\n")
     split = config(folder, max_length=10).read_file(tmp_path / "mine.tsv", processor("sst"))
-    assert "rows without a label, which are ignored: 1" in caplog.text
+    assert "rows without a label, which are skipped: 1" in caplog.text
     texts = [line.split("\t")[2] for line in (tmp_path / "mine.tsv").read_text().splitlines()[1:-1]]
     long = sum(len(text.split()) > 8 for text in texts)
     assert long > 0

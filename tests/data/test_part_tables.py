@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from data import DataError
-from data.part_tables import PartFiles, columns_for, header_of, part_files, read_part
-from data.table_rows import Columns
+from data.part_tables import PartFiles, columns_for, part_files, read_part
+from jaxnlp.input_files.tables import Columns
 from jaxnlp.text.labels import Labels
 
 
@@ -71,11 +71,3 @@ def test_tables_that_tell_too_little_are_refused(tmp_path, header, rows, message
     path = csv_file(tmp_path, header, rows)
     with pytest.raises(DataError, match=rf"{path}.*{message}"):
         read_part(PartFiles("mine", path, None))
-
-
-def test_the_header_of_json_lines_is_the_names_of_the_first_object(tmp_path):
-    path = csv_file(tmp_path, '{"text": "a", "label": 1}', ['{"text": "b", "label": 2}'], "mine.jsonl")
-    assert header_of(path) == ["text", "label"]
-    path.write_text("[1,\n")
-    with pytest.raises(DataError, match="the first line is not a JSON object"):
-        header_of(path)

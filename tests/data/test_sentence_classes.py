@@ -37,7 +37,7 @@ def test_without_a_training_file_the_first_rows_with_labels_are_for_training(tmp
         "train": ["q0", "q1", "q0"],
         "validation": ["q1", "q2", "q3", "q4"],
     }
-    assert "rows without a label, which are ignored: 1, the first in line 4" in caplog.text
+    assert "rows without a label, which are skipped: 1, the first in line 4" in caplog.text
     (tmp_path / "quora-train.csv").write_text(quora_rows(4))
     (tmp_path / "quora-test-student.csv").write_text(QUORA.replace("\tis_duplicate", "") + "0\tq\ta\tb\n")
     found = read_data_set("cs224n_quora", tmp_path)

@@ -78,7 +78,7 @@ def test_an_empty_line_is_named_with_its_file(files):
 
 def test_invalid_utf8_is_named_with_file_and_line(files):
     files[0].write_bytes(b"one\ntwo\nthr\xe9\n")
-    with pytest.raises(DataError, match=r"a.en, line 3: byte 0xe9 is not UTF-8"):
+    with pytest.raises(DataError, match=r"a.en, line 3, offset 11: byte 0xe9 is not UTF-8"):
         read_pairs(files)
 
 

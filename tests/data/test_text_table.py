@@ -7,7 +7,7 @@ import pytest
 
 from data import DataError
 from data.minbert import MinBertData
-from data.text_table import TextTable, folds_of
+from data.text_table import TextTable
 from jaxnlp.targets import Classes, Scale
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
@@ -64,13 +64,6 @@ def test_folds_hold_out_every_row_once(table):
     )
     other = config(table, split_seed=1).load(0, VOCABULARY)
     assert texts_and_labels(other.split("validation")) != found[0]
-
-
-def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():
-    folds = np.array(folds_of(["a"] * 20 + ["b"] * 10 + ["c"], 5, 0))
-    assert np.bincount(folds[:20]).tolist() == [4] * 5
-    assert np.bincount(folds[20:30]).tolist() == [2] * 5
-    assert folds[30] == -1
 
 
 def test_a_second_table_is_for_validation_and_a_third_for_tests(table, tmp_path):
@@ -248,7 +241,7 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path
     with caplog.at_level(logging.WARNING):
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
-    assert "rows without a label, which are ignored: 1, the first in line 14" in caplog.text
+    assert "rows without a label, which are skipped: 1, the first in line 14" in caplog.text
     assert "classes with a single training row, such as 'rare': 1 of 4; add rows of these classes, or" in caplog.text
     assert "validation has no row of 2 of the classes, such as rare" in corpus.description
 
@@ -258,6 +251,45 @@ def test_a_pair_in_the_other_order_is_in_training_too(tmp_path):
     dev = write(tmp_path / "dev.csv", ("a", "b", "same"), [("mat", "the cat", 0), ("mat", "on", 1)])
     columns = {"text": "a", "pair": "b", "label": "same", "validation_path": dev}
     assert "pairs of validation that are also in training: 1" in config(path, **columns).load(0, VOCABULARY).description
+
+
+def test_duplicates_of_validation_and_test_are_removed_from_training(tmp_path):
+    path = write(tmp_path / "t.csv", ("a", "b", "same"), [("the cat", "mat", 0), ("sat on", "cat", 1)] * 4)
+    more = write(tmp_path / "more.csv", ("a", "b", "same"), [("the", "x", 0), ("on", "x", 1), ("mat", "the cat", 0)])
+    test = write(tmp_path / "test.csv", ("a", "b", "same"), [("on", "x", 1)])
+    columns = {"text": "a", "pair": "b", "label": "same", "validation_path": path, "test_path": test}
+    corpus = config(more, drop_duplicates=True, batch_size=1, **columns)
+    with pytest.raises(DataError, match="no training row has the class '1'"):
+        corpus.load(0, VOCABULARY)
+    corpus = config(more, drop_duplicates=True, batch_size=2, **columns | {"test_path": None}).load(0, VOCABULARY)
+    assert corpus.description.startswith("pairs: 2 for training, 8 for validation\n")
+    assert corpus.description.endswith("\ntraining rows that are also in validation or test, removed: 1")
+    assert "also in training" not in corpus.description
+    with pytest.raises(DataError, match=r"all training rows are also in validation or test; give others, or no"):
+        config(path, drop_duplicates=True, **columns).load(0, VOCABULARY)
+
+
+def test_other_delimiters_encodings_and_quotes_are_read_in_all_tables(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_bytes('text;label\n\u201ccat\u201d \u20ac;a\nthe "mat;b\n'.encode("cp1252") * 1)
+    options = {"encoding": "cp1252", "delimiter": ";", "quotes": "none"}
+    fields = {"validation_path": str(path), "test_path": str(path), "batch_size": 2, **options}
+    corpus = config(path, **fields).load(0, VOCABULARY)
+    for name in ("validation", "test"):
+        assert [row.texts[0] for row in corpus.split(name).examples] == ["\u201ccat\u201d \u20ac", 'the "mat']
+    split = config(path, **fields).read_file(path, corpus.processor)
+    assert [row.texts[0] for row in split.examples] == ["\u201ccat\u201d \u20ac", 'the "mat']
+    with pytest.raises(ValueError, match=r"data.encoding applies only to data.source table"):
+        TextTable(source="sst2", encoding="cp1252")
+
+
+def test_a_file_to_score_keeps_all_its_rows_and_columns(table, tmp_path):
+    processor = config(table).load(0, VOCABULARY).processor
+    path = write(tmp_path / "d.csv", ("id", "text", "label"), [(7, "", "arts"), (8, "the cat", "arts"), (9, "mat", "")])
+    split = config(table).read_file(Path(path), processor)
+    assert [example.name for example in split.examples] == ["2"]
+    assert split.source.columns == ("id", "text", "label")
+    assert split.in_rows(["x"], "") == ["", "x", ""]
 
 
 def test_whole_numbers_are_the_same_class_however_they_are_written(tmp_path):
@@ -274,10 +306,11 @@ def test_a_table_whose_labels_are_all_empty_can_be_predicted(tmp_path):
     assert not split.scored
 
 
-def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
-    path = write(tmp_path / "t.csv", ("text", "label"), [("the", "a"), ("", "")])
-    with pytest.raises(DataError, match=r"t\.csv, line 3: text is empty; remove the row"):
-        config(path, predict="classes").load(0, VOCABULARY)
+def test_an_empty_text_is_skipped_where_an_empty_label_means_no_class(tmp_path, caplog):
+    path = write(tmp_path / "t.csv", ("text", "label"), [*[("the", "a"), ("cat", "")] * 10, ("", "")])
+    corpus = config(path, predict="classes").load(0, VOCABULARY)
+    assert "texts: 18 for training, 2 for validation" in corpus.description
+    assert "t.csv: rows without a text, which are skipped: 1, the first in line 22" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -292,7 +325,7 @@ def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
         ([("the", "4"), ("cat", "nan")], {"predict": "number"}, "line 3: label must be a finite number, got 'nan'"),
         ([("the", "4"), ("cat", "4")], {"predict": "number"}, "all training numbers in the column label are 4"),
         ([("the", ""), ("cat", "")], {}, "no row has a label in the column label"),
-        ([("the", "a"), (" ", "b")], {}, "line 3: text is empty"),
+        ([("", "a"), (" ", "b")], {}, "all 2 rows are without a text"),
         (
             [("the", "a"), ("cat", "b")],
             {"text": "body"},

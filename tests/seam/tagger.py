@@ -17,9 +17,9 @@ import tyro
 from rich.console import Console
 
 from data import DataConfig
-from data.text_sources import read_utf8
 from jaxnlp.blocks import MarkedText, Table
 from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.dense import Dense
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
@@ -80,7 +80,7 @@ class TaggedSentences(DataConfig):
 
     def read_file(self, path, processor):
         sentences = []
-        for number, line in enumerate(read_utf8(path).removesuffix("\n").split("\n"), 1):
+        for number, line in enumerate(read_text_file(path).removesuffix("\n").split("\n"), 1):
             words = line.split()
             try:
                 processor.encode(words)

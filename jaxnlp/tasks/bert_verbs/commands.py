@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
 from jaxnlp.files import write_file
@@ -40,7 +41,8 @@ class Embed(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one text a line; - = standard input."""
+    """A UTF-8 file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or
+    named text; - = standard input."""
     out: Path | None = None
     """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines."""
     similarities: bool = False
@@ -59,7 +61,7 @@ class Embed(Command):
         texts: list[str] = []
         vectors: list[np.ndarray] = []
         truncated, blank = list[int](), list[int]()
-        for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
+        for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             chunk = [text for (text,) in rows]
             blank += blank_rows(rows, len(texts))
             found = embed_texts(trained, chunk, pooling=self.pooling)

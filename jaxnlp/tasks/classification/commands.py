@@ -12,6 +12,7 @@ import tyro
 
 from jaxnlp.batches import Shape, in_batches
 from jaxnlp.commands.files import report_blank, report_skipped, report_truncated
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.files import write_file
 from jaxnlp.images.reading import printable
 from jaxnlp.models.bert import BertModelConfig
@@ -50,7 +51,8 @@ class Predict(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
+    columns of the training table; - = standard input."""
     resize: bool = False
     """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
     --data.resize always does so."""
@@ -74,7 +76,8 @@ class Predict(Command):
         processor, targets = trained.processor, trained.processor.targets
         predictor = Predictor(trained, self.threshold)
         count, truncated, blank, skipped = 0, list[int](), list[int](), list[Exception]()
-        for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
+        columns = TextColumns.of_run(trained.config)
+        for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize, columns)):
             found = predictor(chunk)
             for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
                 print(_json_line(targets, fields, prediction) if self.json else _line(targets, shown, prediction))
@@ -123,7 +126,8 @@ class Attention(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs; a BERT encodes both together."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input. Not for a BERT."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them, or a table, as for predict; - = standard
+    input. Not for a BERT."""
     out: Path = Path("attention.html")
     """The page to write."""
     resize: bool = False
@@ -135,7 +139,7 @@ class Attention(Command):
     def __call__(self, trained: Trained) -> None:
         """Writes the page. Raises: ValueError, OSError for missing inputs, and for models without attention weights."""
         config: Any = trained.model.config
-        given = Given(self.inputs, self.pair, self.file, self.resize)
+        given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
         is_bert = isinstance(config, BertModelConfig)
         if self.max_length is not None and not is_bert:
             raise ValueError("--max-length applies only to a BERT; remove it")

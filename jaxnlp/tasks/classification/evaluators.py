@@ -11,6 +11,8 @@ import jax
 import numpy as np
 
 from jaxnlp.blocks import MarkedText, Picture, Table
+from jaxnlp.commands.tables import table_with
+from jaxnlp.corpus import Split
 from jaxnlp.images.pictures import png
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
@@ -59,9 +61,10 @@ def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], ja
 class Validation(Evaluator):
     """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples.
 
-    The file of predictions (--predictions FILE) is a table, fields separated by commas: the number of the row in the
-    table, or the example's id; the text, or both texts, or the name of the image; the label, if it is known; the
-    predicted label; and the probability of each class.
+    The file of predictions (--predictions FILE) is a table, fields separated by commas, with the predicted label and
+    the probability of each class. Before these, it has all columns of your own table (--file TABLE); otherwise the
+    number of the row in the table, or the example's id; the text, or both texts, or the name of the image; and the
+    label, if it is known. Rows without a text have no prediction.
 
     The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
@@ -84,7 +87,7 @@ class Validation(Evaluator):
         found = on_host(targets, scoring.outputs(predict))
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
-        files = {"predictions.csv": _table(processor, examples, found, self.threshold)}
+        files = {"predictions.csv": _table(processor, scoring.split, found, self.threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         of, labels = measures(targets), label_array(targets, examples)
@@ -98,19 +101,27 @@ class Validation(Evaluator):
         return Evaluation(metrics, files, blocks)
 
 
-def _table(processor: Any, examples: Sequence[Any], found: np.ndarray, threshold: float | None) -> str:
-    """A line for each example: the number of its row or its id, its texts or the image's name, its label, the predicted
-    label, and the probability of each class. Without labels, the column of labels is empty."""
-    targets, file = processor.targets, io.StringIO()
+def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | None) -> str:
+    """A line for each row of the user's table, or for each example, with the prediction in the last columns.
+
+    Examples that are not from a user's table have the number of their row or their id, their texts or the image's name,
+    and their label, which is empty if it is not known.
+    """
+    targets = processor.targets
+    added = ["predicted", *(f"probability of {name}" for name in targets.names)]
+    shares = [[f"{value:.6f}" for value in row] if targets.names else [] for row in found]
+    chosen = [targets.show(label) for label in decided(targets, found, threshold)]
+    predicted = split.in_rows([[name, *row] for name, row in zip(chosen, shares, strict=True)], [""] * len(added))
+    if split.source is not None and split.source.columns:
+        return table_with(split.source, added, predicted)
+    examples, file = split.examples, io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     named = [example.heading for example in examples[:1] if example.heading not in processor.columns]
-    shares = [f"probability of {name}" for name in targets.names]
-    writer.writerow([*named, *processor.columns, "label", "predicted", *shares])
-    for example, row, chosen in zip(examples, found, decided(targets, found, threshold), strict=True):
+    writer.writerow([*named, *processor.columns, "label", *added])
+    for example, row in zip(examples, predicted, strict=True):
         name = [example.name] if named else []  # the name of an image is one of its cells
         label = "" if example.label is None else targets.show(example.label)
-        shown = [f"{value:.6f}" for value in row] if shares else []
-        writer.writerow([*name, *processor.cells(example), label, targets.show(chosen), *shown])
+        writer.writerow([*name, *processor.cells(example), label, *row])
     return file.getvalue()
 
 

@@ -1,7 +1,6 @@
 """The inputs of the verbs of classifiers, texts or image files, as batches of the model."""
 
 import functools
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from jaxnlp.batches import Shape, row_shapes, text_shapes
 from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
@@ -21,9 +21,6 @@ IMAGES = 64
 """Number of images that are read at a time."""
 IMAGE_SHAPES = row_shapes()
 
-TABLE = re.compile(r"\.(csv|jsonl)(\.gz)?$")
-"""Suffixes of tables, which `data.text_table` reads; they are not files with one text a line."""
-
 
 class Given(NamedTuple):
     """The inputs of a verb.
@@ -31,14 +28,16 @@ class Given(NamedTuple):
     Attributes:
       inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
       pair: the second text of each, for pairs.
-      file: one text a line, or two texts separated by a tab; None = standard input.
+      file: one text a line, or two texts separated by a tab; or a table; None = standard input.
       resize: scale and crop images of another size.
+      columns: where a table has the texts.
     """
 
     inputs: tuple[str, ...] = ()
     pair: tuple[str, ...] = ()
     file: Path | None = None
     resize: bool = False
+    columns: TextColumns = TextColumns()
 
 
 class Chunk(NamedTuple):
@@ -114,12 +113,7 @@ def _(processor: ImageProcessor) -> tuple[Shape, ...]:
 def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
-    if given.file is not None and TABLE.search(given.file.name.lower()):
-        raise ValueError(
-            f"--file must have one text a line, but {given.file} is a table; predict it with "
-            f"python -m train.evaluate RUN --file {given.file} --predictions predictions.csv"
-        )
-    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts))
+    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts, columns=given.columns))
 
 
 @read_chunk.register

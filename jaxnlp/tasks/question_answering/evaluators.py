@@ -38,7 +38,7 @@ class Validation(Evaluator):
             return Evaluation(metrics, blocks=blocks)
         texts = [question.text for question in questions]
         given = answer(decoder(scoring), scoring.params_here(), scoring.trained.processor, texts)
-        predictions = {"answers.txt": "".join(f"{one_line(line)}\n" for line in given)}
+        predictions = {"answers.txt": "".join(f"{one_line(line)}\n" for line in scoring.split.in_rows(given, ""))}
         if scoring.split.scored:
             metrics["exact_match"] = Metric(exact_match(given, questions), len(questions))
             blocks += answer_blocks(questions, given, scoring.training) + attention_blocks(scoring, questions, given)

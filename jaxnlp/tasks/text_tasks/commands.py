@@ -10,6 +10,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.inference import is_blank
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.encodings import TextOutputs, max_length_of
@@ -31,7 +32,8 @@ class Predict(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
+    columns text and, for pairs, pair; - = standard input."""
     json: bool = False
     """Print a JSON object for each text and part, with the probabilities of all classes."""
     part: str | None = None
@@ -47,7 +49,8 @@ class Predict(Command):
         count = next(iter(parts.values())).texts
         total = 0
         truncated, blank = list[int](), list[int]()
-        for rows in chunks(rows_of(self.texts, self.pair, self.file, count=count)):
+        table = TextColumns.of_run(trained.config)
+        for rows in chunks(rows_of(self.texts, self.pair, self.file, count=count, columns=table)):
             kept = [number for number, row in enumerate(rows) if not is_blank(row)]
             columns = list(zip(*(rows[number] for number in kept), strict=True))
             found = [predict_texts(trained, *columns, part=name) if kept else TextOutputs() for name in parts]

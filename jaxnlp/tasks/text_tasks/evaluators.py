@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxnlp.blocks import Table
+from jaxnlp.commands.tables import table_with
+from jaxnlp.corpus import Split
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_tasks.predictions import most_likely, part_predictions
 from jaxnlp.text.labels import Labels, TextExample
@@ -52,7 +54,7 @@ class Validation(Evaluator):
             predict = scoring.once(("predict", name), functools.partial(part_predictions, model, name))
             predicted = np.asarray(part.outputs(predict))
             chosen = most_likely(predicted, labels)
-            files[file_name(name, scoring.split_name)] = file_text(name, labels, examples, chosen)
+            files[file_name(name, scoring.split_name)] = file_text(name, labels, part.split, chosen)
             if part.split.scored:
                 targets = np.array([example.label for example in examples], np.float32)
                 if labels.kind == "similarity":
@@ -108,10 +110,18 @@ def file_name(part: str, split: str) -> str:
     return f"{name}-{'dev' if stem == 'validation' else stem}-output.csv"
 
 
-def file_text(part: str, labels: Labels, examples: Sequence[TextExample], predicted: np.ndarray) -> str:
-    """Predictions [N] in the format of CS224N's project: a header, then each example's id and label."""
+def file_text(part: str, labels: Labels, split: Split[TextExample], predicted: np.ndarray) -> str:
+    """Predictions [N]: a user's table with the column `predicted`, fields separated by commas.
+
+    Examples that are not from a user's table have the format of CS224N's project: a header, then each example's id and
+    label. Rows without a text have no prediction.
+    """
+    answers = split.in_rows([_shown(part, labels, value) for value in predicted.tolist()], "")
+    if part not in FORMATS and split.source is not None:
+        return table_with(split.source, ["predicted"], [[answer] for answer in answers])
     header = FORMATS[part].header if part in FORMATS else "Predicted_Label"
-    lines = (f"{e.id} , {_shown(part, labels, p)} \n" for e, p in zip(examples, predicted.tolist(), strict=True))
+    names = [example.id for example in split.examples] if split.source is None else split.source.names
+    lines = (f"{name} , {answer} \n" for name, answer in zip(names, answers, strict=True))
     return f"id \t {header} \n" + "".join(lines)
 
 

@@ -41,7 +41,7 @@ class Search(SearchOptions, Evaluator):
         rows = range(len(found)) if split.rows is None else split.rows.tolist()
         ordered = [ids for _, ids in sorted(zip(rows, found, strict=True))]
         texts = [processor.target.decode(written) for _, written in ordered]
-        predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in texts)}
+        predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in split.in_rows(texts, ""))}
         if not split.scored:
             return Evaluation({}, predictions)
         metrics = with_perplexity(scoring.sums())

@@ -83,7 +83,7 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
     [
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
-        (b"a\nb\xff\n", 1, r"line 2: not UTF-8: invalid start byte at byte 2"),
+        (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; "),
         (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_whole_file_may_come_from_standard_input(on_standard_input):
     on_standard_input(b"a\r\nb\n")
     assert read_text(Path("-")) == "a\nb\n"
     on_standard_input(b"\xff")
-    with pytest.raises(ValueError, match="standard input cannot be read: "):
+    with pytest.raises(ValueError, match=r"standard input, line 1, offset 0: byte 0xff is not UTF-8"):
         read_text(Path("-"))
 
 
@@ -178,5 +178,5 @@ def test_a_damaged_file_is_named(tmp_path):
     damaged = whole[:12] + bytes([whole[12] ^ 0xFF]) + whole[13:]
     for name, raw in (("a.gz", b"plain"), ("a.gz", whole[:-9]), ("a.gz", damaged), ("a.txt", b"\xff")):
         (tmp_path / name).write_bytes(raw)
-        with pytest.raises(ValueError, match=rf"{name} cannot be read: "):
+        with pytest.raises(ValueError, match=rf"{name}( is not a gzip file, or is damaged: |, line 1, offset 0: byte)"):
             read_text(tmp_path / name)

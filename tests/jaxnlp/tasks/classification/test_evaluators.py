@@ -66,22 +66,26 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_predictions_of_a_table_have_its_rows_texts_and_labels(text_run, tmp_path, labelled):
-    words = ["the painting, cat", "the match sat"]
-    texts, labels = [*words, "the cat"], ["arts", "sport", "sport"]
-    rows = [[text, label] if labelled else [text] for text, label in zip(texts, labels, strict=True)]
+def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path, labelled):
+    """An id that is not read, a row without a text, and a column whose name is taken."""
+    rows = [["7", "the painting, cat", "x"], ["8", " ", "y"], ["9", "the match sat", ""], ["10", "the cat", "z"]]
+    labels = ["arts", "sport", "sport", "arts"]
+    header = ["id", "text", "predicted"]
+    table = [[*row, label] if labelled else row for row, label in zip(rows, labels, strict=True)]
     with (tmp_path / "mine.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["text", "label"] if labelled else ["text"], *rows])
+        csv.writer(file).writerows([[*header, "label"] if labelled else header, *table])
     files = ["--file", str(tmp_path / "mine.csv"), "--predictions", str(tmp_path / "out.csv")]
     assert evaluate.main([str(text_run("class")), *files]) == 0
     with (tmp_path / "out.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    shares = ["probability of arts", "probability of sport"]
-    assert list(found[0]) == ["row", "text", "label", "predicted", *shares]
-    assert [row["row"] for row in found] == ["1", "2", "3"]
-    assert [row["text"] for row in found] == texts
-    assert [row["label"] for row in found] == (labels if labelled else [""] * 3)
-    for row in found:
-        values = [float(row[name]) for name in shares]
+        names, *found = csv.reader(file)
+    width = len(table[0])
+    assert names == [
+        *([*header, "label"] if labelled else header),
+        *("predicted 2", "probability of arts", "probability of sport"),
+    ]
+    assert [row[:width] for row in found] == table
+    assert found[1][width:] == ["", "", ""]
+    for row in (found[0], *found[2:]):
+        values = list(map(float, row[width + 1 :]))
         assert sum(values) == pytest.approx(1.0, abs=1e-5)
-        assert row["predicted"] == ["arts", "sport"][int(np.argmax(values))]
+        assert row[width] == ["arts", "sport"][int(np.argmax(values))]

@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from PIL import Image
 
 from jaxnlp.__main__ import main
 from jaxnlp.batches import batches
+from jaxnlp.commands.tables import TextColumns
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.targets import Classes
 from jaxnlp.tasks.classification.inputs import Given, batch_shapes, image_files, read_chunk, read_inputs
@@ -94,8 +96,15 @@ def test_the_name_of_any_image_is_one_line_that_can_be_written(tmp_path):
     assert chunk.batch([1], batch_shapes(processor)[0])["images"].shape == (1, 4, 4, 3)
 
 
-@pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])
-def test_a_table_is_not_read_as_texts(name):
-    given = Given(file=Path(name))
-    with pytest.raises(ValueError, match=f"--file must have one text a line, but {name} is a table; predict it with"):
-        next(read_inputs(PROCESSOR, given))
+@pytest.mark.parametrize("name", ["more.csv", "more.TSV", "more.jsonl", "more.CSV.gz", "more.json.gz", "more.tsv.gz"])
+def test_a_table_is_read_by_its_columns(tmp_path, name):
+    between = "\t" if "tsv" in name.lower() else ","
+    text = f"label{between}text\na{between}the cat\nb{between}cat\n"
+    if "json" in name:
+        text = '{"text": "the cat", "label": "a"}\n{"text": "cat"}\n'
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    (chunk,) = read_inputs(PROCESSOR, Given(file=path))
+    assert chunk.shown == [("the cat",), ("cat",)]
+    with pytest.raises(ValueError, match=r"expected .* body.*; missing: body; name the columns as in"):
+        next(read_inputs(PROCESSOR, Given(file=path, columns=TextColumns(("body",)))))

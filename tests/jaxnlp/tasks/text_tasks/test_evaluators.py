@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from data.text_batches import labelled_split, split_of_parts
+from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.tasks.text_tasks.evaluators import Validation, correlations, error_blocks, file_name, file_text
@@ -121,12 +122,28 @@ def test_files_have_the_projects_names_and_other_parts_their_own(part, split, ex
 
 def test_files_have_the_projects_headers_and_numbers_and_other_parts_the_names_of_classes():
     rows = [TextExample("r0", "a", None, None), TextExample("r1", "b", None, None)]
-    assert file_text("quora", SAME, rows, np.array([1.0, 0.0])) == (
+    both = Split(examples=rows)
+    assert file_text("quora", SAME, both, np.array([1.0, 0.0])) == (
         "id \t Predicted_Is_Paraphrase \nr0 , 1.0 \nr1 , 0.0 \n"
     )
-    assert file_text("sts", SIMILAR, rows[:1], np.array([2.25])) == "id \t Predicted_Similiary \nr0 , 2.250000 \n"
-    assert file_text("topics", TOPICS, rows, np.array([1.0, 0.0])) == (
+    assert (
+        file_text("sts", SIMILAR, Split(examples=rows[:1]), np.array([2.25]))
+        == "id \t Predicted_Similiary \nr0 , 2.250000 \n"
+    )
+    assert file_text("topics", TOPICS, both, np.array([1.0, 0.0])) == (
         "id \t Predicted_Label \nr0 , land \nr1 , sea \n"
+    )
+
+
+def test_rows_without_a_text_have_an_empty_prediction_and_own_tables_keep_their_columns():
+    rows = [TextExample("r1", "a", None, None), TextExample("r2", "b", None, None)]
+    cells = [("", "x"), ("a", "y"), ("b", "z")]
+    split = Split(examples=rows, source=SourceRows([1, 2], ["r0", "r1", "r2"], ("text", "predicted"), cells))
+    assert file_text("sts", SIMILAR, split, np.array([2.25, 1.0])) == (
+        "id \t Predicted_Similiary \nr0 ,  \nr1 , 2.250000 \nr2 , 1.000000 \n"
+    )
+    assert file_text("topics", TOPICS, split, np.array([1.0, 0.0])) == (
+        "text,predicted,predicted 2\n,x,\na,y,land\nb,z,sea\n"
     )
 
 

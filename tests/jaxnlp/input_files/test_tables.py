@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from data import DataError
-from data.table_rows import Columns, TableRow, format_of, labelled_rows, read_rows
+from jaxnlp.corpus import DataError
+from jaxnlp.input_files.tables import (
+    Columns,
+    TableRow,
+    Writing,
+    format_of,
+    is_table,
+    labelled_rows,
+    read_header,
+    read_rows,
+    read_table,
+)
 
 COLUMNS = Columns(("text",), "label")
 PAIRS = Columns(("a", "b"), "same", "name")
@@ -75,11 +85,14 @@ def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
         ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got list"),
         ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
         ("t.jsonl", '{"text": "x", "label": {}}\n', "line 1: label must be a text, a number or a list"),
-        ("t.jsonl", '{"text": " ", "label": "1"}\n', "line 1: text is empty; remove the row"),
+        (
+            "t.jsonl",
+            '{"text": " ", "label": "1"}\n',
+            "t.jsonl: all 1 rows are without a text; expected",
+        ),
         ("t.jsonl", '{"body": "x", "label": "1"}\n', "got body, label; missing: text"),
         ("t.jsonl", "\n\n", "has no rows$"),
         ("t.csv", "text,label\n", "has no rows below its header"),
-        ("t.csv", "text,label\n,1\n", "line 2: text is empty"),
         ("t.csv", "text,stars\nx,1\n", "got text, stars; missing: label"),
         ("t.csv", "text,label\nx,1,2\n", "line 2: expected 2 fields between commas"),
     ],
@@ -90,18 +103,20 @@ def test_what_is_no_row_is_named_by_its_line(tmp_path, name, text, message):
 
 
 def test_the_ending_of_the_name_is_the_format():
-    assert [format_of(Path(name)) for name in ("a.csv", "a.TSV.gz", "a.jsonl", "a.json.gz")] == [
-        *("csv", "tsv"),
+    assert [format_of(Path(name)) for name in ("a.csv", "a.TSV.gz", "a.txt", "a.jsonl", "a.json.gz")] == [
+        *("csv", "tsv", "tsv"),
         *("json", "json"),
     ]
-    with pytest.raises(DataError, match=r"a.txt must end in .csv .*, .tsv .* or .jsonl"):
-        format_of(Path("a.txt"))
+    with pytest.raises(DataError, match=r"a.xlsx must end in .csv .*, .tsv or .txt .* or .jsonl"):
+        format_of(Path("a.xlsx"))
+    names = ("a.TSV.GZ", "a.csv", "a.jsonl.gz", "a.txt", "a", "-")
+    assert [is_table(Path(name)) for name in names] == [True, True, True, False, False, False]
 
 
 def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
     rows = [TableRow(line, str(line), ("x",), label) for line, label in enumerate(["a", "", None, ""], 2)]
     assert [row.label for row in labelled_rows(Path("t.csv"), rows, "kind")] == ["a", None]
-    assert caplog.messages == ["t.csv: rows without a label, which are ignored: 2, the first in line 3"]
+    assert caplog.messages == ["t.csv: rows without a label, which are skipped: 2, the first in line 3"]
     with pytest.raises(DataError, match=r"t.csv: no row has a label in the column kind"):
         labelled_rows(Path("t.csv"), rows[1:2], "kind")
 
@@ -119,3 +134,74 @@ def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
 def test_labels_and_texts_of_json_that_are_none_are_named(tmp_path, row, message):
     with pytest.raises(DataError, match=re.escape(message)):
         read_rows(written(tmp_path, row, "t.jsonl"), COLUMNS, separator=None)
+
+
+def test_the_header_of_json_lines_is_the_names_of_the_first_object(tmp_path):
+    assert read_header(written(tmp_path, '{"text": "a", "label": 1}\n{"text": "b"}\n', "t.jsonl")) == ["text", "label"]
+    assert read_header(written(tmp_path, '"text", label\na,1\n', "t.csv")) == ["text", "label"]
+    assert read_header(written(tmp_path, "text;label\na;1\n", "t.csv")) == ["text", "label"]
+    with pytest.raises(DataError, match="the first line is not a JSON object"):
+        read_header(written(tmp_path, "[1,\n", "t.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", "id,text,label\n1,,x\n2,good,x\n , ,\n3, \t ,\n4,bad,y\n"),
+        ("t.tsv.gz", "id\ttext\tlabel\n1\t\tx\n2\tgood\tx\n\t\t\n3\t \t\n4\tbad\ty\n"),
+        (
+            "t.jsonl",
+            lines(
+                *({"id": n, "text": text, "label": "x"} for n, text in enumerate((" ", "good", None, ""), 1)),
+                {"id": 4, "text": "bad", "label": "y"},
+            ),
+        ),
+    ],
+)
+def test_rows_without_a_text_are_skipped_counted_and_the_first_is_named(tmp_path, caplog, name, text):
+    path = written(tmp_path, text, name)
+    found = read_rows(path, COLUMNS)
+    assert [(row.texts, row.label) for row in found] == [(("good",), "x"), (("bad",), "y")]
+    first = 1 if name == "t.jsonl" else 2
+    assert caplog.messages == [f"{path}: rows without a text, which are skipped: 3, the first in line {first}"]
+    assert [row.id for row in found] == ["2", "5"]  # numbers count skipped rows
+
+
+def test_a_table_has_all_rows_and_columns(tmp_path):
+    path = written(tmp_path, "text,label,id\n,x,a\ngood,,b\n", "t.csv")
+    table = read_table(path, COLUMNS)
+    assert table.columns == ("text", "label", "id")
+    assert [row.cells for row in table.rows] == [("", "x", "a"), ("good", "", "b")]
+    path = written(tmp_path, lines({"text": "x", "n": 1}, {"text": None, "more": [1]}), "t.jsonl")
+    table = read_table(path, COLUMNS)
+    assert table.columns == ("text", "n", "more")
+    assert [row.cells for row in table.rows] == [("x", "1", ""), ("", "", "[1]")]
+
+
+@pytest.mark.parametrize(("delimiter", "shown"), [(";", '";"'), ("|", '"|"'), ("\t", "tabs")])
+def test_another_delimiter_is_found_by_the_columns_and_named(tmp_path, caplog, delimiter, shown):
+    path = written(tmp_path, f"text{delimiter}label\nfine, it is{delimiter}x\n", "t.csv")
+    assert read_rows(path, COLUMNS)[0].texts == ("fine, it is",)
+    assert caplog.messages == [f"{path} has columns separated by {shown}"]
+
+
+def test_a_delimiter_that_is_given_is_used(tmp_path, caplog):
+    path = written(tmp_path, "text~label\nfine~x\n", "t.txt")
+    assert read_rows(path, COLUMNS, writing=Writing(delimiter="~"))[0].texts == ("fine",)
+    assert not caplog.messages
+    with pytest.raises(DataError, match=r"line 1: expected the columns text, label between semicolons, got text~label"):
+        read_rows(path, COLUMNS, labelled=True, writing=Writing(delimiter=";"))
+
+
+def test_columns_that_no_delimiter_gives_are_named_with_the_probable_one(tmp_path):
+    path = written(tmp_path, "body;stars\nfine;1\n", "t.csv")
+    with pytest.raises(DataError, match="expected the column text between semicolons, got body, stars; missing: text"):
+        read_rows(path, COLUMNS)
+
+
+def test_an_encoding_that_is_given_is_used(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("text,label\n\u201cnice\u201d film \u20ac 5,a\n".encode("cp1252"))
+    assert read_rows(path, COLUMNS, writing=Writing(encoding="cp1252"))[0].texts == ("\u201cnice\u201d film \u20ac 5",)
+    with pytest.raises(DataError, match=r"t.csv, line 2, offset 11: .* train with --data.encoding cp1252,"):
+        read_rows(path, COLUMNS)

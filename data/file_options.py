@@ -1,0 +1,54 @@
+"""Options of data sets that read the user's files: how text files and tables are written."""
+
+import dataclasses
+
+from data import DataConfig
+from jaxnlp.config import ReadWhen
+from jaxnlp.input_files.delimited import Quotes
+from jaxnlp.input_files.tables import Writing
+from jaxnlp.input_files.text_files import UTF_8, check_encoding
+
+
+@dataclasses.dataclass(frozen=True)
+class TextFiles(DataConfig):
+    """The base of data sets that read text files."""
+
+    encoding: str = UTF_8
+    """Encoding of your files: utf-8, cp1252 (Windows), latin1, utf-16, or another one that Python knows."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_encoding(self.encoding, self.full_name("encoding"))
+
+    def read_if_own(self, own: bool, what: str) -> list[ReadWhen]:
+        """The rules for `refuse_unread`. Args: whether the files are the user's, and the configs where they are."""
+        options = [field for base in (TextFiles, TableFiles) for field in base.__annotations__]
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return [ReadWhen(name, defaults[name], own, what) for name in options if name in defaults]
+
+
+@dataclasses.dataclass(frozen=True)
+class TableFiles(TextFiles):
+    """The base of data sets that read tables."""
+
+    delimiter: str | None = None
+    """Character between the fields of your tables, such as ";" or "|"; None = a comma in .csv and a tab in .tsv and
+    .txt, or, if the columns are not there, the one with which the first line has them."""
+    quotes: Quotes = "auto"
+    """Quotes in your tables: csv = they enclose fields; none = they are characters of the texts; auto = they enclose
+    fields, but if they would enclose whole rows, they are characters in tables with tabs, and an error in others."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.delimiter == "\\t":  # as it is typed in a shell
+            object.__setattr__(self, "delimiter", "\t")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise ValueError(
+                f"{self.full_name('delimiter')} must be one character, but not a quote or a line break, got "
+                f"{self.delimiter!r}"
+            )
+
+    @property
+    def writing(self) -> Writing:
+        """How the tables are written."""
+        return Writing(None, self.delimiter, self.quotes, self.encoding)

@@ -1,0 +1,178 @@
+"""Tables of text with a delimiter between the fields of a row: CSV, TSV and similar files.
+
+Two conventions are in use. Spreadsheets enclose a field with delimiters, line breaks or quotes in quotes, and double
+the quotes in it (RFC 4180). Other files, such as those of GLUE, have no quoting: a quote is a character of the text. A
+file of the second kind, read as one of the first, loses rows: a quote at the start of a field encloses all rows up to
+the next quote.
+"""
+
+import csv
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from jaxnlp.corpus import DataError
+
+Quotes = Literal["auto", "csv", "none"]
+DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
+"""Known delimiters, and their names in messages."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Record(NamedTuple):
+    """A row: the line at which it starts, from 1, and its fields."""
+
+    line: int
+    fields: list[str]
+
+
+def between(delimiter: str) -> str:
+    """The delimiter in words: `commas`."""
+    return DELIMITERS.get(delimiter, repr(delimiter))
+
+
+def header_fields(text: str, delimiter: str) -> list[str]:
+    """The fields of the first line with text, without white space around them; [] = there is none."""
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return [field.strip() for field in next(csv.reader([first], delimiter=delimiter), [])]
+
+
+def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
+    """The delimiter of a table: the usual one, unless the header has the needed columns only with another one.
+
+    If no columns are needed, or the header has them with no delimiter, it is the usual one. If the header then has a
+    single column, it is the one with the most columns.
+    """
+    names = {delimiter: header_fields(text, delimiter) for delimiter in (usual, *DELIMITERS)}
+    for delimiter, found in names.items():
+        if needed and set(needed) <= set(found):
+            return delimiter
+    return usual if len(names[usual]) > 1 else max(names, key=lambda delimiter: len(names[delimiter]))
+
+
+def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") -> list[Record]:
+    """The rows of a table, the header first. Empty lines are not rows, except in a table of one column.
+
+    Args:
+      text: of the file, with LF at line ends.
+      file: its name, for messages.
+      delimiter: one character.
+      quotes: csv = quotes enclose fields; none = quotes are characters; auto = quotes enclose fields, unless they would
+        enclose whole rows: then quotes of files with tabs are characters, and other files are refused.
+
+    Raises: DataError naming the line where a row has another number of fields than the header, or a quote is not closed
+      or ambiguous.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    if quotes == "none" or '"' not in text:
+        return _checked(_plain(lines, delimiter), file, delimiter)
+    try:
+        found = _checked(_quoted(lines, file, delimiter), file, delimiter)
+        if quotes == "auto":
+            _refuse_doubtful(found, lines, file, delimiter)
+        return found
+    except DataError:
+        plain = _plain(lines, delimiter)
+        width = len(plain[0].fields)
+        fits = all(len(record.fields) == width for record in plain)
+        if quotes == "csv" or delimiter != "\t" or not fits or width == 1 or '"' in "".join(plain[0].fields):
+            raise
+    _logger.warning(
+        "%s: quotes are read as characters, because they do not enclose fields; if they do, set --data.quotes csv",
+        file,
+    )
+    return plain
+
+
+def _plain(lines: Sequence[str], delimiter: str) -> list[Record]:
+    """The rows without quoting."""
+    return _without_empty([Record(line, text.split(delimiter)) for line, text in enumerate(lines, 1)])
+
+
+def _quoted(lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
+    """The rows with quoted fields. Raises: DataError."""
+    # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
+    csv.field_size_limit(sys.maxsize)
+    # Strict: otherwise an unclosed quote would make the rest of the file one field.
+    reader, begins, found = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True), 1, []
+    try:
+        for fields in reader:
+            found.append(Record(begins, fields or [""]))
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{file}, line {begins}: {error}; probably an unclosed quote: set --data.quotes none if quotes are "
+            'characters of the texts; otherwise write a field with a quote between quotes, with "" for each quote in it'
+        ) from error
+    return _without_empty(found)
+
+
+def _without_empty(records: list[Record]) -> list[Record]:
+    """Without empty lines before the header and, if the table has several columns, below it."""
+    width = next((len(record.fields) for record in records if record.fields != [""]), 1)
+    first = next((place for place, record in enumerate(records) if record.fields != [""]), len(records))
+    return [record for record in records[first:] if width == 1 or record.fields != [""]]
+
+
+def _refuse_doubtful(records: Sequence[Record], lines: Sequence[str], file: str, delimiter: str) -> None:
+    """Raises DataError naming the first row with a quoted field that may be several rows.
+
+    In a table with tabs, this is a field with a tab and a line break but no quote, since texts rarely have tabs.
+    Sentences often have commas. So in other tables each line of the row must be a row of the right width itself, and in
+    a column all values of these rows must also be values of other rows, or all must be numbers.
+    """
+    width = len(records[0].fields) if records else 0
+    columns: list[set[str]] = []
+    for line, fields in records[1:]:
+        breaks = sum(field.count("\n") for field in fields)
+        if not breaks:
+            continue
+        if delimiter == "\t":
+            doubtful = width == 1 or any("\n" in field and "\t" in field and '"' not in field for field in fields)
+        else:
+            inside = [row.split(delimiter) for row in lines[line - 1 : line + breaks] if row]
+            if any(len(row) != width for row in inside):
+                continue
+            columns = columns or _columns([record.fields for record in records[1:]])
+            doubtful = any(
+                found <= known or all(map(_is_number, found | known))
+                for field, found, known in zip(fields, _columns(inside), columns, strict=True)
+                if "\n" not in field
+            )
+        if doubtful:
+            raise DataError(
+                f"{file}, line {line}: a quote at the start of a field would enclose whole rows; set --data.quotes "
+                "none if quotes are characters of the texts, or --data.quotes csv if they enclose fields"
+            )
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[set[str]]:
+    """The values of each column."""
+    return [set(map(str.strip, column)) for column in zip(*rows, strict=True)]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
+    """The rows, all as wide as the header. Rows of blanks only become rows of blank fields. Raises: DataError."""
+    width = len(records[0].fields) if records else 0
+    for number, (line, fields) in enumerate(records):
+        if len(fields) == width:
+            continue
+        if not any(map(str.strip, fields)):
+            records[number] = Record(line, [""] * width)
+            continue
+        name = between(delimiter)
+        raise DataError(
+            f"{file}, line {line}: expected {width} fields between {name}, as in the header, got {len(fields)}; quote "
+            f'a field that contains a {name.removesuffix("s")} or a quote, with "" for a quote'
+        )
+    return records

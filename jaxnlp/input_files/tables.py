@@ -1,0 +1,336 @@
+"""Rows of tables with texts and labels: CSV, TSV and JSON lines, also compressed by gzip."""
+
+import dataclasses
+import json
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from jaxnlp.corpus import DataError, SourceRows
+from jaxnlp.input_files.delimited import Quotes, between, find_delimiter, header_fields, read_records
+from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+
+TableFormat = Literal["csv", "tsv", "json"]
+ENDINGS: dict[str, TableFormat] = {
+    **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "tsv"},
+    **{".jsonl": "json", ".ndjson": "json", ".json": "json"},
+}
+USUAL_DELIMITERS = {"csv": ",", "tsv": "\t"}
+MOST_NAMES = 20
+"""Maximum number of columns in a message."""
+
+_logger = logging.getLogger(__name__)
+
+
+class MissingColumnsError(DataError):
+    """A table does not have the columns to read."""
+
+
+class Columns(NamedTuple):
+    """The columns to read.
+
+    Attributes:
+      texts: of the text, or of both texts of a pair.
+      label: of the label.
+      id: of the examples' names; None = numbers from 1.
+    """
+
+    texts: tuple[str, ...]
+    label: str
+    id: str | None = None
+
+    def needed(self, *, labelled: bool) -> tuple[str, ...]:
+        """All columns that must exist."""
+        return (*([] if self.id is None else [self.id]), *self.texts, *([self.label] if labelled else []))
+
+
+class TableRow(NamedTuple):
+    """A row, as text.
+
+    Attributes:
+      line: line of the file at which the row starts, from 1.
+      id: its name.
+      texts: one or two.
+      label: without white space around it; None = the column is not read.
+      cells: of all columns of the table.
+    """
+
+    line: int
+    id: str
+    texts: tuple[str, ...]
+    label: str | None
+    cells: tuple[str, ...] = ()
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether a text has no characters but white space."""
+        return not all(map(str.strip, self.texts))
+
+
+class Table(NamedTuple):
+    """All columns of a table, and all its rows."""
+
+    columns: tuple[str, ...]
+    rows: list[TableRow]
+
+    def source(self, kept: Sequence[TableRow]) -> SourceRows:
+        """The table as the source of examples: of those of its rows that were kept."""
+        places = {row.line: place for place, row in enumerate(self.rows)}
+        return SourceRows(
+            [places[row.line] for row in kept],
+            [row.id for row in self.rows],
+            self.columns,
+            [row.cells for row in self.rows],
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing:
+    """How a table is written.
+
+    Attributes:
+      format: None = by the file's suffix.
+      delimiter: one character between fields; None = by the format, or, if the columns are not there, by the header.
+      quotes: as `jaxnlp.input_files.delimited.read_records`.
+      encoding: of the file.
+    """
+
+    format: TableFormat | None = None
+    delimiter: str | None = None
+    quotes: Quotes = "auto"
+    encoding: str = UTF_8
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file's suffix is that of a table; .txt is not, since most such files have one text a line."""
+    suffix = _suffix(path)
+    return suffix in ENDINGS and suffix != ".txt"
+
+
+def format_of(path: Path) -> TableFormat:
+    """The format of a table by its suffix. Raises: DataError for other suffixes."""
+    if _suffix(path) not in ENDINGS:
+        raise DataError(
+            f"{path} must end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (a JSON object a "
+            "line), or in one of these with .gz"
+        )
+    return ENDINGS[_suffix(path)]
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def read_header(path: Path, writing: Writing = Writing()) -> list[str]:  # a constant
+    """The columns of a table, or the names of the first JSON object. Raises: FileNotFoundError, DataError."""
+    format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
+    if format != "json":
+        return header_fields(text, writing.delimiter or find_delimiter(text, USUAL_DELIMITERS[format], ()))
+    try:
+        return list(json.loads(text.lstrip().partition("\n")[0]))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: the first line is not a JSON object: {error}") from error
+
+
+def read_rows(
+    path: Path,
+    columns: Columns,
+    *,
+    writing: Writing = Writing(),  # a constant
+    labelled: bool | None = None,
+    separator: str | None = ",",
+) -> list[TableRow]:
+    """The rows of a table that have texts; arguments and errors as `read_table` and `rows_with_texts`."""
+    found = read_table(path, columns, writing=writing, labelled=labelled, separator=separator)
+    return rows_with_texts(path, found.rows)
+
+
+def read_table(
+    path: Path,
+    columns: Columns,
+    *,
+    writing: Writing = Writing(),  # a constant
+    labelled: bool | None = None,
+    separator: str | None = ",",
+) -> Table:
+    """All rows of a table; texts and labels may be blank.
+
+    Args:
+      path: the file; decompressed if its name ends in .gz.
+      columns: the columns to read.
+      writing: how the file is written.
+      labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
+      separator: joins the labels of a JSON list; None = lists are errors.
+
+    Raises:
+      FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, or a row is malformed;
+        the message has the line and what was expected.
+    """
+    format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
+    if format == "json":
+        found = _json_table(path, text, columns, labelled, separator)
+    else:
+        delimiter = writing.delimiter
+        if delimiter is None:
+            usual = USUAL_DELIMITERS[format]
+            delimiter = find_delimiter(text, usual, columns.needed(labelled=bool(labelled)))
+            if delimiter != usual:
+                shown = "tabs" if delimiter == "\t" else f'"{delimiter}"'
+                _logger.warning("%s has columns separated by %s", path, shown)
+        found = _delimited_table(path, text, columns, delimiter, writing.quotes, labelled)
+    if not found.rows:
+        raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
+    return found
+
+
+def rows_with_texts(path: Path, rows: Sequence[TableRow]) -> list[TableRow]:
+    """Removes rows with a blank text; a warning counts them. Raises: DataError when all rows are blank."""
+    return _without(path, rows, lambda row: row.is_blank, "a text")
+
+
+def _without(path: Path, rows: Sequence[TableRow], lacks: Callable[[TableRow], bool], what: str) -> list[TableRow]:
+    warn_of_skipped(path, [row.line for row in rows if lacks(row)], len(rows), "rows", f"without {what}")
+    return [row for row in rows if not lacks(row)]
+
+
+def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bool | None = True) -> list[TableRow]:
+    """Removes rows with an empty label; a warning counts them.
+
+    Args:
+      path: of the table.
+      rows: of the table.
+      column: of the labels.
+      labelled: whether labels are required. If not, and no row has a label, all rows are kept, with the label None.
+
+    Raises: DataError when labels are required, but no row has one.
+    """
+    without = sum(row.label == "" for row in rows)
+    if not without:
+        return rows
+    if without == len(rows):
+        if not labelled:
+            return [row._replace(label=None) for row in rows]
+        raise DataError(f"{path}: no row has a label in the column {column}")
+    return _without(path, rows, lambda row: row.label == "", "a label")
+
+
+def _delimited_table(
+    path: Path, text: str, columns: Columns, delimiter: str, quotes: Quotes, labelled: bool | None
+) -> Table:
+    found = read_records(text, str(path), delimiter, quotes)
+    header = tuple(name.strip() for record in found[:1] for name in record.fields)
+    places = _places(header, path, columns, between(delimiter), labelled)
+    rows = [
+        TableRow(
+            line,
+            str(number) if columns.id is None else fields[places[columns.id]],
+            tuple(fields[places[name]] for name in columns.texts),
+            fields[places[columns.label]].strip() if columns.label in places else None,
+            tuple(fields),
+        )
+        for number, (line, fields) in enumerate(found[1:], 1)
+    ]
+    return Table(header, rows)
+
+
+def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
+    """The index of each column that is read."""
+    needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
+    found = {name: place for place, name in enumerate(header)}
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise MissingColumnsError(
+            f"{path}, line 1: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
+            f"{', '.join(header)}; missing: {', '.join(missing)}"
+        )
+    repeated = [name for name in needed if list(header).count(name) > 1]
+    if repeated:
+        raise DataError(
+            f"{path}, line 1: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
+        )
+    return {name: found[name] for name in needed}
+
+
+def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> Table:
+    rows, objects, optional = list[TableRow](), list[dict[str, Any]](), labelled is None
+    for line, row in enumerate(text.split("\n"), 1):
+        if not row.strip():
+            continue
+        where = f"{path}, line {line}"
+        try:
+            fields = json.loads(row, object_pairs_hook=_object)
+        except ValueError as error:
+            what = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+            raise DataError(f"{where}: not JSON: {what}; expected one JSON object a line") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{where}: expected a JSON object, got {type(fields).__name__}")
+        if labelled is None:  # the first row decides
+            labelled = columns.label in fields
+        if optional and not labelled and columns.label in fields:
+            raise DataError(
+                f"{where}: this row has {columns.label}, but the rows before it do not; give each row a label, or none"
+            )
+        needed = columns.needed(labelled=labelled)
+        missing = [name for name in needed if name not in fields]
+        if missing:
+            there = ", ".join(list(fields)[:MOST_NAMES]) or "none"
+            raise MissingColumnsError(
+                f"{where}: expected the names {', '.join(needed)}, got {there}; missing: {', '.join(missing)}"
+            )
+        objects.append(fields)
+        texts = tuple(_json_text(fields[name], f"{where}: {name}") for name in columns.texts)
+        name = str(len(objects)) if columns.id is None else _json_label(fields[columns.id], separator, f"{where}: name")
+        label = _json_label(fields[columns.label], separator, f"{where}: {columns.label}") if labelled else None
+        rows.append(TableRow(line, name, texts, label))
+    names = tuple(dict.fromkeys(name for fields in objects for name in fields))
+    cells = [tuple(_json_cell(fields.get(name)) for name in names) for fields in objects]
+    return Table(names, [row._replace(cells=found) for row, found in zip(rows, cells, strict=True)])
+
+
+def _json_cell(value: Any) -> str:
+    """A value as in a CSV file."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()  # a half of a surrogate pair cannot be written
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises: ValueError for a name that occurs twice, of which only the last would count."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError(f"the name {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} occurs twice")
+    return fields
+
+
+def _json_text(value: Any, where: str) -> str:
+    """A text; null is a blank one."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise DataError(f"{where} has half of a surrogate pair, which is not a character: {value[:40]!a}; remove it")
+    return value
+
+
+def _json_label(value: Any, separator: str | None, where: str) -> str:
+    """A label as in a CSV file: null is an empty field, and the separator joins the labels of a list."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        if separator is None:
+            raise DataError(f"{where} is a list; set --data.predict classes if examples have several classes")
+        parts = [_json_label(part, separator, where) for part in value]
+        if any(separator in part for part in parts):
+            raise DataError(f"{where}: a label contains the separator {separator!r}; set another --data.separator")
+        return separator.join(parts) or separator
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DataError(f"{where} must be a text or a finite number, got {json.dumps(value)}")
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise DataError(f"{where} must be a text, a number or a list of these, got {type(value).__name__}")

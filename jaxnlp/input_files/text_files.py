@@ -1,0 +1,171 @@
+"""Text files: from bytes to text, with the encoding that a file probably has if it is not the expected one."""
+
+import codecs
+import gzip
+import logging
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxnlp.corpus import DataError
+
+UTF_8 = "utf-8"
+_GZIP = b"\x1f\x8b"
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Byte-order marks, longer ones first."""
+_WINDOWS = "cp1252"
+
+_logger = logging.getLogger(__name__)
+
+
+def check_encoding(name: str, field: str = "encoding") -> None:
+    """Raises ValueError, naming the field, when Python has no text encoding of this name."""
+    try:
+        "a".encode(name)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            f"{field} must be an encoding such as utf-8, cp1252, latin1, utf-16 or gb18030, got {name!r}"
+        ) from error
+
+
+def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = True) -> str:
+    """The text of a file, uncompressed if it is a gzip file; line ends become LF.
+
+    Args:
+      path: the file.
+      encoding: of the file; a byte-order mark is removed.
+      old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      DataError: when it is damaged, empty, or not in this encoding; names the line and the offset of the first bad byte
+        and, if possible, the encoding that the file probably has.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"the text file {path} does not exist; give a text file (--data.path, --data.train, --file)"
+        )
+    text = decoded(path.read_bytes(), path, encoding)
+    if not text:
+        raise DataError(f"{path} is empty; give a file with text")
+    return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
+
+
+def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8) -> str:
+    """The text of a file's bytes, without a byte-order mark. Line ends stay unchanged.
+
+    Args:
+      raw: all bytes of the file; uncompressed if they are those of a gzip file, or if the file's name ends in .gz.
+      file: its name.
+      encoding: of the text.
+
+    Raises: DataError as `read_text_file`.
+    """
+    if raw.startswith(_GZIP) or str(file).lower().endswith(".gz"):
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{file} is not a gzip file, or is damaged: {error}") from error
+    try:
+        text = raw.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding)) from error
+    if (place := text.find("\0")) >= 0:
+        start = raw.index(0) if _is_utf8(encoding) else len(text[:place].encode(encoding))
+        raise DataError(bad_byte(raw, start, _place(raw, start, file), encoding))
+    if not _is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
+        _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
+    return text
+
+
+def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: str, why: str) -> None:
+    """Warns of parts of a file that are skipped, if there are any.
+
+    Args:
+      path: the file.
+      lines: the line of each skipped part, from 1.
+      count: number of all parts, the skipped ones included.
+      what: the parts, such as "rows".
+      why: the reason, such as "without a text".
+
+    Raises: DataError when all parts are skipped.
+    """
+    if lines and len(lines) == count:
+        raise DataError(f"{path}: all {count:,} {what} are {why}; expected at least one other")
+    if lines:
+        _logger.warning("%s: %s %s, which are skipped: %s, the first in line %s", path, what, why, len(lines), lines[0])
+
+
+def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8) -> str:
+    """The message about bytes that are not text.
+
+    Args:
+      raw: the bytes, as many as are known.
+      start: index of the first wrong byte.
+      where: the file and the line.
+      encoding: the expected encoding.
+    """
+    problem, guess = f"{where}: byte {raw[start]:#04x} is not", probable_encoding(raw)
+    if not _is_utf8(encoding):
+        return f"{problem} {'text' if raw[start] == 0 else encoding}; set --data.encoding to the file's encoding"
+    if guess == UTF_8:
+        return f"{problem} UTF-8, but other characters of the file are; mend this line"
+    if guess is not None:
+        kind = {_WINDOWS: "Windows-1252, as of Excel", "latin1": "Latin-1"}.get(guess, guess.upper())
+        return (
+            f"{problem} UTF-8; the file is probably {kind}: train with --data.encoding {guess}, or convert it: "
+            f"iconv -f {guess} -t utf-8 FILE > NEW_FILE"
+        )
+    if raw[start] == 0:
+        return f"{problem} text: this is a binary file, or it is damaged; give a text file"
+    return (
+        f"{problem} UTF-8; train with the file's encoding, such as --data.encoding cp1251 (Cyrillic), gb18030 "
+        "(Chinese) or shift_jis (Japanese), or convert it to UTF-8"
+    )
+
+
+def probable_encoding(raw: bytes) -> str | None:
+    """The encoding of bytes that are not text in UTF-8: by their byte-order mark, their zero bytes, or their letters.
+
+    Returns:
+      "utf-16" or "utf-32" for a byte-order mark; "utf-16-le" or "utf-16-be" if every other byte is mostly zero; "utf-8"
+      if most characters beyond ASCII are; "cp1252" for Western texts with bytes 0x80 to 0x9F, where Latin-1 has control
+      characters; "latin1" for other Western texts; None for all others.
+    """
+    for mark, name in _MARKS.items():
+        if raw.startswith(mark):
+            return name
+    if b"\0" in raw:
+        zeros = [raw[place::2].count(0) / max(1, len(raw[place::2])) for place in (0, 1)]
+        return "utf-16-le" if zeros[1] > 0.4 > zeros[0] else "utf-16-be" if zeros[0] > 0.4 > zeros[1] else None
+    valid = raw.decode(UTF_8, errors="ignore")
+    beyond_ascii = sum(byte > 0x7F for byte in raw)
+    if 2 * sum(len(character.encode()) for character in valid if not character.isascii()) > beyond_ascii:
+        return UTF_8
+    if 2 * beyond_ascii > len(raw):  # letters of Western languages are mostly ASCII
+        return None
+    if any(0x80 <= byte <= 0x9F for byte in raw):
+        return _WINDOWS if _fits(raw, _WINDOWS) else None
+    return "latin1"
+
+
+def _place(raw: bytes, start: int, file: Path | str) -> str:
+    line = raw[:start].replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n") + 1
+    return f"{file}, line {line}, offset {start}"
+
+
+def _fits(raw: bytes, encoding: str) -> bool:
+    try:
+        raw.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in (UTF_8, "utf-8-sig")
