@@ -101,12 +101,12 @@ def test_a_wrong_line_of_a_file_is_found_before_the_first_row_and_one_of_standar
     tmp_path, on_standard_input
 ):
     (tmp_path / "x").write_bytes(b"a\n\xff\n")
-    with pytest.raises(ValueError, match="line 2: not UTF-8"):
+    with pytest.raises(ValueError, match="line 2: byte 0xff is not UTF-8"):
         next(rows_of((), (), tmp_path / "x", count=1))
     on_standard_input(b"a\n\xff\n")
     found = rows_of((), (), None, count=1)
     assert next(found) == ("a",)
-    with pytest.raises(ValueError, match="line 2: not UTF-8"):
+    with pytest.raises(ValueError, match="line 2: byte 0xff is not UTF-8"):
         next(found)
 
 
