@@ -68,7 +68,7 @@ Problem = Literal["single_label_classification", "multi_label_classification", "
 
 class Classifier(NamedTuple):
     """The head of a BertForSequenceClassification: dropout and a dense layer, on the pooler's output. Or that of a
-    BertForTokenClassification, on the vector of each token.
+    BertForTokenClassification, on the vector of each token. Or that of a class in a program of the folder.
 
     Attributes:
       kernel: [D, C] for C outputs.
@@ -77,6 +77,8 @@ class Classifier(NamedTuple):
       names: names of the C outputs.
       problem: problem type of Transformers' config: one class, any number of classes, or a number.
       each_token: whether it classifies each token, not the text; the encoder then has no pooler.
+      program: the class that computes it, by its module in the folder; None = Transformers' own. With a program, the
+        bias is stored as [1, C], so that Transformers' own class refuses the head.
     """
 
     kernel: np.ndarray
@@ -85,6 +87,7 @@ class Classifier(NamedTuple):
     names: tuple[str, ...]
     problem: Problem = "single_label_classification"
     each_token: bool = False
+    program: str | None = None
 
 
 def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
@@ -120,7 +123,7 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
     tensors = {
         name: tensor
         for name, tensor in read_tensors(folder, str(folder_or_name)).items()
-        if not name.startswith(ignore)
+        if not name.startswith(ignore) and (name, tensor.size) != (_BARRIER, 0)
     }
     if not any(name.endswith("pooler.dense.weight") for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
@@ -147,6 +150,7 @@ def save_pretrained(
     pretrained: Pretrained,
     *,
     classifier: Classifier | None = None,
+    further_heads: bool = False,
     further_files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Writes a folder that Transformers' `from_pretrained` reads, atomically.
@@ -161,6 +165,8 @@ def save_pretrained(
       classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification, or a
         BertForTokenClassification. The names of its tensors begin with `classifier.`, so `load_pretrained` needs
         ignore=("classifier.",).
+      further_heads: whether the model has heads that no class of Transformers has. Its classes with a classifier then
+        refuse the folder, since they would add a random head: their bias is an empty tensor in the weights.
       further_files: contents of further files, by name.
 
     Raises:
@@ -171,7 +177,8 @@ def save_pretrained(
         one of tokens on an encoder with a pooler.
     """
     config, params, heads, vocabulary = pretrained[:4]
-    if classifier is not None and (heads is not None or config.use_pooler == classifier.each_token):
+    misfit = classifier is not None and classifier.program is None and config.use_pooler == classifier.each_token
+    if classifier is not None and (heads is not None or misfit):
         pooler = "without" if classifier.each_token else "with"
         raise ValueError(f"a classifier needs an encoder {pooler} a pooler, and no pretraining heads")
     folder = Path(folder)
@@ -180,7 +187,8 @@ def save_pretrained(
     size = int(np.shape(params["tokens"]["embedding"])[0])
     tensors = to_huggingface(params, config, size, heads)
     settings = {
-        "architectures": [architecture(heads, classifier)],
+        # A pipeline takes a class that is named here where its own class refuses the folder.
+        "architectures": [] if further_heads else [architecture(heads, classifier)],
         **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
         "intermediate_size": config.feed_forward_width or 4 * config.width,
         **{name: MODEL.supported[name][0] for name in ("model_type", "hidden_act", "position_embedding_type")},
@@ -188,10 +196,16 @@ def save_pretrained(
         "pad_token_id": vocabulary.id_of(PAD),
         "vocab_size": size,
     }
-    if classifier is not None:
+    if heads is None and (classifier is not None or further_heads):
         tensors = {f"bert.{name}": tensor for name, tensor in tensors.items()}
+    if further_heads:
+        tensors[_BARRIER] = np.zeros(0, np.float32)
+    if classifier is not None:
         tensors["classifier.weight"] = np.array(classifier.kernel.T, np.float32, order="C")
         tensors["classifier.bias"] = np.array(classifier.bias, np.float32)
+        if classifier.program is not None:
+            tensors["classifier.bias"] = tensors["classifier.bias"][None]
+            settings["auto_map"] = {"AutoModelForSequenceClassification": classifier.program}
         settings |= {} if classifier.each_token else {"problem_type": classifier.problem}
         settings |= {
             "classifier_dropout": classifier.dropout_rate,
@@ -254,4 +268,5 @@ def _config_of(file: Path, *, exported: bool) -> tuple[BertConfig, int]:
     return config, settings["vocab_size"]
 
 
+_BARRIER = "classifier.bias"
 _NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")

@@ -3,12 +3,10 @@
 import base64
 import dataclasses
 import functools
-import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
-
-_BLANKS = re.compile(" +")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,13 +16,15 @@ class Normalization:
     Attributes:
       charsmap: SentencePiece's table of rewritten strings, such as that of `nmt_nfkc`; at each position of a text the
         longest string of the table is replaced. Empty = none.
-      strip: remove blanks at both ends, and all but one of consecutive blanks; a ▁ is then a blank too.
+      strip: remove blanks at both ends, and all but one of consecutive blanks.
       prefix: tokenize each text as if a blank preceded it.
+      sign_is_blank: read a ▁ of the text as a blank, as SentencePiece does; it is not one of consecutive blanks.
     """
 
     charsmap: bytes = b""
     strip: bool = False
     prefix: bool = True
+    sign_is_blank: bool = False
 
     def __post_init__(self):
         size = int.from_bytes(self.charsmap[:4], "little")
@@ -32,35 +32,44 @@ class Normalization:
             raise ValueError(f"normalization: a charsmap of {len(self.charsmap)} bytes cannot have a trie of {size}")
 
     def apply(self, text: str) -> str:
-        """The changed text, without the blank before it."""
-        if self.charsmap:
-            text = self._rewritten(text.encode()).decode()
-        if self.strip:
-            text = _BLANKS.sub(" ", text).strip(" ").replace("\u2581", " ").rstrip(" ")
-        return text
+        """The changed text, with the blank before it."""
+        strings: Iterable[str] = self._rewritten(text.encode()) if self.charsmap else text
+        changed = "".join(_without_repeated_blanks(strings) if self.strip else strings)
+        if self.sign_is_blank:
+            changed = changed.replace("\u2581", " ")
+        if self.prefix and text:
+            changed = " " + changed
+        return changed.rstrip(" ") if self.strip else changed
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON; the charsmap in base 64."""
-        return {"charsmap": base64.b64encode(self.charsmap).decode(), "strip": self.strip, "prefix": self.prefix}
+        return {
+            "charsmap": base64.b64encode(self.charsmap).decode(),
+            "strip": self.strip,
+            "prefix": self.prefix,
+            "sign_is_blank": self.sign_is_blank,
+        }
 
     @classmethod
     def from_json(cls, fields: Any) -> Self:
         """The normalization whose `to_json` this is. Raises: ValueError naming the wrong field."""
-        for name, kind in (("charsmap", str), ("strip", bool), ("prefix", bool)):
+        if isinstance(fields, dict):  # older files have no sign_is_blank: `strip` decided it
+            fields = {"sign_is_blank": fields.get("strip"), **fields}
+        for name, kind in (("charsmap", str), ("strip", bool), ("prefix", bool), ("sign_is_blank", bool)):
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"normalization: {name} is missing or not of type {kind.__name__}")
-        return cls(base64.b64decode(fields["charsmap"], validate=True), fields["strip"], fields["prefix"])
+        charsmap = base64.b64decode(fields["charsmap"], validate=True)
+        return cls(charsmap, fields["strip"], fields["prefix"], fields["sign_is_blank"])
 
-    def _rewritten(self, text: bytes) -> bytes:
-        found, place = bytearray(), 0
+    def _rewritten(self, text: bytes) -> Iterator[str]:
+        place = 0
         while place < len(text):
             length, new = self._longest(text, place)
             if not length:  # keep the next character; its first byte encodes its number of bytes
                 length = 1 + sum(text[place] >= least for least in (0xC0, 0xE0, 0xF0))
                 new = text[place : place + length]
-            found += new
+            yield new.decode()
             place += length
-        return bytes(found)
 
     def _longest(self, text: bytes, place: int) -> tuple[int, bytes]:
         """The length of the longest string of the table at a position of the text, 0 = none, and its replacement.
@@ -84,6 +93,16 @@ class Normalization:
     def _trie(self) -> tuple[list[int], bytes]:
         size = int.from_bytes(self.charsmap[:4], "little")
         return np.frombuffer(self.charsmap, "<u4", size // 4, offset=4).tolist(), self.charsmap[4 + size :]
+
+
+def _without_repeated_blanks(strings: Iterable[str]) -> Iterator[str]:
+    """The strings without blanks at their beginning, where the text begins or the string before ends with a blank."""
+    after_blank = True
+    for string in strings:
+        kept = string.lstrip(" ") if after_blank else string
+        if kept:
+            after_blank = kept.endswith(" ")
+            yield kept
 
 
 UNCHANGED = Normalization()

@@ -5,10 +5,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from jaxnlp.text.normalization import Normalization
-from jaxnlp.text.subwords import SubwordKind, Subwords
+from jaxnlp.text.subwords import UNKNOWN_TEXT, SubwordKind, Subwords
 
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _KINDS: dict[int, SubwordKind] = {1: "unigram", 2: "bpe"}
+_OTHER_KINDS = {3: "word", 4: "char"}
 
 _Fields = dict[int, list[int | bytes]]
 """The values of a protocol buffer by field number: varints as int, all others as bytes."""
@@ -17,7 +18,8 @@ _Fields = dict[int, list[int | bytes]]
 def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
     """The tokenizer in a SentencePiece `.model` file, unigram or BPE.
 
-    Texts get the same tokens as from SentencePiece. The ids are those of `Subwords`; the tokens keep their order.
+    Texts get the same tokens as from SentencePiece, and tokens the same texts. The ids are those of `Subwords`; the
+    tokens keep their order.
 
     Args:
       path: the file.
@@ -38,9 +40,14 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
 
 def _subwords(model: _Fields, extra: int) -> Subwords:
     trainer, normalizer = (_fields(_bytes(model[number][-1])) for number in (2, 3))
-    kind = _KINDS.get(_flag(trainer, 3, 1))
+    number = _flag(trainer, 3, 1)
+    kind = _KINDS.get(number)
     if kind is None:
-        raise ValueError("it is neither a unigram nor a BPE model")
+        raise ValueError(f"its model_type is {_OTHER_KINDS.get(number, number)}, only unigram and bpe are supported")
+    if _bytes(trainer.get(44, [UNKNOWN_TEXT.encode()])[-1]) != UNKNOWN_TEXT.encode():
+        raise ValueError("it has its own text for unknown tokens, which is not supported (unk_surface)")
+    if 5 in model and _fields(_bytes(model[5][-1])).get(2, [b""])[-1]:
+        raise ValueError("it rewrites decoded texts, which is not supported (denormalizer_spec)")
     if _flag(trainer, 24, 0):
         raise ValueError("its tokens end with the space, which is not supported (treat_whitespace_as_suffix)")
     if not _flag(normalizer, 5, 1):
@@ -58,10 +65,13 @@ def _subwords(model: _Fields, extra: int) -> Subwords:
             raise ValueError(f"its token {text!r} is of type {number} (user-defined or unused), which is not supported")
     if raw not in ([], [f"<0x{byte:02X}>" for byte in range(256)]):
         raise ValueError("its tokens for bytes are not <0x00> to <0xFF>")
+    if bool(raw) != bool(_flag(trainer, 35, 0)):
+        raise ValueError("its setting byte_fallback does not fit its tokens for bytes")
     normalization = Normalization(
         charsmap=_bytes(normalizer.get(2, [b""])[-1]),
         strip=bool(_flag(normalizer, 4, 1)),
         prefix=bool(_flag(normalizer, 3, 1)),
+        sign_is_blank=True,
     )
     return Subwords(kind, tuple(tokens), tuple(scores), bool(raw), extra, normalization)
 

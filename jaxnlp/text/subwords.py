@@ -24,6 +24,7 @@ BLANK = "\u2581"
 _SWAP = str.maketrans(f" {BLANK}", f"{BLANK} ")
 _SPACED = re.compile(f"{BLANK}[^{BLANK}]*|[^{BLANK}]+")
 _WORDS = re.compile(rf"{BLANK}?\w+|{BLANK}?[^\w{BLANK}]|{BLANK}")
+_ESCAPED = re.compile("[\udc80-\udcff]")
 _MOST_KEPT = 100_000
 
 
@@ -105,13 +106,10 @@ class Subwords:
             raise ValueError(f"dropout must be in [0, 1], got {dropout}")
         if dropout and self.kind != "bpe":
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        text = self.normalization.apply(text)
-        if text and self._prefixed:
-            text = " " + text
-        words = self._split(blanks_swapped(text))
+        words = self._split(blanks_swapped(self._normalization.apply(text)))
         if dropout:
             generator = random.Random(seed)
-            return [number for word in words for number in self._ids_of(word, dropout, generator)]
+            return _unknowns_joined([number for word in words for number in self._ids_of(word, dropout, generator)])
         kept = self._kept
         if len(kept) > _MOST_KEPT:
             kept.clear()
@@ -120,24 +118,28 @@ class Subwords:
             if word not in kept:
                 kept[word] = self._ids_of(word)
             ids += kept[word]
-        return ids
+        return _unknowns_joined(ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, up to the first end symbol; padding and start have no text.
 
-        Bytes that are not UTF-8 become U+FFFD.
+        Each byte that is not UTF-8 becomes U+FFFD.
         """
-        raw = bytearray()
-        at_start = self._prefixed or self.normalization.strip
+        runs = [bytearray()]
+        at_start = self._normalization.prefix or self.normalization.strip
         for number in ids:
             if number == END:
                 break
             text = self._bytes[int(number)]
             if text and at_start:
-                text = text if number == UNKNOWN else text.removeprefix(b" ")
+                # In SentencePiece, a byte is never the blank before a text.
+                kept = number == UNKNOWN or (number < self._first and self.normalization.sign_is_blank)
+                text = text if kept else text.removeprefix(b" ")
                 at_start = self.normalization.strip and not text
-            raw += text
-        return raw.decode(errors="replace")
+            if not text:  # bytes before and after a symbol are not one character
+                runs.append(bytearray())
+            runs[-1] += text
+        return "".join(_ESCAPED.sub("\ufffd", run.decode(errors="surrogateescape")) for run in runs)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings: `▁house`, `</s>`, `<0xE2>`, `<extra_id_0>`."""
@@ -173,9 +175,10 @@ class Subwords:
             Normalization.from_json(fields.get("normalization")),
         )
 
-    @property
-    def _prefixed(self) -> bool:
-        return self.kind != "characters" and self.normalization.prefix
+    @functools.cached_property
+    def _normalization(self) -> Normalization:
+        prefix = self.normalization.prefix and self.kind != "characters"
+        return dataclasses.replace(self.normalization, prefix=prefix)
 
     def _split(self, text: str) -> list[str]:
         """Splits a text, with ▁ for blanks, where no token crosses the split."""
@@ -197,9 +200,10 @@ class Subwords:
             if number is not None:
                 ids.append(number)
             elif self.byte_fallback:
-                ids += [len(SPECIAL) + byte for byte in blanks_swapped(token).encode()]
-            # Consecutive unknown tokens are one unknown token, as in SentencePiece.
-            elif ids[-1:] != [UNKNOWN]:
+                # SentencePiece stores the bytes of the sign for a blank.
+                text = token if self.normalization.sign_is_blank else blanks_swapped(token)
+                ids += [len(SPECIAL) + byte for byte in text.encode()]
+            else:
                 ids.append(UNKNOWN)
         return ids
 
@@ -219,9 +223,13 @@ class Subwords:
         return [*special, *raw, *vocabulary, *(name.encode() for name in self._names[self.size - self.extra :])]
 
     @functools.cached_property
+    def _first(self) -> int:
+        """The id of the first token of the vocabulary."""
+        return len(SPECIAL) + (256 if self.byte_fallback else 0)
+
+    @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        first = len(SPECIAL) + (256 if self.byte_fallback else 0)
-        return {token: first + place for place, token in enumerate(self.vocabulary)}
+        return {token: self._first + place for place, token in enumerate(self.vocabulary)}
 
     @functools.cached_property
     def _scores(self) -> dict[str, float]:
@@ -243,6 +251,11 @@ class Subwords:
     def _kept(self) -> dict[str, list[int]]:
         """A cache of the ids of words."""
         return {}
+
+
+def _unknowns_joined(ids: list[int]) -> list[int]:
+    """The ids with one unknown token for consecutive ones, as in SentencePiece."""
+    return [number for place, number in enumerate(ids) if number != UNKNOWN or ids[place - 1 : place] != [UNKNOWN]]
 
 
 def blanks_swapped(text: str) -> str:

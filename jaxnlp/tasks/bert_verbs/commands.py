@@ -28,7 +28,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     vocabulary_of,
 )
 from jaxnlp.tasks.bert_verbs.exported import HEADS, description, heads_file
-from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
+from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_CLASS, PROGRAM_FILE, torch_classifier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +109,11 @@ class Export(Command):
 
     Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
     head that reads the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification,
-    whether it predicts one class, several classes or a number. Other heads are not part of any Transformers BERT class,
-    so they are saved separately in heads.safetensors; with a single head that reads the mean or the first token, there
-    is also a program that computes it in PyTorch. `jaxnlp.load_pretrained` and the verbs read the directory back, with
-    its heads.
+    whether it predicts one class, several classes or a number. A single head with another pooling becomes a class of
+    the program classify.py in the directory, which Transformers runs with trust_remote_code=True. Other heads are not
+    part of any Transformers BERT class, so they are saved separately in heads.safetensors. Classes of Transformers that
+    would put a random head in the place of these heads refuse the directory. `jaxnlp.load_pretrained` and the verbs
+    read it back, with its heads.
     """
 
     summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
@@ -134,11 +135,13 @@ class Export(Command):
         further_files = {HEADS: heads_file(trained.model.config, others)} if others else {}
         if others or classifier is not None:
             further_files[EXPORTED] = description(trained, trained.model.config)
-        program = torch_classifier(trained, max_length_of(trained)) if others else None
+        program = torch_classifier(trained, max_length_of(trained))
         if program is not None:
             further_files[PROGRAM_FILE] = program.encode()
-        save_pretrained(self.folder, pretrained, classifier=classifier, further_files=further_files)
-        kind = architecture(pretrained.heads, classifier)
+        save_pretrained(
+            self.folder, pretrained, classifier=classifier, further_heads=bool(others), further_files=further_files
+        )
+        kind = architecture(pretrained.heads, classifier if program is None else None)
         hint = ", with its heads" if EXPORTED in further_files else ""
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp{hint}")
         if pretrained.pooling == "pooler":
@@ -152,7 +155,10 @@ class Export(Command):
                 "saved separately; kernels are [inputs, outputs], and the metadata has the model's config"
             )
         if program is not None:
-            print(f"{self.folder / PROGRAM_FILE}: classifies texts with Transformers and PyTorch")
+            print(
+                f"{self.folder / PROGRAM_FILE}: classifies texts with PyTorch; Transformers runs it in "
+                f'pipeline("text-classification", "{self.folder}", trust_remote_code=True)'
+            )
 
 
 def pretrained_of(trained: Trained) -> Pretrained:
@@ -175,20 +181,21 @@ def pretrained_of(trained: Trained) -> Pretrained:
 
 
 def classifier_of(trained: Trained) -> Classifier | None:
-    """The only head of a model, where that is dropout and a dense layer on the pooler's output.
+    """The only head of a model, where that is dropout and a dense layer on the vector of a text.
 
     A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
     """
     config: Any = trained.model.config
-    if not isinstance(config, TextVectorsConfig) or config.pooling != "pooler":
+    if not isinstance(config, TextVectorsConfig):
         return None
     found = config.only_head(trained.processor)
     if found is None:
         return None
     kernel, bias = (np.asarray(trained.params[found.head][name]) for name in ("kernel", "bias"))
     targets, rate = found.targets, config.head_dropout_rate
+    program = None if config.pooling == "pooler" else PROGRAM_CLASS
     if isinstance(targets, Scale):
         bias = targets.lowest + targets.width * bias
-        return Classifier(targets.width * kernel, bias, rate, ("number",), "regression")
+        return Classifier(targets.width * kernel, bias, rate, ("number",), "regression", program=program)
     problem: Problem = "single_label_classification" if targets.one_class else "multi_label_classification"
-    return Classifier(kernel, bias, rate, targets.names, problem)
+    return Classifier(kernel, bias, rate, targets.names, problem, program=program)

@@ -79,6 +79,7 @@ def _heads(folder: Path, config: Any, processor: Any) -> Params:
     if head is None or not tensors.keys() >= set(names):
         raise PretrainedError(f"{folder} has neither {HEADS} nor {names[0]}; export the run again")
     weight, bias = (np.asarray(tensors[name], np.float32) for name in names)
+    bias = bias.reshape(-1)  # [1, C] next to a program of its own
     if found is not None and isinstance(found.targets, Scale):
         weight, bias = weight / found.targets.width, (bias - found.targets.lowest) / found.targets.width
     return {head: {"kernel": np.ascontiguousarray(weight.T), "bias": bias}}

@@ -1,39 +1,73 @@
 """A PyTorch program for exported weights: a classifier whose pooling no class of Transformers has."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from jaxnlp.models.text_vectors import TextVectorsConfig
+from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Trained
 
 PROGRAM_FILE = "classify.py"
+PROGRAM_CLASS = "classify.BertForSequenceClassification"
+"""The class of the program as Transformers' `auto_map` names it."""
 
-_POOLING = {
-    "mean": "(hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)",
+_POOLING: Mapping[Pooling, str] = {
     "cls": "hidden[:, 0]",
+    "mean": "(hidden * mask).sum(dim=1) / mask.sum(dim=1)",
+    "max": "hidden.masked_fill(mask == 0, -torch.inf).amax(dim=1)",
+    "mean_sqrt_len_tokens": "(hidden * mask).sum(dim=1) / mask.sum(dim=1).sqrt()",
+    "weightedmean": "(hidden * mask * positions).sum(dim=1) / (mask * positions).sum(dim=1)",
+    "lasttoken": "hidden[torch.arange(len(hidden)), (mask * positions).argmax(dim=1)[:, 0]]",
 }
-_PROGRAM = '''"""The classifier of this folder in PyTorch: python classify.py {usage} """
+_PROGRAM = '''"""The classifier of this folder in PyTorch: python classify.py {usage}
 
+Also: transformers.pipeline("text-classification", FOLDER, trust_remote_code=True)
+"""
+
+import functools
 import pathlib
 import sys
 
-import safetensors.torch
 import torch
 import transformers
+from transformers.modeling_outputs import SequenceClassifierOutput
 
-FOLDER, NAMES = pathlib.Path(__file__).parent, {names}
-tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDER)
-encoder = transformers.AutoModel.from_pretrained(FOLDER).eval()
-head = safetensors.torch.load_file(FOLDER / "heads.safetensors")
+NAMES = {names}
+
+
+class BertForSequenceClassification(transformers.BertPreTrainedModel):
+    """Transformers' class of this name with another vector of a text."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert = transformers.BertModel(config, add_pooling_layer={pooler})
+        self.dropout = torch.nn.Dropout(config.classifier_dropout)
+        self.classifier = torch.nn.Linear(config.hidden_size, config.num_labels)
+        # Transformers' class refuses a bias of this shape. It would compute another vector.
+        self.classifier.bias = torch.nn.Parameter(torch.zeros(1, config.num_labels))
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None, token_type_ids=None):
+        hidden = self.bert(input_ids, attention_mask, token_type_ids).last_hidden_state
+        mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask)[..., None]
+        positions = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)[:, None]
+        vectors = self.dropout({pooling})
+        return SequenceClassifierOutput(logits=vectors @ self.classifier.weight.T + self.classifier.bias)
+
+
+@functools.cache
+def loaded():
+    folder = pathlib.Path(__file__).parent
+    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    return transformers.AutoTokenizer.from_pretrained(folder), model
 
 
 @torch.no_grad()
 def classify(texts, pairs=None):
     """{returns}"""
+    tokenizer, model = loaded()
     batch = tokenizer(texts, pairs, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")
-    hidden, mask = encoder(**batch).last_hidden_state, batch["attention_mask"]
-    vectors = {pooling}
-    scores = vectors @ head["{head}.kernel"] + head["{head}.bias"]
+    scores = model(**batch).logits
     return {values}
 
 
@@ -46,7 +80,7 @@ _USAGE = {1: '"A text." "Another."', 2: '"A text." "Its pair." "Another." "Its p
 
 
 def torch_classifier(trained: Trained, max_length: int) -> str | None:
-    """The program of a model whose only head reads the mean over tokens or the first token; None for other models.
+    """The program of a model whose only head reads another pooling than the pooler; None for other models.
 
     Args:
       trained: a model with a BERT.
@@ -60,7 +94,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
         return None
     return _PROGRAM.format(
         pooling=_POOLING[config.pooling],
-        head=found.head,
+        pooler=config.encoder.use_pooler,
         max_length=max_length,
         names=list(found.targets.names),
         texts=found.texts,
@@ -74,7 +108,7 @@ def _meaning(targets: Targets) -> dict[str, str]:
     if isinstance(targets, Scale):
         return {
             "returns": f"The numbers [N, 1], from {targets.lowest} to {targets.highest}.",
-            "values": f"{targets.lowest} + {targets.width} * scores.clamp(0.0, 1.0)",
+            "values": f"scores.clamp({targets.lowest}, {targets.highest})",
             "shown": 'f"{row.item():.4g}"',
         }
     if targets.several:

@@ -43,7 +43,9 @@ class ExportWords(Command):
         further_files = {EXPORTED: description(trained, config)}
         if tagger is None:
             further_files[HEADS] = heads_file(config, others)
-        save_pretrained(self.folder, pretrained, classifier=tagger, further_files=further_files)
+        save_pretrained(
+            self.folder, pretrained, classifier=tagger, further_heads=tagger is None, further_files=further_files
+        )
         name = architecture(None, tagger)
         print(f"{self.folder}: transformers.{name}.from_pretrained reads it, and jaxnlp the whole model")
         if tagger is None:

@@ -22,28 +22,45 @@ TEXTS = [
 A4 = [("chr_en", "src", "chr"), ("chr_en", "tgt", "en"), ("zh_en", "src", "zh"), ("zh_en", "tgt", "en")]
 
 
+RANGES = [
+    (32, 127),
+    (0x20, 0x300),
+    (0x300, 0x700),
+    (0x900, 0xE00),
+    (0x1100, 0x1200),
+    (0x3000, 0xD800),
+    (0xE000, 0x11000),
+]
+# Blanks, the sign for them, tabs, blanks of other scripts, characters without width, and names of tokens.
+STRINGS = [*" \u2581\t\n\x00\x01\u00a0\u00ad\u2003\u200b\u200d\u2028\u3000\ufeff\ufffd", "  ", "\u2581\u2581"]
+STRINGS += ["the", " the", "sea", "\U0001f300", "<s>", "<unk>", "<0x41>"]
+
+
 def random_text(generator):
-    ranges = [(32, 127), (0x20, 0x300), (0x300, 0x370), (0x1100, 0x1200), (0x3000, 0xD800), (0xE000, 0x11000)]
-    characters = [chr(generator.randrange(*generator.choice(ranges))) for _ in range(generator.randrange(16))]
-    return "".join(generator.choice([character, character, " ", "\u2581", "the"]) for character in characters)
+    characters = [chr(generator.randrange(*generator.choice(RANGES))) for _ in range(generator.randrange(16))]
+    return "".join(generator.choice([character, character, generator.choice(STRINGS)]) for character in characters)
 
 
-def train(path, **options):
+AS_WRITTEN = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+
+
+def train(path, texts=TEXTS, **options):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS), model_writer=model, minloglevel=9, **options
+        sentence_iterator=iter(texts), model_writer=model, minloglevel=9, hard_vocab_limit=False, **options
     )
     path.write_bytes(model.getvalue())
     return path
 
 
 def assert_equal(path, texts):
-    """Tokens and decoded texts are those of the package; its ids are <unk> 0, <s> 1, </s> 2, then the pieces."""
+    """Tokens and decoded texts are those of the package."""
     ours, theirs = read_sentencepiece(path), sentencepiece.SentencePieceProcessor(model_file=str(path))
     for text in texts:
         expected = theirs.encode(text)
         ids = ours.encode(text)
-        assert ids == [number + 1 for number in expected], text
+        unknown, name = theirs.unk_id(), theirs.id_to_piece
+        assert ours.tokens(ids) == ["<unk>" if number == unknown else name(number) for number in expected], text
         assert ours.decode(ids) == theirs.decode(expected), text
 
 
@@ -57,15 +74,48 @@ def assert_equal(path, texts):
         {"model_type": "unigram", "vocab_size": 150, "normalization_rule_name": "nmt_nfkc_cf"},
         {"model_type": "bpe", "vocab_size": 150, "normalization_rule_name": "identity", "add_dummy_prefix": False},
         {"model_type": "bpe", "vocab_size": 150, "remove_extra_whitespaces": False, "split_by_whitespace": False},
+        {"model_type": "unigram", "vocab_size": 150, "remove_extra_whitespaces": False},
+        {"model_type": "bpe", "vocab_size": 400, "byte_fallback": True, **AS_WRITTEN},
+        {"model_type": "unigram", "vocab_size": 150, **AS_WRITTEN, "add_dummy_prefix": False},
+        {"model_type": "bpe", "vocab_size": 150, "unk_piece": "?", "control_symbols": ["<c>", "X"]},
     ],
 )
 def test_models_tokenize_texts_as_the_package_does(tmp_path, options):
     path = train(tmp_path / "some.model", **options)
     generator = random.Random(0)
     texts = [*TEXTS, "", " ", "a  b ", "\uff41\uff42 \ufb01", *(random_text(generator) for _ in range(300))]
-    if options.get("remove_extra_whitespaces") is False:
-        texts = [text.replace("\u2581", "") for text in texts]  # a ▁ of the text is no blank then
     assert_equal(path, texts)
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_a_blank_that_is_not_a_token_is_unknown_or_the_bytes_of_its_sign(tmp_path, byte_fallback):
+    texts = [text.replace(" ", "") for text in TEXTS]
+    options = {"model_type": "bpe", "vocab_size": 400, "byte_fallback": byte_fallback, **AS_WRITTEN}
+    generator = random.Random(0)
+    path = train(tmp_path / "some.model", texts, **options, add_dummy_prefix=False)
+    assert_equal(path, [*TEXTS, "\u2581", " a", *(random_text(generator) for _ in range(100))])
+
+
+def test_strings_that_a_model_rewrites_are_stripped_one_by_one(tmp_path):
+    rules = {"a": "x  y", "m": "  z", "e": "", "\u2581": " ", "o": "\u2581", "s": "z "}
+    lines = [f"{ord(old):X}\t{' '.join(f'{ord(one):X}' for one in new)}\n" for old, new in rules.items()]
+    (tmp_path / "rules.tsv").write_text("".join(lines))
+    generator = random.Random(0)
+    texts = [*TEXTS, "e", " e ", "e\u2581", *("".join(generator.choices("amoes \u2581h", k=6)) for _ in range(200))]
+    for strip in (True, False):
+        options = {"model_type": "unigram", "vocab_size": 150, "remove_extra_whitespaces": strip}
+        path = train(tmp_path / "some.model", **options, normalization_rule_tsv=str(tmp_path / "rules.tsv"))
+        assert_equal(path, texts)
+
+
+def test_any_tokens_have_the_text_that_the_package_gives_them(tmp_path):
+    path = train(tmp_path / "some.model", model_type="bpe", vocab_size=400, byte_fallback=True)
+    ours, theirs = read_sentencepiece(path), sentencepiece.SentencePieceProcessor(model_file=str(path))
+    generator = random.Random(0)
+    rows = [[3 + 0x20, 3 + 0x41], [3 + 0xE8, 3 + 0x86], [3 + 0xD7, 1, 3 + 0x86], [0, 0]]
+    rows += [[generator.randrange(3, theirs.vocab_size()) for _ in range(6)] for _ in range(300)]
+    for row in rows:
+        assert ours.decode([number + 1 for number in row]) == theirs.decode(row), row
 
 
 @pytest.mark.sweep(1)
@@ -91,11 +141,16 @@ def test_models_that_cannot_be_read_are_named_with_the_reason(tmp_path):
     symbols = train(tmp_path / "a.model", model_type="bpe", vocab_size=150, user_defined_symbols=["<sep>"])
     with pytest.raises(ValueError, match=r"a.model is not .* token '<sep>' is of type 4 \(user-defined or unused\)"):
         read_sentencepiece(symbols)
-    with pytest.raises(ValueError, match="neither a unigram nor a BPE model"):
-        read_sentencepiece(train(tmp_path / "b.model", model_type="char", vocab_size=60))
-    suffix = train(tmp_path / "c.model", model_type="bpe", vocab_size=150, treat_whitespace_as_suffix=True)
-    with pytest.raises(ValueError, match="its tokens end with the space, which is not supported"):
-        read_sentencepiece(suffix)
+    (tmp_path / "rules.tsv").write_text("61\t78\n")
+    for options, message in (
+        ({"model_type": "char"}, "its model_type is char, only unigram and bpe are supported"),
+        ({"model_type": "word"}, "its model_type is word, only unigram and bpe are supported"),
+        ({"treat_whitespace_as_suffix": True}, r"its tokens end with the space, .*\(treat_whitespace_as_suffix\)"),
+        ({"unk_surface": "?"}, r"its own text for unknown tokens, .*\(unk_surface\)"),
+        ({"denormalization_rule_tsv": str(tmp_path / "rules.tsv")}, r"rewrites decoded texts, .*\(denormalizer_spec\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_sentencepiece(train(tmp_path / "b.model", **{"model_type": "bpe", "vocab_size": 150, **options}))
 
 
 def test_a_damaged_or_other_file_is_refused(tmp_path):

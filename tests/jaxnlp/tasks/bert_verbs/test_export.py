@@ -226,13 +226,11 @@ def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
 @pytest.mark.parametrize(
     ("fields", "heads"),
     [
-        ({"pooling": "mean"}, {"head"}),
+        ({"texts": 2, "pairs": "apart"}, {"head"}),
         ({"texts": 2, "pairs": "apart", "pair_layer": True}, {"head", "pair_layer"}),
-        ({"targets": Classes(("a", "b"), several=True), "pooling": "cls"}, {"head"}),
-        ({"targets": Scale(0.0, 1.0), "pooling": "mean"}, {"head"}),
         ({"texts": 2, "pairs": "apart", "targets": Scale(0.0, 5.0), "similarity": "cosine"}, set()),
     ],
-    ids=["pooling", "apart", "several", "number", "cosine"],
+    ids=["apart", "layer", "cosine"],
 )
 def test_heads_of_other_classifiers_are_saved_separately(make_classifier, tmp_path, capsys, fields, heads):
     trained = make_classifier(**fields)
@@ -248,10 +246,19 @@ def test_heads_of_other_classifiers_are_saved_separately(make_classifier, tmp_pa
     )
 
 
-def test_a_classification_by_another_pooling_is_not(make_trained, tmp_path):
-    Export(tmp_path / "bert")(make_trained("sst", pooling="cls"))
-    assert json.loads((tmp_path / "bert" / "config.json").read_text())["architectures"] == ["BertModel"]
-    assert load_file(tmp_path / "bert" / "heads.safetensors").keys() == {"heads_sst.kernel", "heads_sst.bias"}
+def test_a_classification_by_another_pooling_has_its_own_program(make_trained, tmp_path):
+    trained = make_trained("sst", pooling="cls")
+    Export(tmp_path / "bert")(trained)
+    settings = json.loads((tmp_path / "bert" / "config.json").read_text())
+    assert settings["auto_map"] == {"AutoModelForSequenceClassification": "classify.BertForSequenceClassification"}
+    assert not (tmp_path / "bert" / "heads.safetensors").exists()
+    head, found = trained.params["heads_sst"], load_file(tmp_path / "bert" / "model.safetensors")
+    np.testing.assert_array_equal(found["classifier.weight"], head["kernel"].T)
+    np.testing.assert_array_equal(found["classifier.bias"], [head["bias"]])
+    chex.assert_trees_all_equal(
+        load_pretrained(tmp_path / "bert", ignore=("classifier.",)).params,
+        jax.tree.map(np.asarray, trained.params["encoder"]),
+    )
 
 
 def test_pretraining_heads_are_exported_with_their_encoder(trained, tmp_path):

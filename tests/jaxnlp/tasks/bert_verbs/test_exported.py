@@ -72,7 +72,7 @@ def test_without_its_head_an_exported_classifier_is_an_encoder(make_classifier, 
 
 
 def test_a_folder_that_was_changed_is_refused(make_classifier, tmp_path):
-    Export(tmp_path / "bert")(make_classifier(pooling="mean"))
+    Export(tmp_path / "bert")(make_classifier(texts=2, pairs="apart"))
     heads = tmp_path / "bert" / "heads.safetensors"
     found = load_file(heads)
     save_file({name: x[..., :1].copy() for name, x in found.items()}, heads)
