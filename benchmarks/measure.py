@@ -21,24 +21,26 @@ class ImplementationError(RuntimeError):
 
 
 class Worker:
-    """The process of an implementation."""
+    """The process of an implementation, which begins with the module's case of this number."""
 
     def __init__(
         self,
         module: str,
         implementation: str,
         *,
+        number: int = 0,
         huge_pages: bool,
         environ: Mapping[str, str] | None = None,
         checkout: Path | None = None,
     ):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
+        first = [str(number)] if number else []  # which workers of older checkouts do not read
         # Not a pipe: an unread pipe could fill up and stop the process. `close` closes the file.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", module, implementation],
+            [sys.executable, "-m", "benchmarks.worker", module, implementation, *first],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

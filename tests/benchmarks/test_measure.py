@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import sys
 import types
 
 import numpy as np
@@ -160,6 +161,20 @@ def test_an_implementation_of_ours_that_cannot_run_is_an_error():
     worker = Worker("dropout", "nothing", huge_pages=False)
     with contextlib.closing(worker), pytest.raises(ImplementationError, match="nothing"):
         worker.wait_until_ready()
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0, []), (2, ["2"])])
+def test_a_process_is_told_the_variant_to_begin_with(monkeypatch, number, expected):
+    """Workers of older checkouts take no number."""
+    commands = []
+
+    def start(command, **settings):
+        commands.append(command)
+        return types.SimpleNamespace(kill=lambda: None, communicate=lambda: None)
+
+    monkeypatch.setattr("benchmarks.measure.subprocess.Popen", start)
+    Worker("dropout", OURS, number=number, huge_pages=False).close()
+    assert commands == [[sys.executable, "-m", "benchmarks.worker", "dropout", OURS, *expected]]
 
 
 @pytest.fixture
