@@ -3,10 +3,14 @@
 import heapq
 import math
 import random
+import struct
 from collections.abc import Mapping
 
 UNKNOWN_PENALTY = 10.0
 """An unknown character's score is this much below the lowest score, as in SentencePiece."""
+_CLOSE = 0.01
+"""Sums that differ by less can be in another order after rounding, in texts of up to some thousand tokens."""
+_FLOAT32 = struct.Struct("f")
 
 
 def merged(
@@ -62,22 +66,27 @@ def merged(
     return [symbol for symbol in symbols if symbol is not None]
 
 
-def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unknown: float) -> list[str]:
+def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unknown: float) -> tuple[list[str], bool]:
     """A word's tokens with the highest sum of scores, by dynamic programming.
 
+    Sums are rounded to float32, as in SentencePiece, so that rounding decides between equal sums. The rounding of a
+    word's sums depends on the words before it.
+
     Args:
-      word: the word.
+      word: the word, or a whole text.
       scores: the log probability of each token.
       longest: the number of characters in the longest token.
       unknown: the score of a character that is not a token.
 
     Returns:
-      The tokens, and characters that are not tokens.
+      The tokens, and characters that are not tokens; and whether other tokens have an equal or nearly equal sum, so
+      that rounding decides.
 
     Source: Kudo 2018, section 3.2.
     """
     best = [0.0] + [-math.inf] * len(word)
-    begins = [0] * (len(word) + 1)
+    begins, close = [0] * len(best), [False] * len(best)
+    unknown = _float32(unknown)
     for start in range(len(word)):
         for end in range(start + 1, min(start + longest, len(word)) + 1):
             score = scores.get(word[start:end])
@@ -85,10 +94,20 @@ def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unkno
                 if end > start + 1:
                     continue
                 score = unknown
-            if best[start] + score > best[end]:
-                best[end], begins[end] = best[start] + score, start
-    tokens, end = list[str](), len(word)
+            total = _float32(best[start] + score)
+            if abs(total - best[end]) < _CLOSE:
+                close[end] = True
+            elif total > best[end]:
+                close[end] = False
+            if total > best[end]:
+                best[end], begins[end] = total, start
+    tokens, rounded, end = list[str](), False, len(word)
     while end:
         tokens.append(word[begins[end] : end])
+        rounded |= close[end]
         end = begins[end]
-    return tokens[::-1]
+    return tokens[::-1], rounded
+
+
+def _float32(value: float) -> float:
+    return _FLOAT32.unpack(_FLOAT32.pack(value))[0]

@@ -106,10 +106,11 @@ class Subwords:
             raise ValueError(f"dropout must be in [0, 1], got {dropout}")
         if dropout and self.kind != "bpe":
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        words = self._split(blanks_swapped(self._normalization.apply(text)))
+        text = blanks_swapped(self._normalization.apply(text))
+        words = self._split(text)
         if dropout:
             generator = random.Random(seed)
-            return _unknowns_joined([number for word in words for number in self._ids_of(word, dropout, generator)])
+            return _unknowns_joined([number for word in words for number in self._ids_of(word, dropout, generator)[0]])
         kept = self._kept
         if len(kept) > _MOST_KEPT:
             kept.clear()
@@ -117,7 +118,11 @@ class Subwords:
         for word in words:
             if word not in kept:
                 kept[word] = self._ids_of(word)
-            ids += kept[word]
+            found, rounded = kept[word]
+            if rounded and len(words) > 1 and self.normalization.sign_is_blank:
+                # SentencePiece rounds the sums of the whole text.
+                return _unknowns_joined(self._ids_of(text)[0])
+            ids += found
         return _unknowns_joined(ids)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -188,12 +193,15 @@ class Subwords:
             return split_words(text)
         return [text] if self._crosses_blanks else _SPACED.findall(text)
 
-    def _ids_of(self, word: str, dropout: float = 0.0, generator: random.Random | None = None) -> list[int]:
-        tokens = [word]
+    def _ids_of(
+        self, word: str, dropout: float = 0.0, generator: random.Random | None = None
+    ) -> tuple[list[int], bool]:
+        """The ids of a word's tokens, and whether rounding of the sums of scores decides between them and others."""
+        tokens, rounded = [word], False
         if self.kind == "bpe":
             tokens = merged(word, self._scores, dropout=dropout, generator=generator)
         elif self.kind == "unigram":
-            tokens = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
+            tokens, rounded = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
         ids: list[int] = []
         for token in tokens:
             number = self._ids.get(token)
@@ -205,7 +213,7 @@ class Subwords:
                 ids += [len(SPECIAL) + byte for byte in text.encode()]
             else:
                 ids.append(UNKNOWN)
-        return ids
+        return ids, rounded
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
@@ -248,8 +256,8 @@ class Subwords:
         return any(BLANK in token[1:] for token in self.vocabulary)
 
     @functools.cached_property
-    def _kept(self) -> dict[str, list[int]]:
-        """A cache of the ids of words."""
+    def _kept(self) -> dict[str, tuple[list[int], bool]]:
+        """A cache of the results of `_ids_of`."""
         return {}
 
 
