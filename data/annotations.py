@@ -146,7 +146,7 @@ def _split_already(found: dict[str, Any], where: str) -> Words:
 
 def _annotated(found: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
     """The text of an object and its entities; None = the object is skipped and counted."""
-    if "data" in found:
+    if "data" in found and "text" not in found:
         return _of_label_studio(found, where, place, counts)
     if found.get("answer", "accept") != "accept":  # Prodigy
         counts.add_sentence(f'answered with "{found["answer"]}" and skipped', place)

@@ -52,9 +52,9 @@ def _between(shorter: int, longer: int) -> int:
     return -(-round((shorter * longer) ** 0.5) // 16) * 16
 
 
-def row_shapes(cost: int = 64) -> tuple[Shape, ...]:
-    """The shapes of batches of inputs that all have one size, such as images; `cost`: of one, in positions."""
-    return tuple(Shape(rows, cost) for rows in (1, 8, 64))
+def row_shapes() -> tuple[Shape, ...]:
+    """The shapes of batches of inputs that all have one size, such as images. One costs as much as 64 positions."""
+    return tuple(Shape(rows, 64) for rows in (1, 8, 64))
 
 
 def padded_length(length: int, shapes: Sequence[Shape]) -> int:

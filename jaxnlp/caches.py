@@ -54,9 +54,12 @@ def use_compilation_cache(folder: Path | None = None) -> None:
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:
-    """Removes the files that were read or written longest ago, until all others have at most this size."""
+    """Removes the files that were read or written longest ago, until all others have at most this size.
+
+    On GPUs, XLA keeps its measurements of kernels in a folder inside.
+    """
     found = []
-    for file in folder.iterdir():
+    for file in filter(Path.is_file, folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # another process removed it
             status = file.stat()
             found.append((max(status.st_atime, status.st_mtime), status.st_size, file))

@@ -17,7 +17,7 @@ MODES = {1: "L", 3: "RGB"}
 
 
 class UnreadableImageError(ValueError):
-    """A file that is not an image, or is damaged; the message names it."""
+    """A file that cannot be read, is not an image, or is damaged; the message names it."""
 
 
 def is_image_file(path: Path) -> bool:
@@ -46,6 +46,8 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise UnreadableImageError(f"{path} is not an image that Pillow can read; replace or remove it") from error
     except ValueError as error:
         raise UnreadableImageError(f"{path} cannot be read: {error}") from error
+    except PermissionError as error:
+        raise UnreadableImageError(f"{path} cannot be read: permission denied; change its permissions") from error
     except MemoryError:
         raise
     except Exception as error:  # Pillow's decoders raise a dozen unrelated types for damaged files

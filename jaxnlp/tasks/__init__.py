@@ -167,6 +167,7 @@ class Trained:
         """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`."""
         return jax.jit(unstacked)(self.params)
 
+    @compilation_announced()
     def warm_up(self, function: str | None = None, **options: Any) -> None:
         """Compiles the programs of the functions ahead, so that every later call answers at once.
 

@@ -34,6 +34,7 @@ def task(*annotations, text=TEXT, **rest):
         # Doccano
         {"id": 1, "text": TEXT, "label": [[0, 9, "PER"], [16, 24, "LOC"], [0, 9, "PER"]], "Comments": []},
         {"id": 1, "text": TEXT, "meta": {}, "annotation_approver": None, "labels": [[0, 9, "PER"], [16, 24, "LOC"]]},
+        {"id": 1, "text": TEXT, "data": "a column of the user", "label": [[0, 9, "PER"], [16, 24, "LOC"]]},
         {
             "text": TEXT,
             "entities": [

@@ -87,10 +87,14 @@ def test_programs_that_were_not_used_for_the_longest_time_are_removed_above_the_
 ):
     folder = tmp_path / "compiled"
     folder.mkdir()
-    for age, name in enumerate(["newest", "old", "oldest"]):
-        (folder / name).write_bytes(b"x" * 10)
-        os.utime(folder / name, (1_000_000 - age, 1_000_000 - age))
+    inner = folder / "autotune"  # XLA's on GPUs
+    inner.mkdir()
+    for age, file in enumerate([folder / "newest", folder / "old", inner / "older", folder / "oldest"]):
+        file.write_bytes(b"x" * 10)
+        os.utime(file, (1_000_000 - age, 1_000_000 - age))
+    os.utime(inner, (0, 0))
     monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
     monkeypatch.setattr(caches, "MOST_BYTES", 25)
     use_compilation_cache()
-    assert sorted(file.name for file in folder.iterdir()) == ["newest", "old"]
+    assert sorted(file.name for file in folder.rglob("*")) == ["autotune", "newest", "old"]
+    assert jax.config.jax_compilation_cache_dir == str(folder)

@@ -187,6 +187,13 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     with pytest.raises(UnreadableImageError, match=r"whole.jpg has too many pixels: .*; make it smaller"):
         open_image(tmp_path / "whole.jpg", 3)
 
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Image, "open", forbidden)
+    with pytest.raises(UnreadableImageError, match=r"whole.jpg cannot be read: permission denied; change its perm"):
+        open_image(tmp_path / "whole.jpg", 3)
+
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_shorter_side_is_scaled_and_the_middle_cropped(turned):

@@ -4,11 +4,14 @@ import dataclasses
 import inspect
 import pydoc
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
 
 from configs import number_words, small_grammar_parser, small_grammar_tagger, vit_digits
+from jaxnlp import compilation
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.serialization import ConfigError
@@ -133,6 +136,25 @@ def test_help_of_a_trained_model_shows_each_argument_except_the_model(task):
         assert f"{name}({wanted[0]}: " in text
         described = re.findall(r"^ +(\w+): ", inspect.getdoc(method).partition("Args:")[2], re.MULTILINE)
         assert [one for one in described if one[0].islower()] == wanted
+
+
+def test_warming_up_announces_compilation_and_takes_options_of_one_function():
+    calls = []
+
+    def warm_up(trained, **options):
+        calls.append((options, compilation._watch.depth))
+
+    task: Any = SimpleNamespace(
+        warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, offers=lambda name, model: name == "predict"
+    )
+    trained = Trained(task, None, {}, None)
+    trained.warm_up()
+    trained.warm_up("predict", num_beams=2)
+    assert calls == [({}, 1), ({"num_beams": 2}, 1)]
+    with pytest.raises(ValueError, match="function must be one of predict, got 'embed'"):
+        trained.warm_up("embed")
+    with pytest.raises(ValueError, match="num_beams: options are of one function; name it"):
+        trained.warm_up(num_beams=2)
 
 
 @pytest.mark.sweep(1)
