@@ -16,7 +16,7 @@ class Shape(NamedTuple):
     length: int
 
 
-Compute = Callable[[Sequence[int], Shape], PyTree]
+BatchFunction = Callable[[Sequence[int], Shape], PyTree]
 """(indices of inputs, at most `rows` of them; the shape of their batch) -> arrays with one row an input; the last rows
 are padding. Without indices all rows are padding, as in `warm_up`."""
 
@@ -89,13 +89,13 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[l
         stop = max(0, stop - shape.rows)
 
 
-def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: Compute) -> list[PyTree]:
+def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFunction) -> list[PyTree]:
     """The results of a function of batches for each input, in their order: trees of NumPy arrays.
 
     Args:
       lengths: of each input [N].
       shapes: of the batches.
-      compute: the function; see `Compute`.
+      compute: the function; see `BatchFunction`.
     """
     found: list[PyTree] = [None] * len(lengths)
     for numbers, shape in batches(lengths, shapes):
@@ -105,7 +105,7 @@ def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: Compute
     return found
 
 
-def warm_up(shapes: Sequence[Shape], compute: Compute) -> None:
+def warm_up(shapes: Sequence[Shape], compute: BatchFunction) -> None:
     """Compiles the program of each shape ahead, and runs it once on padding."""
     for shape in shapes:
         jax.block_until_ready(compute((), shape))

@@ -19,7 +19,8 @@ def cache_folder() -> Path:
 
 
 MOST_BYTES = 4 * 2**30
-"""Size of the folder of compiled programs, above which those that were not used for the longest time are removed."""
+"""Size of the folder of compiled programs, above which those that were not used for the longest time are removed when a
+process starts."""
 
 
 def use_compilation_cache(folder: Path | None = None) -> None:

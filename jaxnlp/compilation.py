@@ -11,7 +11,7 @@ import jax.monitoring
 
 PATIENCE_SECONDS = 1.0
 """Compilation of this total time is announced."""
-_MESSAGE = "compiling for inputs of this size; the next ones are answered at once"
+_MESSAGE = "compiling; later inputs of the same size are answered at once"
 _LOWERED, _COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
 """JAX's events directly before and after the compilation of a program."""
 

@@ -67,13 +67,18 @@ def logging_unchanged() -> Iterator[None]:
         root.removeHandler(stand_in)
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk or a quota is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def reason(error: Exception) -> str:
     """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk with what to
     do."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     file = "" if error.filename is None else f"{os.fspath(error.filename)}: "
-    remedy = "; free some space there, and repeat the command" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    remedy = "; free some space there, and repeat the command" if is_full(error) else ""
     return f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}"
 
 

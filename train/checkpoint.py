@@ -146,9 +146,9 @@ class Checkpoints:
     def _require_space(self, needed: int) -> None:
         """Raises OSError when the disk has no space for a checkpoint. (Orbax would notice that in several threads,
         each with an error and half-written files.)"""
-        free = shutil.disk_usage(self._folder).free
-        if free < needed:
-            sizes = f"{free / 1e6:.2f} MB are free, and it takes up to {needed / 1e6:.2f} MB"
+        usage = shutil.disk_usage(self._folder)
+        if usage.free < needed and usage.total:  # some network disks do not tell their size
+            sizes = f"{usage.free / 1e6:.2f} MB are free, and it takes up to {needed / 1e6:.2f} MB"
             raise OSError(errno.ENOSPC, f"no space left for a checkpoint: {sizes}", str(self._folder))
 
     def restore_latest(

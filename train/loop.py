@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
+from jaxnlp.messages import is_full
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Evaluation
 from train import run_folder
@@ -305,7 +306,7 @@ def _report_at_end(workdir: Path, console: Console) -> Iterator[None]:
         try:
             _write_report(workdir)
         except Exception as error:  # of any kind: it must not hide the error of the run
-            if not isinstance(ended, OSError):  # such as a full disk, on which there is no space for a report either
+            if not is_full(ended):  # there is no space for a report either
                 logging.getLogger(__name__).warning("no report: %s", error)
         raise
     if run_folder.writes_folder():

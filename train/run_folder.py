@@ -361,11 +361,11 @@ def learning_rate(path: Path, step: int) -> float | None:
 
 def has_ended(workdir: Path, config: TrainConfig) -> bool:
     """Whether a run with this config has a checkpoint of its last step, or has stopped early."""
-    newest = checkpoint_steps(workdir)[-1:]
-    if newest >= [config.total_steps] or not newest or config.stop_after is None:
-        return newest >= [config.total_steps]
+    step = max(checkpoint_steps(workdir), default=0)
+    if not step or step >= config.total_steps or config.stop_after is None:
+        return 0 < config.total_steps <= step
     try:
-        return stops_early(read_record(workdir, newest[0]).scores, config.stop_after)
+        return stops_early(read_record(workdir, step).scores, config.stop_after)
     except DamagedCheckpointError:  # the next start sets it aside, and trains its steps again
         return False
 

@@ -164,7 +164,10 @@ class Trained:
 
     @functools.cached_property
     def separate_params(self) -> Params:
-        """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`."""
+        """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`.
+
+        They are a copy: a model takes twice the memory of its blocks from the first call on.
+        """
         return jax.jit(unstacked)(self.params)
 
     @compilation_announced()

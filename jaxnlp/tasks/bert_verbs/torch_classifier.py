@@ -47,8 +47,8 @@ class BertForSequenceClassification(transformers.BertPreTrainedModel):
         self.classifier.bias = torch.nn.Parameter(torch.zeros(1, config.num_labels))
         self.post_init()
 
-    def forward(self, input_ids, attention_mask=None, token_type_ids=None):
-        hidden = self.bert(input_ids, attention_mask, token_type_ids).last_hidden_state
+    def forward(self, input_ids, attention_mask=None, token_type_ids=None, **others):
+        hidden = self.bert(input_ids, attention_mask, token_type_ids, **others).last_hidden_state
         mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask)[..., None]
         positions = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)[:, None]
         vectors = self.dropout({pooling})

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxnlp import batches
-from jaxnlp.batches import Compute, Shape, in_batches
+from jaxnlp.batches import BatchFunction, Shape, in_batches
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.inference import one_or_many
 from jaxnlp.targets import Classes, Scale, Targets
@@ -72,7 +72,7 @@ def warm_up(trained: Trained) -> None:
     batches.warm_up(batch_shapes(trained.processor), _computed(trained, nothing.batch))
 
 
-def _computed(trained: Trained, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> Compute:
+def _computed(trained: Trained, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
     """The model's probabilities or numbers as a function of batches."""
     predict = functools.partial(_predict, trained.model, trained.processor.targets, trained.separate_params)
     return lambda numbers, shape: predict(batch(numbers, shape))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp import batches
-from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
+from jaxnlp.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
@@ -110,7 +110,7 @@ class SentenceParser:
     def _shapes(self) -> tuple[Shape, ...]:
         return text_shapes(self._trained.processor.inputs.longest)
 
-    def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> Compute:
+    def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
         params = self._trained.separate_params if params is None else params
 
         def compute(numbers: Sequence[int], shape: Shape) -> Trees:

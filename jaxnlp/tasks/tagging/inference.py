@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp import batches
-from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
+from jaxnlp.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.models.tagger import LabelScores
 from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.viterbi_paths import viterbi
@@ -100,7 +100,7 @@ def warm_up(trained: Trained) -> None:
     batches.warm_up(text_shapes(trained.processor.inputs.longest), _labeller(trained, ()))
 
 
-def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Compute:
+def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> BatchFunction:
     """Labels [B, T] and their probabilities of batches of encoded sentences."""
     task: Any = trained.task
 

@@ -10,7 +10,7 @@ from typing import Any
 import tyro
 
 from jaxnlp import batches
-from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
+from jaxnlp.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.blocks import HeatMap
 from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
 from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
@@ -177,7 +177,7 @@ def search(
     return [distinct_texts(row, trained.processor.target.decode)[:n_best] for row in rows]
 
 
-def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int) -> Compute:
+def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int) -> BatchFunction:
     """Tokens [B, n_best, T] and scores [B, n_best] of batches of sources."""
 
     def compute(numbers: Sequence[int], shape: Shape) -> tuple[Any, Any]:
