@@ -302,12 +302,12 @@ def test_a_full_disk_is_found_before_a_checkpoint_is_written(tmp_path, monkeypat
     written = sum(path.stat().st_blocks * 512 for path in (tmp_path / "checkpoints" / "1").rglob("*"))
     needed = bytes_on_disk(_items(make_state(1)))
     assert written <= needed
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed - 1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed - 1, total=2 * needed))
     with pytest.raises(OSError, match="no space left for a checkpoint: ") as caught:
         save(tmp_path, [2])
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
     assert steps_on_disk(tmp_path) == [1]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=0, total=0))  # not known
     save(tmp_path, [2])
     assert steps_on_disk(tmp_path) == [1, 2]
 
