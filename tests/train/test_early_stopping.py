@@ -96,6 +96,7 @@ def test_the_same_command_on_a_run_that_has_stopped_early_says_so_and_trains_not
     assert has_ended(workdir, longer)
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_stopped_and_continued_ends_early_at_the_same_bits(
     stalling, ended, quick_fit, stop_at, tmp_path
 ):
