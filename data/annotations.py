@@ -154,13 +154,23 @@ def _annotated(found: dict[str, Any], where: str, place: str, counts: Counts) ->
     text = found.get("text")
     if not isinstance(text, str):
         raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(found) or 'neither'}")
-    name = next((name for name in (*SPANS, *filter(lambda key: _has_regions(found[key]), found)) if name in found), "")
+    present = [name for name in dict.fromkeys((*SPANS, *found)) if name in found]
+    names = [name for name in present if name in SPANS or _has_regions(found[name])]
+    filled = [name for name in names if _has_entities(found[name])]
+    if len(filled) > 1:
+        raise DataError(f"{where}: expected one list of entities, got {' and '.join(filled)}; keep one of them")
+    name = next(iter(filled or names), "")
     entities = found.get(name)
     if entities is None and ("answer" in found or "annotation_id" in found):
         return _Annotated(text, [])  # Prodigy and Label Studio leave out a list without entities.
     if entities is not None and not isinstance(entities, list):
         raise DataError(f"{where}: {name} must be a list, got {type(entities).__name__}")
     return _Annotated(text, entities)
+
+
+def _has_entities(value: Any) -> bool:
+    """Whether a value is a list with an entity; a list of strings has the classes of the text."""
+    return isinstance(value, list) and any(isinstance(one, dict | list) for one in value)
 
 
 def _has_regions(value: Any) -> bool:

@@ -167,7 +167,7 @@ def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -
     """
     if skipped:
         verb = "has" if len(skipped) == 1 else "have"
-        first = "" if len(skipped) == 1 else "the first is "
+        first = "" if len(skipped) == 1 else "the first: "
         print(f"note: {len(skipped):,} of {count:,} {inputs} {verb} no {what}; {first}{skipped[0]}", file=sys.stderr)
 
 

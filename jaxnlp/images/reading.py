@@ -33,8 +33,10 @@ def printable(path: Path | str) -> str:
 def open_image(path: Path, channels: int) -> Image.Image:
     """Reads an image file as `normalized` does. Of an animation it is the first frame.
 
-    Raises: FileNotFoundError; UnreadableImageError naming the file.
+    Raises: FileNotFoundError; IsADirectoryError; UnreadableImageError naming the file.
     """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give image files")
     if not path.is_file():
         raise FileNotFoundError(f"the image {path} does not exist")
     try:

@@ -96,11 +96,17 @@ def test_texts_without_entities_have_labels_if_they_were_annotated():
         {"text": "a b", "label": []},
         {"text": "a b", "answer": "accept"},
         {"text": "a b", "annotation_id": 3},
+        {"text": "a b", "label": "news", "entities": []},
         task([], text="a b"),
     ):
         assert read(found)[0].labels == ("O", "O")
     assert read({"text": "a b"})[0].labels is None
     assert read({"text": "a b", "entities": None})[0].labels is None
+
+
+@pytest.mark.parametrize("beside", [{"entities": []}, {"labels": ["news"]}, {"labels": "news"}, {"spans": None}])
+def test_a_list_without_entities_hides_no_list_with_some(beside):
+    assert read({"text": "a b", "label": [[0, 1, "X"]]} | beside)[0].labels == ("B-X", "O")
 
 
 def test_positions_are_code_points_unless_the_text_of_an_entity_shows_utf16():
@@ -160,6 +166,10 @@ def test_of_several_annotations_the_ground_truth_or_the_first_is_read():
         ({"text": "a", "entities": [[0, 2, "X"]]}, "expected 0 <= start < end <= 1, the length of the text, got 0 and"),
         ({"text": "ab", "label": [[1, 1, "X"]]}, "expected 0 <= start < end <= 2, the length of the text, got 1 and 1"),
         ({"text": "ab", "label": [[-1, 1, "X"]]}, "expected 0 <= start < end <= 2, the length of the text, got -1"),
+        (
+            {"text": "a", "spans": [[0, 1, "X"]], "label": [[0, 1, "Y"]]},
+            "expected one list of entities, got spans and label; keep one of them",
+        ),
         ({"text": "a", "entities": [[0, 1]]}, r'expected \{"start": 0, "end": 5, "type": "PER"\}, got \[0, 1\]'),
         ({"text": "a", "label": [{"start_offset": 0, "end_offset": 1, "label": 3}]}, 'expected {"start": 0'),
         ({"text": "a", "label": [{"start": "0", "end": 1, "label": "X"}]}, 'expected {"start": 0'),

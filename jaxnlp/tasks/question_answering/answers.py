@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from jaxnlp.decoding.completion import complete
 from jaxnlp.decoding.generation import Decoder
 from jaxnlp.text import UnknownTokenError
@@ -26,27 +28,33 @@ def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, qu
       vocabulary: must have PAD and MASK.
       questions: without MASK.
 
+    Raises: QuestionError for a question that `prompt_of` refuses.
+    """
+    prompts = [prompt_of(decoder, vocabulary, question) for question in questions]
+    stop = int(vocabulary.encode(MASK)[0])
+    completions = complete(decoder, params, prompts, stop=stop, max_new_tokens=MAX_ANSWER)
+    return [vocabulary.decode(tokens) for tokens in completions]
+
+
+def prompt_of(decoder: Decoder, vocabulary: CharacterVocabulary, question: str) -> np.ndarray:
+    """The ids of a question and MASK. Args: decoder, vocabulary: as for `answer`.
+
     Raises:
       QuestionError: for a question that is empty, too long for an answer to fit, or has characters outside the
         vocabulary.
     """
-    prompts = []
-    for question in questions:
-        if not question.strip() or MASK in question or PAD in question:
-            raise QuestionError(f"a question must have text, without {MASK!r} and {PAD!r}, got {question!r}")
-        try:
-            prompt = vocabulary.encode(question + MASK)
-        except UnknownTokenError as error:
-            raise QuestionError(f"question {question!r}: {error}") from error
-        if decoder.capacity is not None and len(prompt) >= decoder.capacity:
-            raise QuestionError(
-                f"question {question!r} has {len(question)} characters; it must fit the model's context of "
-                f"{decoder.capacity} together with MASK and an answer"
-            )
-        prompts.append(prompt)
-    stop = int(vocabulary.encode(MASK)[0])
-    completions = complete(decoder, params, prompts, stop=stop, max_new_tokens=MAX_ANSWER)
-    return [vocabulary.decode(tokens) for tokens in completions]
+    if not question.strip() or MASK in question or PAD in question:
+        raise QuestionError(f"a question must have text, without {MASK!r} and {PAD!r}, got {question!r}")
+    try:
+        prompt = vocabulary.encode(question + MASK)
+    except UnknownTokenError as error:
+        raise QuestionError(f"question {question!r}: {error}") from error
+    if decoder.capacity is not None and len(prompt) >= decoder.capacity:
+        raise QuestionError(
+            f"question {question!r} has {len(question)} characters; it must fit the model's context of "
+            f"{decoder.capacity} together with MASK and an answer"
+        )
+    return prompt
 
 
 def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import blank_rows, chunks, report_blank, rows_of
+from jaxnlp.commands.files import blank_rows, chunks, place_of, report_blank, report_skipped, rows_of
 from jaxnlp.decoding.completion import BATCH_SIZES, complete
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
-from jaxnlp.inference import one_or_many, require_texts, unless_blank
+from jaxnlp.inference import is_blank, one_or_many, require_texts, unless_blank
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.question_answering.answers import answer, one_line
+from jaxnlp.tasks.question_answering.answers import QuestionError, answer, one_line, prompt_of
 from jaxnlp.text.characters import MASK
 
 
@@ -22,7 +22,8 @@ from jaxnlp.text.characters import MASK
 class Predict(Command):
     """Answers questions, one line for each.
 
-    The answer to a blank question is blank, and a note on standard error counts blank questions.
+    The answer to a blank question is blank, and so is that to a question with unknown characters, or one that is too
+    long. Notes on standard error count both.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -36,20 +37,36 @@ class Predict(Command):
         """Prints the answers. Those to the first questions are printed before the rest is read.
 
         Raises:
-          QuestionError: for a question with unknown characters, or one that is too long.
-          ValueError, OSError: for questions that are missing or cannot be read.
+          ValueError, OSError: for questions that are missing or cannot be read, and when the model can read none.
         """
-        count, blank = 0, list[int]()
+        count, blank, skipped = 0, list[int](), list[str]()
         for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
-            questions = [question for (question,) in rows]
             blank += blank_rows(rows, count)
-            count += len(rows)
-            for question, found in zip(questions, ask(trained, questions), strict=True):
+            readable = list[str]()
+            for (question,) in rows:
+                count += 1
+                problem = None if is_blank((question,)) else _problem(trained, question)
+                if problem is not None:
+                    skipped.append(f"{place_of(self.texts, self.file, count)}: {problem}")
+                readable.append("" if problem is not None else question)
+            for (question,), found in zip(rows, ask(trained, readable), strict=True):
                 if self.json:
                     print(json.dumps({"question": question, "answer": found}, ensure_ascii=False))
                 else:
                     print(one_line(found))
+        if skipped and count == len(skipped):
+            raise ValueError(skipped[0])
+        report_skipped(skipped, count, "questions", "answer")
         report_blank(blank, count, self.texts, self.file)
+
+
+def _problem(trained: Trained, question: str) -> str | None:
+    """Why the model cannot read a question."""
+    try:
+        prompt_of(decoder_of(trained.model), trained.processor, question)
+    except QuestionError as error:
+        return str(error)
+    return None
 
 
 def warm_up_ask(trained: Trained) -> None:

@@ -154,7 +154,7 @@ def test_inputs_without_a_result_are_reported_with_the_place_of_the_first(capsys
     report_skipped([f"{place_of(['a'], None, 1)}: long", "text 2: long"], 3, "sentences", "tree")
     assert capsys.readouterr().err.splitlines() == [
         "note: 1 of 3 texts has no labels; x, line 2: long",
-        "note: 2 of 3 sentences have no tree; the first is text 1: long",
+        "note: 2 of 3 sentences have no tree; the first: text 1: long",
     ]
     assert place_of((), None, 4) == "standard input, line 4"
 

@@ -167,6 +167,8 @@ def test_an_array_that_is_no_image_is_refused(image, message):
 def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         open_image(tmp_path / "none.png", 3)
+    with pytest.raises(IsADirectoryError, match="is a folder; give image files"):
+        open_image(tmp_path, 3)
     Image.fromarray(COLOURS.repeat(50, axis=0).repeat(50, axis=1)).save(tmp_path / "whole.jpg")
     Image.fromarray(COLOURS).save(tmp_path / "whole.png")
     photo, image = (tmp_path / "whole.jpg").read_bytes(), (tmp_path / "whole.png").read_bytes()

@@ -32,10 +32,19 @@ def test_each_question_has_a_line(trained, tmp_path, capsys):
     assert capsys.readouterr().out == printed
 
 
-def test_a_question_with_unknown_characters_is_refused(trained, capsys):
-    with pytest.raises(QuestionError, match="question 'who\\?': not in the vocabulary"):
-        Predict(texts=("a?", "who?"))(trained)
-    assert capsys.readouterr().out == ""
+def test_a_question_that_cannot_be_read_stops_no_others(trained, tmp_path, capsys):
+    questions = ["a?", "who?", "", "bad?", "a" * 20]
+    (tmp_path / "questions.txt").write_text("\n".join(questions))
+    Predict(file=tmp_path / "questions.txt")(trained)
+    out, err = capsys.readouterr()
+    a, bad = trained.ask(["a?", "bad?"])
+    assert out == f"{one_line(a)}\n\n\n{one_line(bad)}\n\n"
+    assert f"2 of 5 questions have no answer; the first: {tmp_path / 'questions.txt'}, line 2: question 'who?'" in err
+    assert "1 of 5 texts is blank" in err
+    with pytest.raises(ValueError, match=r"text 1: question 'who\?': not in the vocabulary"):
+        Predict(texts=("who?",))(trained)
+    with pytest.raises(QuestionError, match=r"question 'who\?': not in the vocabulary"):
+        trained.ask(["a?", "who?"])
 
 
 def test_a_model_that_was_not_trained_on_questions_is_refused(trained):
