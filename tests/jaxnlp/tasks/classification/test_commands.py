@@ -98,8 +98,8 @@ def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
     assert main(["embed", run, "the cat", "the cat", "--similarities"]) == 0
     assert capsys.readouterr().out == "1.0000\t1.0000\tthe cat\n" * 2
     assert main(["export", run, str(tmp_path / "bert")]) == 0
-    assert "head: not part of any Transformers BERT class" in capsys.readouterr().out
-    assert (tmp_path / "bert" / "heads.safetensors").exists()
+    assert "trust_remote_code=True" in capsys.readouterr().out
+    assert (tmp_path / "bert" / "classify.py").exists()
 
 
 def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys):

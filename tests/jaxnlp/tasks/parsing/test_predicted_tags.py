@@ -130,7 +130,7 @@ def test_a_blank_line_of_a_file_is_a_sentence_without_words(run, tmp_path, capsy
     path.write_bytes(b"Anna sleeps.\n\n\xff\n")
     assert jaxnlp_main(["parse", str(run), *options]) == 2
     printed, error = capsys.readouterr()
-    assert (printed, f"{path}, line 3: not UTF-8" in error) == ("", True)
+    assert (printed, f"{path}, line 3: byte 0xff is not UTF-8" in error) == ("", True)
 
 
 @pytest.mark.usefixtures("tagger_is_found")

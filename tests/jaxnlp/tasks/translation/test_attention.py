@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.decoding.hypotheses import Hypothesis
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks import Trained
@@ -76,7 +77,7 @@ def test_without_a_translation_the_maps_are_those_of_the_models_own(translator):
 
 @pytest.mark.sweep(1)
 def test_an_empty_translation_is_named_in_the_title(translator, monkeypatch):
-    monkeypatch.setattr("jaxnlp.tasks.translation.attention.search", lambda *_: [[([END], 0.0)]])
+    monkeypatch.setattr("jaxnlp.tasks.translation.attention.search", lambda *_: [[Hypothesis("", [END], 0.0)]])
     assert translator.attend(SOURCE).title == f"{SOURCE} (empty translation)"
 
 
