@@ -175,7 +175,7 @@ def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
 
 
 def early_stop(config: Mapping[str, Any], environment: Mapping[str, Any], rows: Rows) -> str:
-    """Why a run has stopped early; "" = it has not.
+    """Why a run has stopped early; "" if it did not stop early.
 
     Args:
       config: the run's config as JSON.
