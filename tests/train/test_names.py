@@ -166,7 +166,7 @@ def test_the_verb_predict_answers_too(run, capsys):
     expected = score(run, split="dev", checkpoint="latest").predictions["answers.txt"].splitlines()[:3]
     assert capsys.readouterr().out.splitlines() == expected
     assert main(["predict", str(run), "Ж?"]) == 2
-    assert "error: question 'Ж?': not in the vocabulary" in capsys.readouterr().err
+    assert "error: text 1: question 'Ж?': not in the vocabulary" in capsys.readouterr().err
 
 
 VARIANTS = {
