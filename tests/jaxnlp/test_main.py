@@ -70,7 +70,9 @@ def test_a_reader_that_closes_its_end_ends_the_command_without_an_error(finished
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.read(5).startswith(b"the")
         process.stdout.close()
-        assert process.stderr.read() == b"loading JAX\n"
+        first, *others = process.stderr.read().splitlines()
+        assert first == b"loading JAX"
+        assert all(line.startswith(b"note: compiling") for line in others)
     assert process.returncode == 0
 
 
@@ -95,6 +97,7 @@ def test_compiled_programs_are_kept_for_the_next_start(finished_run, tmp_path, m
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
     before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
     try:
         assert generate(finished_run.folder, "--prompt", "the", "--max-new-tokens", "2") == 0
         assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
