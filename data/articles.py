@@ -16,7 +16,7 @@ from data.download import DataNotFoundError, locate_folder
 from data.fingerprints import vocabulary_text
 from data.object_arrays import read_array, read_object_array
 from data.text_sources import OWN_TEXT, read_text
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
 
@@ -52,6 +52,7 @@ def read_articles(
     minimum_count: int = 1,
     validation_fraction: float = 0.1,
     vocabulary: WordVocabulary | None = None,
+    encoding: str = UTF_8,
 ) -> Articles:
     """The articles of a source.
 
@@ -62,19 +63,25 @@ def read_articles(
       minimum_count: for python_docs and text_file: rarer words of the training part become UNK.
       validation_fraction: for python_docs and text_file: share of the words, at the end, that is held out.
       vocabulary: the vocabulary to use; None = that of the source, or of the training part.
+      encoding: for text_file: of the file.
 
     Raises:
       FileNotFoundError: when the data is not found; the message says what to do.
       DataError: when the data is invalid or does not fit the vocabulary; the message has the place and the problem.
     """
     try:
-        return _read(source, path, minimum_count, validation_fraction, vocabulary)
+        return _read(source, path, minimum_count, validation_fraction, vocabulary, encoding)
     except UnknownTokenError as error:
         raise DataError(f"data.source {source}: {error}; use a model that was trained on this data") from error
 
 
 def _read(
-    source: WordSource, path: str | None, minimum_count: int, validation_fraction: float, given: WordVocabulary | None
+    source: WordSource,
+    path: str | None,
+    minimum_count: int,
+    validation_fraction: float,
+    given: WordVocabulary | None,
+    encoding: str,
 ) -> Articles:
     match source:
         case "cmu_hw4p1":
@@ -89,7 +96,7 @@ def _read(
         case "wikitext2":
             holds = "train.txt and valid.txt"
             return _read_wikitext(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE), given)
-    words = split_words(read_text(source, path))
+    words = split_words(read_text(source, path, encoding))
     boundary = int(len(words) * (1.0 - validation_fraction))
     if not 0 < boundary < len(words):
         raise DataError(f"the text has too few words to hold out {validation_fraction} of them: {len(words)}")

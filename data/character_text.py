@@ -11,22 +11,24 @@ import grain
 import numpy as np
 from absl import flags
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.file_options import TextFiles
 from data.text_sources import TextSource, read_documents
+from jaxnlp.config import refuse_unread
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import CharacterVocabulary
 
 
 @dataclasses.dataclass(frozen=True)
-class CharacterText(DataConfig):
+class CharacterText(TextFiles):
     """Texts in windows of characters.
 
     Each file is a document: no window crosses from one file into the next, and the end of each file is held out.
     """
 
     source: TextSource = "python_docs"
-    """Text: Python's embedded language reference, Tiny Shakespeare, or your UTF-8 files (set path)."""
+    """Text: Python's embedded language reference, Tiny Shakespeare, or your files (set path)."""
     path: str | tuple[str, ...] | None = None
     """Files of the text, folders of .txt files, or patterns such as "poems/*.txt"; required for text_file. For
     tiny_shakespeare, its file."""
@@ -45,6 +47,7 @@ class CharacterText(DataConfig):
         self.require_at_least(0, "num_workers")
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
+        refuse_unread(self, self.read_if_own(self.source == "text_file", "data.source text_file"))
 
     @property
     def needs(self) -> str:
@@ -66,7 +69,7 @@ class CharacterText(DataConfig):
           FileNotFoundError: when there is no such text.
           DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
         """
-        documents = read_documents(self.source, self.path)
+        documents = read_documents(self.source, self.path, self.encoding)
         vocabulary = (
             CharacterVocabulary.of("".join(documents))
             if processor is None
@@ -107,13 +110,13 @@ class CharacterText(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A UTF-8 file's text, each character but the first scored once.
+        """A file's text, each character but the first scored once.
 
         Raises:
           FileNotFoundError, DataError: when it cannot be read, or contains characters outside the vocabulary.
         """
         vocabulary = require_processor(processor, CharacterVocabulary)
-        text = read_text_file(path)
+        text = read_text_file(path, self.encoding)
         try:
             tokens = vocabulary.encode(text)
         except UnknownTokenError as error:

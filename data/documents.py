@@ -9,7 +9,7 @@ from data import DataError, refuse_path
 from data.download import locate_folder
 from data.sentence_classes import FILES, find_file, read_data_set_file
 from data.text_sources import OWN_TEXT, python_topics
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.wordpiece import SPECIAL
 
 DocumentSource = Literal["python_docs", "text_file", "afqmc"]
@@ -19,12 +19,13 @@ _HEADING = re.compile(r"^[^\n]+\n([*=\-~^#])\1{2,}$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"""(?:(?<=[.!?:])|(?<=[.!?]["')]))\s+(?=["'(*]*[A-Z])""")
 
 
-def read_documents(source: DocumentSource, path: str | None = None) -> list[list[str]]:
+def read_documents(source: DocumentSource, path: str | None = None, encoding: str = UTF_8) -> list[list[str]]:
     """Sentences of each document of a source.
 
     Args:
       source: `python_docs` takes no path; `text_file` needs one, see `file_documents`; `afqmc`, see `pair_documents`.
       path: the user's file, or the folder of the data set; None = that in JAXNLP_DATA.
+      encoding: of the user's file.
 
     Raises:
       DataError: for an unknown source, a superfluous or missing path, or a file that contains something else.
@@ -37,24 +38,24 @@ def read_documents(source: DocumentSource, path: str | None = None) -> list[list
         case "text_file":
             if path is None:
                 raise DataError("data.source text_file needs the file: give it with --data.path FILE")
-            return file_documents(Path(path).expanduser())
+            return file_documents(Path(path).expanduser(), encoding)
         case "afqmc":
             return pair_documents(source, path)
         case _:
             raise DataError(f"data.source must be one of {', '.join(get_args(DocumentSource))}, got {source!r}")
 
 
-def file_documents(path: Path) -> list[list[str]]:
-    """Documents of a UTF-8 file: one sentence a line, blank lines between documents.
+def file_documents(path: Path, encoding: str = UTF_8) -> list[list[str]]:
+    """Documents of a file: one sentence a line, blank lines between documents.
 
     Raises:
       FileNotFoundError: when the file does not exist.
-      DataError: when it is empty, damaged or not UTF-8, has no sentences, or contains a special token of BERT; names
-        the file, and the line if possible.
+      DataError: when it is empty, damaged or in another encoding, has no sentences, or contains a special token of
+        BERT; names the file, and the line if possible.
 
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
-    text = read_text_file(path)
+    text = read_text_file(path, encoding)
     found = _SPECIAL.search(text)
     if found is not None:
         raise DataError(

@@ -14,8 +14,9 @@ from typing import Any
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.documents import DocumentSource, file_documents, read_documents
+from data.file_options import TextFiles
 from data.fingerprints import vocabulary_text
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
@@ -30,7 +31,7 @@ _ENDLESS = 2**40
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedText(DataConfig):
+class MaskedText(TextFiles):
     """Pairs of texts from documents, [CLS] A [SEP] B [SEP], with masked tokens.
 
     Each training sentence that another sentence follows has an example, whose A starts with it. Each epoch draws again
@@ -38,7 +39,7 @@ class MaskedText(DataConfig):
     """
 
     source: DocumentSource = "python_docs"
-    """Documents: Python's embedded language reference, your UTF-8 file (set path), or AFQMC's training pairs."""
+    """Documents: Python's embedded language reference, your file (set path), or AFQMC's training pairs."""
     path: str | None = None
     """For text_file, the file of the documents: one sentence a line, blank lines between documents. For afqmc, its
     folder; None = in $JAXNLP_DATA."""
@@ -65,7 +66,13 @@ class MaskedText(DataConfig):
         self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
         self.require_at_least(5, "sequence_length")
         own = self.vocabulary is None
-        refuse_unread(self, [ReadWhen("vocabulary_size", 4_000, own, "a vocabulary trained on the training text")])
+        refuse_unread(
+            self,
+            [
+                *self.read_if_own(self.source == "text_file", "data.source text_file"),
+                ReadWhen("vocabulary_size", 4_000, own, "a vocabulary trained on the training text"),
+            ],
+        )
         for name in ("mask_rate", "validation_fraction"):
             if not 0.0 < getattr(self, name) < 1.0:
                 raise ValueError(f"data.{name} must be in (0, 1), got {getattr(self, name)}")
@@ -107,7 +114,7 @@ class MaskedText(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file in the format of `data.documents.file_documents`, with fixed masks."""
         vocabulary = require_processor(processor, WordPieceVocabulary)
-        tokens = TokenizedDocuments.of(file_documents(path), vocabulary)
+        tokens = TokenizedDocuments.of(file_documents(path, self.encoding), vocabulary)
         if tokens.count < 2:
             raise DataError(f"{path}: expected at least two documents of two sentences or more, got {tokens.count}")
         return self._split(tokens, vocabulary)
@@ -115,7 +122,9 @@ class MaskedText(DataConfig):
     def _train_and_held_out(self) -> tuple[list[list[str]], list[list[str]]]:
         """The training documents and the held-out documents."""
         where = self.path or self.source
-        documents = [document for document in read_documents(self.source, self.path) if len(document) > 1]
+        documents = [
+            document for document in read_documents(self.source, self.path, self.encoding) if len(document) > 1
+        ]
         if len(documents) < 4:
             raise DataError(
                 f"{where}: expected at least four documents of two sentences or more, two for training and two for "

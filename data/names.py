@@ -19,23 +19,25 @@ from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, sp
 from data.download import locate_folder
 from data.invented_people import invent
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
 
 
 def read_documents(path: Path) -> list[str]:
-    """The lines of a file, one document each.
+    """The lines of a file, one document each. Blank lines are skipped; a warning counts them.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read, or a line is not a document; the message has the line and
         the reason.
     """
-    documents = _lines(path)
-    for number, line in enumerate(documents, 1):
+    lines = _lines(path)
+    documents = [line for line in lines if line.strip()]
+    for number, line in enumerate(lines, 1):
         _refuse_special(line, path, number)
-        if len(line.strip()) < SHORTEST_DOCUMENT:
+        if 0 < len(line.strip()) < SHORTEST_DOCUMENT:
             raise DataError(
                 f"{path}, line {number}: a document must have at least {SHORTEST_DOCUMENT} characters, got {line!r}; "
                 "remove the line"
@@ -43,8 +45,10 @@ def read_documents(path: Path) -> list[str]:
     return documents
 
 
-def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question]:
-    """The lines of a file: `question TAB place`, or only questions, without a tab.
+def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Question], SourceRows]:
+    """The questions of a file, and all its lines: `question TAB place`, or only questions, without a tab.
+
+    Blank lines are skipped; a warning counts them.
 
     Args:
       path: the file.
@@ -54,8 +58,10 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question
       FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
         message has the line and the reason.
     """
-    questions: list[Question] = []
-    for number, line in enumerate(_lines(path), 1):
+    questions, places, lines = list[Question](), list[int](), _lines(path)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         _refuse_special(line, path, number)
         text, tab, answer = line.partition("\t")
         if not text.strip() or "\t" in answer or (tab and not answer.strip()):
@@ -67,12 +73,15 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question
                 "give places to all questions or to none"
             )
         questions.append(Question(text.strip(), answer.strip() if tab else None))
-    return questions
+        places.append(number - 1)
+    return questions, SourceRows(places, [str(number) for number in range(1, len(lines) + 1)])
 
 
 def _lines(path: Path) -> list[str]:
-    lines = read_text_file(path).split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
+    lines = read_text_file(path).removesuffix("\n").split("\n")
+    blank = [number for number, line in enumerate(lines, 1) if not line.strip()]
+    warn_of_skipped(path, blank, len(lines), "lines", "without text")
+    return lines
 
 
 def _refuse_special(line: str, path: Path, number: int) -> None:
@@ -140,9 +149,9 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
         raise FileNotFoundError(f"{folder} does not have {', '.join(missing)}; copy the assignment's files there")
     return NamesCorpus(
         tuple(read_documents(folder / DOCUMENTS)),
-        tuple(read_questions(folder / TRAIN, labelled=True)),
-        tuple(read_questions(folder / DEV, labelled=True)),
-        tuple(read_questions(folder / TEST)),
+        tuple(read_questions(folder / TRAIN, labelled=True)[0]),
+        tuple(read_questions(folder / DEV, labelled=True)[0]),
+        tuple(read_questions(folder / TEST)[0]),
     )
 
 
@@ -251,13 +260,13 @@ class _NamesConfig(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
         """Reads a file of questions, with or without places. Raises: DataError naming the file and the line."""
         vocabulary = require_processor(processor, CharacterVocabulary)
-        questions, examples = read_questions(path), []
-        for number, question in enumerate(questions, 1):
+        (questions, source), examples = read_questions(path), []
+        for question, place in zip(questions, source.places, strict=True):
             try:
                 examples.append(self.question_example(question, vocabulary))
             except DataError as error:
-                raise DataError(f"{path}, line {number}: {error}") from error
-        return self._split(questions, examples)
+                raise DataError(f"{path}, line {place + 1}: {error}") from error
+        return dataclasses.replace(self._split(questions, examples), source=source)
 
 
 def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:

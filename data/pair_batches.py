@@ -8,6 +8,7 @@ import numpy as np
 
 from data import NumpyBatch, Split
 from data.word_batches import Epochs
+from jaxnlp.corpus import SourceRows
 from jaxnlp.text.subwords import END, START, UNKNOWN
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
@@ -129,7 +130,7 @@ def pairs_split(
     shapes: Shapes,
     *,
     file: str = "",
-    lines: Sequence[int] | None = None,
+    source: SourceRows | None = None,
 ) -> Split[SentencePair]:
     """One pass over pairs, shorter ones first. Pairs longer than the batches are truncated, and a note counts them.
 
@@ -138,14 +139,14 @@ def pairs_split(
       processor: their tokenizers.
       shapes: the shapes of the batches.
       file: name of the file with the pairs, for the note; "" = no name.
-      lines: the line of each pair in this file; None = lines 1, 2, and so on.
+      source: all rows of this file; None = each is a pair.
     """
     longest = shapes.lengths[-1]
     found = [encoded(pair, processor) for pair in pairs]
     notes = []
     if truncated := [number for number, ids in enumerate(found) if longer_side(ids) > longest]:
         were = "pair was" if len(truncated) == 1 else "pairs were"
-        line = truncated[0] + 1 if lines is None else lines[truncated[0]]
+        line = pairs[truncated[0]].line or truncated[0] + 1
         where = f"line {line:,} of {file}" if file else f"line {line:,}"
         notes.append(f"{len(truncated):,} {were} truncated to {longest} tokens per side, the first in {where}")
     found = [(_truncated(source, longest), _truncated(target, longest)) for source, target in found]
@@ -156,6 +157,7 @@ def pairs_split(
         rows=np.array([member for _, members in groups for member in members], int),
         scored=all(pair.reference is not None for pair in pairs),
         notes=tuple(notes),
+        source=source,
     )
 
 

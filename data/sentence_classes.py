@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from data import DataError
-from jaxnlp.input_files.tables import Columns, TableFormat, TableRow, Writing, labelled_rows, read_rows
+from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.tables import (
+    Columns,
+    TableFormat,
+    TableRow,
+    Writing,
+    labelled_rows,
+    read_table,
+    rows_with_texts,
+)
+from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.targets import Classes, Scale, Targets
 
 DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
@@ -125,7 +135,7 @@ def find_file(folder: Path, name: str) -> Path:
 
 
 def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -> list[TableRow]:
-    """The rows of a file of a data set. Rows without a label are removed, with a warning.
+    """The rows of a file of a data set. Rows without a text or a label are removed, with a warning.
 
     Args:
       name: of the data set.
@@ -134,23 +144,33 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -
 
     Raises: FileNotFoundError, DataError naming a malformed line.
     """
+    return read_data_set_source(name, path, labelled=labelled)[0]
+
+
+def read_data_set_source(name: str, path: Path, *, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
+    """`read_data_set_file`, and all rows of the file."""
     files = FILES[name]
     if files.columns is not None:
-        rows = read_rows(path, files.columns, writing=Writing(files.format), labelled=labelled)
-        rows = labelled_rows(path, rows, files.columns.label)
+        table = read_table(path, files.columns, writing=Writing(files.format), labelled=labelled)
+        rows = labelled_rows(path, rows_with_texts(path, table.rows), files.columns.label)
         if isinstance(files.targets, Scale):
             _refuse_numbers_outside(files.targets, path, rows, files.columns.label)
-        return rows
+        return rows, table.source(rows)
     if not path.is_file():
         raise FileNotFoundError(f"the file {path.name} of {name} does not exist in {path.parent}")
-    text = path.read_bytes().decode("latin-1" if path.name in LATIN_1 else "utf-8")
+    text = read_text_file(path, "latin-1" if path.name in LATIN_1 else UTF_8, old_line_ends=False)
+    lines = text.removesuffix("\n").split("\n")  # splitlines() would also split at 0x85
     found: list[TableRow] = []
-    for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):  # splitlines() would also split at 0x85
-        label, _, sentence = row.partition(" ")
-        if not label or not sentence.strip():
+    for line, row in enumerate(lines, 1):
+        label, _, sentence = row.strip().partition(" ")
+        if row.strip() and not sentence.strip():
             raise DataError(f"{path}, line {line}: expected a label, a space and a sentence, got {row[:40]!r}")
-        found.append(TableRow(line, str(len(found) + 1), (sentence.strip(),), label))
-    return found
+        if label:
+            found.append(TableRow(line, str(line), (sentence.strip(),), label))
+    blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in found})
+    warn_of_skipped(path, blank, len(lines), "lines", "without text")
+    names = [str(line) for line in range(1, len(lines) + 1)]
+    return found, SourceRows([row.line - 1 for row in found], names)
 
 
 def _refuse_numbers_outside(scale: Scale, path: Path, rows: list[TableRow], column: str) -> None:

@@ -1,43 +1,62 @@
 """Sentences and their translations in files: two files with one sentence per line, or one file with tabs."""
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 from data import DataError
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
 
 
-def read_pairs(paths: Sequence[Path], *, reverse: bool = False) -> tuple[SentencePair, ...]:
-    """The pairs of one or two files, without white space around sentences; pair n is in line n + 1.
+def read_pairs(
+    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8
+) -> tuple[tuple[SentencePair, ...], SourceRows]:
+    """The pairs of one or two files, without white space around sentences, and all lines of the files.
+
+    Pairs with a blank sentence are skipped; a warning counts them.
 
     Args:
       paths: a file of sources and a file of targets, with one sentence per line; or one file whose lines have a source,
         a tab and a target, and maybe further columns, which are ignored. Files that end in .gz are decompressed.
       reverse: whether the targets come first.
+      encoding: of the files.
 
     Raises:
       FileNotFoundError: when a file does not exist.
-      DataError: when a file cannot be read, or has an empty sentence or a line without a partner; the message names the
-        file and the line.
+      DataError: when a file cannot be read, has a line without a partner, or has only blank sentences; the message
+        names the file and, if possible, the line.
     """
+    files = [_lines(path, encoding) for path in paths]
     if len(paths) == 1:
-        columns = [_columns(paths[0], place, line) for place, line in _numbered(paths[0])]
+        columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
     else:
-        lines = [_numbered(path) for path in paths]
-        _refuse_unequal(paths, *lines)
-        remedy = "remove this line and its translation"
-        columns = list(zip(*(_sentences(*of, remedy) for of in zip(paths, lines, strict=True)), strict=True))
-    return tuple(SentencePair(*(pair[::-1] if reverse else pair)) for pair in columns)
+        _refuse_unequal(paths, *files)
+        columns = list(itertools.zip_longest(files[0], files[1], fillvalue=""))
+    if reverse:
+        columns = [(target, source) for source, target in columns]
+    return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns])
 
 
-def read_pairs_or_sources(path: Path, *, reverse: bool = False) -> tuple[SentencePair, ...]:
+def read_pairs_or_sources(
+    path: Path, *, reverse: bool = False, encoding: str = UTF_8
+) -> tuple[tuple[SentencePair, ...], SourceRows]:
     """The pairs of a file, as `read_pairs`; when no line has a tab, all lines are only sources."""
-    lines = _numbered(path)
-    if any("\t" in line for _, line in lines):
-        return read_pairs([path], reverse=reverse)
-    return tuple(map(SentencePair, _sentences(path, lines, "remove it")))
+    lines = _lines(path, encoding)
+    if any("\t" in line for line in lines):
+        return read_pairs([path], reverse=reverse, encoding=encoding)
+    return _pairs(path, [(line.strip(), None) for line in lines])
+
+
+def _pairs(path: Path, rows: Sequence[tuple[str, str | None]]) -> tuple[tuple[SentencePair, ...], SourceRows]:
+    """The rows without blank sentences as pairs, and all rows."""
+    pairs = tuple(SentencePair(*row, line) for line, row in enumerate(rows, 1) if row[0] and row[1] != "")
+    lines = {pair.line for pair in pairs}
+    blank = [line for line in range(1, len(rows) + 1) if line not in lines]
+    warn_of_skipped(path, blank, len(rows), "lines" if rows[0][1] is None else "pairs", "without text")
+    return pairs, SourceRows([pair.line - 1 for pair in pairs], [str(line) for line in range(1, len(rows) + 1)])
 
 
 def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:
@@ -56,36 +75,28 @@ def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int],
     return train, [number for number, pair in enumerate(pairs) if pair.source in chosen]
 
 
-def _numbered(path: Path) -> list[tuple[int, str]]:
-    """The lines with their numbers, from 1. Only a line feed ends a line."""
-    return list(enumerate(read_text_file(path, old_line_ends=False).removesuffix("\n").split("\n"), 1))
-
-
-def _sentences(path: Path, lines: Sequence[tuple[int, str]], remedy: str) -> list[str]:
-    sentences = []
-    for number, line in lines:
-        if not line.strip():
-            raise DataError(f"{path}, line {number} is empty; {remedy}")
-        sentences.append(line.strip())
-    return sentences
+def _lines(path: Path, encoding: str) -> list[str]:
+    """The lines of a file. Only a line feed ends a line."""
+    return read_text_file(path, encoding, old_line_ends=False).removesuffix("\n").split("\n")
 
 
 def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
-    columns = [column.strip() for column in line.split("\t")[:2]]
+    """The source and the target of a line; both are blank if the line is."""
+    if not line.strip():
+        return "", ""
+    columns = line.split("\t")[:2]
     if len(columns) < 2:
         raise DataError(f"{path}, line {number}: expected two sentences with a tab between them, got {line[:60]!r}")
-    for name, column in zip(("first", "second"), columns, strict=True):
-        if not column:
-            raise DataError(f"{path}, line {number}: the {name} sentence is empty; remove the line")
     return columns[0], columns[1]
 
 
-def _refuse_unequal(paths: Sequence[Path], first: Sequence[tuple[int, str]], second: Sequence[tuple[int, str]]) -> None:
-    if len(first) == len(second):
-        return
+def _refuse_unequal(paths: Sequence[Path], first: Sequence[str], second: Sequence[str]) -> None:
+    """Raises DataError when one file has further lines that are not blank."""
+    shorter = min(len(first), len(second))
     longer, lines = (paths[0], first) if len(first) > len(second) else (paths[1], second)
-    number, line = lines[min(len(first), len(second))]
-    raise DataError(
-        f"{paths[0]} has {len(first):,} lines, {paths[1]} has {len(second):,}; line {number} of {longer} has no "
-        f"partner: {line.strip()[:60]!r}"
-    )
+    for number, line in enumerate(lines[shorter:], shorter + 1):
+        if line.strip():
+            raise DataError(
+                f"{paths[0]} has {len(first):,} lines, {paths[1]} has {len(second):,}; line {number} of {longer} has "
+                f"no partner: {line.strip()[:60]!r}"
+            )

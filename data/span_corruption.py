@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, Split, require_processor
+from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
+from data.file_options import TextFiles
 from data.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
+from jaxnlp.config import refuse_unread
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
@@ -92,7 +94,7 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
 
 
 @dataclasses.dataclass(frozen=True)
-class CorruptedText(DataConfig):
+class CorruptedText(TextFiles):
     """Lines of text files with spans removed, other spans in each epoch. Source and target share one vocabulary.
 
     Lines that are too long are split. Texts of a single token are removed; the description counts them.
@@ -101,7 +103,7 @@ class CorruptedText(DataConfig):
     usual = ("files", "data_set", "batch_size")
 
     files: tuple[str, ...] = ()
-    """UTF-8 text files; required. Files that end in .gz are decompressed."""
+    """Text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
     """Folder in $JAXNLP_DATA of the public data set with the files; None = the files are your own."""
     batch_size: int = 512
@@ -136,6 +138,7 @@ class CorruptedText(DataConfig):
                 raise ValueError(f"data.{name} must be in (0, 1), got {getattr(self, name)}")
         if not 1.0 <= self.mean_span < float("inf"):
             raise ValueError(f"data.mean_span must be at least 1 and finite, got {self.mean_span}")
+        refuse_unread(self, self.read_if_own(self.data_set is None, "your own files, without data.data_set"))
         _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
         if self.sentinels < spans + 1:
             raise ValueError(
@@ -171,7 +174,12 @@ class CorruptedText(DataConfig):
         """
         if not self.files:
             raise DataError("data.files is required: give text files with --data.files FILE ...")
-        lines = [line.strip() for path in self._paths() for line in read_text_file(path).split("\n") if line.strip()]
+        lines = [
+            line.strip()
+            for path in self._paths()
+            for line in read_text_file(path, self.encoding).split("\n")
+            if line.strip()
+        ]
         train, held = self._divided(lines)
         saved = processor is not None
         if not saved:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from data import DataError
 from data.annotations import annotated_sentences, is_json
 from data.raw_sentences import Counts, RawSentence
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import BLANK, parse_conllu
 from jaxnlp.text.tag_schemes import Scheme, check_label
@@ -61,6 +61,7 @@ def read_tagged(
     columns: Columns = Columns(),  # noqa: B008  # a constant
     unit: Unit = "words",
     labelled: bool | None = True,
+    encoding: str = UTF_8,
 ) -> TaggedFile:
     """The sentences of a file.
 
@@ -70,17 +71,18 @@ def read_tagged(
       columns: the columns of a file of columns.
       unit: units into which the texts of JSON are split.
       labelled: whether labels are required; None = labels are optional.
+      encoding: of the file.
 
     Raises:
       FileNotFoundError, DataError: when the file cannot be read or has no sentence; the message names the line, the
         sentence, what was found and what was expected.
     """
-    text, counts = read_text_file(path), Counts()
+    text, counts = read_text_file(path, encoding), Counts()
     format = format_of(path, text) if format == "auto" else format
     if format == "json":
         found = list(annotated_sentences(text, str(path), unit, counts))
     elif format == "conllu":
-        found = list(_conllu_sentences(path, text))
+        found = list(_conllu_sentences(path, text, counts))
     else:
         found = list(_column_sentences(path, text, columns, labelled))
     if not found:
@@ -124,12 +126,15 @@ def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | 
         raise DataError(str(error)) from error
 
 
-def _conllu_sentences(path: Path, text: str) -> Iterator[RawSentence]:
+def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSentence]:
     try:
         found = parse_conllu(text, str(path))
     except ValueError as error:
         raise DataError(str(error)) from error
     for number, sentence in enumerate(found, 1):
+        if not sentence.words:
+            counts.add_sentence("blank and skipped", sentence.where)
+            continue
         labels = None if set(sentence.upos) == {BLANK} else sentence.upos
         places = enumerate(sentence.lines, sentence.line)
         lines = tuple(place for place, line in places if line.split("\t")[0].isdecimal())

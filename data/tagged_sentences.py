@@ -14,6 +14,7 @@ from data import Corpus, DataConfig, DataError, Split, refuse_path, require_proc
 from data.buckets import bucketed
 from data.download import locate_folder
 from data.earlier_options import require_same_options
+from data.file_options import TextFiles
 from data.held_out import held_out_note, hold_out, refuse_learned
 from data.raw_sentences import Counts, RawSentence
 from data.sentence_classes import find_file
@@ -65,7 +66,7 @@ KNOWN = {
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedSentences(DataConfig):
+class TaggedSentences(TextFiles):
     """Sentences of words with a label each.
 
     Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
@@ -136,6 +137,7 @@ class TaggedSentences(DataConfig):
             self,
             [
                 *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
+                *self.read_if_own(own, "data.source files"),
                 ReadWhen("format", "auto", own, "data.source files"),
                 ReadWhen("word_column", 0, own, "data.source files"),
                 ReadWhen("label_column", -1, own, "data.source files"),
@@ -204,7 +206,9 @@ class TaggedSentences(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split:
         """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TaggerProcessor)
-        file = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
+        file = read_tagged(
+            path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None, encoding=self.encoding
+        )
         sentences = file.sentences
         if sentences[0].labels is None:
             scheme = processor.scheme
@@ -247,6 +251,7 @@ class TaggedSentences(DataConfig):
                 columns=self._columns,
                 unit=self._unit,
                 labelled=None if split == "test" else True,
+                encoding=self.encoding,
             )
             for split, path in paths.items()
         }

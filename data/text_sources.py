@@ -8,10 +8,8 @@ from typing import Literal, get_args
 
 from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.input_files.text_files import UTF_8, read_text_file
 
-OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
-"""What to do without the files of a known text."""
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
 """What to do without the files of a known text."""
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
@@ -31,13 +29,14 @@ def python_docs() -> str:
     return "\n".join(python_topics())
 
 
-def read_text(source: TextSource, path: str | None = None) -> str:
+def read_text(source: TextSource, path: str | None = None, encoding: str = UTF_8) -> str:
     """The whole text of a source.
 
     Args:
       source: `python_docs` takes no path; `tiny_shakespeare` is found by `data.download` unless a path is given;
         `text_file` needs one.
       path: the user's file.
+      encoding: of the user's file.
 
     Raises:
       DataError: for an unknown source, or a superfluous or missing path.
@@ -52,7 +51,7 @@ def read_text(source: TextSource, path: str | None = None) -> str:
         case "text_file":
             if path is None:
                 raise DataError("data.source text_file needs the file: give it with --data.path FILE")
-            return read_text_file(Path(path))
+            return read_text_file(Path(path), encoding)
         case _:
             raise DataError(f"data.source must be one of {', '.join(get_args(TextSource))}, got {source!r}")
 
@@ -94,12 +93,13 @@ def text_files(given: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
-def read_documents(source: TextSource, path: str | Sequence[str] | None = None) -> list[str]:
+def read_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
     """The texts of a source: one, or one for each file of the user's.
 
     Args:
       source: as for `read_text`; only `text_file` takes several files.
       path: a file, a folder or a pattern of the user's, or several; see `text_files`.
+      encoding: of the user's files.
 
     Raises:
       DataError: as `read_text` and `text_files`.
@@ -112,4 +112,4 @@ def read_documents(source: TextSource, path: str | Sequence[str] | None = None) 
         return [read_text(source, *given)]
     if not given:
         raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
-    return [read_text_file(file) for file in text_files(given)]
+    return [read_text_file(file, encoding) for file in text_files(given)]

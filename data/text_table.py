@@ -15,7 +15,7 @@ from data.download import locate_folder
 from data.file_options import TableFiles
 from data.fingerprints import vocabulary_text
 from data.held_out import folds_of
-from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_file
+from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_source
 from data.table_batches import oversampled, table_split, tokenized, training_batches, unknown_shares
 from data.table_summary import common_texts, summary
 from jaxnlp.config import ReadWhen, refuse_unread
@@ -226,7 +226,7 @@ class TextTable(TableFiles):
         """Reads a file with the same columns; labels are optional. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TextClassifierProcessor)
         try:
-            source, rows = self._read(path)
+            rows, source = self._read(path)
         except MissingColumnsError as error:
             raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
         return dataclasses.replace(
@@ -269,12 +269,12 @@ class TextTable(TableFiles):
             raise DataError(f"{error}; name the columns of your table with --data.text{pair}, --data.label") from error
 
     def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
-        return self._read(path, labelled)[1]
+        return self._read(path, labelled)[0]
 
-    def _read(self, path: Path, labelled: bool | None = None) -> tuple[SourceRows | None, list[TableRow]]:
-        """All rows of a file, None for a known data set; and its rows with a text and, except for classes, a label."""
+    def _read(self, path: Path, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
+        """The rows of a file with a text and, except for classes, a label; and all its rows."""
         if self._known is not None:
-            return None, read_data_set_file(self.source, path, labelled=labelled)
+            return read_data_set_source(self.source, path, labelled=labelled)
         several = self.predict == "classes"  # an empty field means no class
         table = read_table(
             path,
@@ -286,7 +286,7 @@ class TextTable(TableFiles):
         rows = rows_with_texts(path, table.rows)
         if not several:
             rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
-        return table.source(rows), rows
+        return rows, table.source(rows)
 
     def _targets(self, table: tuple[Path, list[TableRow]]) -> Targets:
         """The targets of the training table."""

@@ -13,10 +13,12 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
+from data.file_options import TextFiles
 from data.pair_batches import Ids, Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
 from data.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import SubwordKind, Subwords
@@ -89,11 +91,11 @@ class SentencePairs(DataConfig):
         processor: TranslationProcessor,
         *,
         file: str = "",
-        lines: Sequence[int] | None = None,
+        source: SourceRows | None = None,
     ) -> Split[SentencePair]:
         """One pass over pairs, in evaluation batches; see `pairs_split`."""
         shapes = Shapes(self.lengths, self.evaluation_batch_tokens)
-        return pairs_split(pairs, processor, shapes, file=file, lines=lines)
+        return pairs_split(pairs, processor, shapes, file=file, source=source)
 
     def training_ids(
         self, pairs: Sequence[SentencePair], processor: TranslationProcessor, *, seed: int, epoch: int
@@ -158,8 +160,8 @@ class SentencePairs(DataConfig):
 
         Raises: FileNotFoundError, DataError: naming the file and the line.
         """
-        pairs = read_pairs_or_sources(path)
-        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name)
+        pairs, source = read_pairs_or_sources(path)
+        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name, source=source)
 
     def _trained(self, texts: Sequence[str]) -> Subwords:
         try:
@@ -175,11 +177,11 @@ class SentencePairs(DataConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class ParallelText(SentencePairs):
+class ParallelText(SentencePairs, TextFiles):
     """Sentences and their translations in files.
 
     A split has two files, one of sources and one of targets, with one sentence per line; or one file whose lines have a
-    source, a tab and a target. Files that end in .gz are decompressed.
+    source, a tab and a target. Files that end in .gz are decompressed. Pairs with a blank sentence are skipped.
     """
 
     data_set: str | None = None
@@ -217,6 +219,7 @@ class ParallelText(SentencePairs):
         refuse_unread(
             self,
             [
+                *self.read_if_own(self.data_set is None, "your own files, without data.data_set"),
                 ReadWhen("validation_fraction", 0.05, not self.validation, "data without a validation file"),
                 *(ReadWhen(name, defaults[name], not self.sentencepiece, "trained vocabularies") for name in trained),
             ],
@@ -248,16 +251,16 @@ class ParallelText(SentencePairs):
         if not self.train:
             raise DataError("data.train is required: give one or two files with --data.train SOURCES TARGETS")
         files = self._files(self.train)
-        pairs = read_pairs(files, reverse=self.reverse)
+        pairs = self._read(files)
         train = list(range(len(pairs)))
-        held: dict[str, tuple[Sequence[SentencePair], Path, Sequence[int] | None]] = {}  # pairs, their file and lines
+        held: dict[str, tuple[Sequence[SentencePair], Path]] = {}
         if not self.validation:
             train, others = held_out(pairs, self.validation_fraction)
-            held["validation"] = [pairs[number] for number in others], files[0], [number + 1 for number in others]
+            held["validation"] = [pairs[number] for number in others], files[0]
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:
                 paths = self._files(names)
-                held[name] = read_pairs(paths, reverse=self.reverse), paths[0], None
+                held[name] = self._read(paths), paths[0]
         saved = processor is not None
         if not saved:
             processor = self._own_processor([pairs[number] for number in train])
@@ -269,16 +272,13 @@ class ParallelText(SentencePairs):
             raise DataError(f"all pairs of {files[0]} have more than {self.max_length} tokens; raise data.lengths")
         description = f"{len(kept):,} pairs for training"
         if len(kept) < len(train):
-            first = train[fits.index(False)] + 1
+            first = pairs[train[fits.index(False)]].line
             description += (
                 f" ({len(train) - len(kept):,} of more than {self.max_length} tokens removed, the first in line "
                 f"{first:,} of {files[0].name})"
             )
-        description += "".join(f", {len(found):,} for {name}" for name, (found, _, _) in held.items())
-        splits = {
-            name: self.split(found, processor, file=path.name, lines=lines)
-            for name, (found, path, lines) in held.items()
-        }
+        description += "".join(f", {len(found):,} for {name}" for name, (found, _) in held.items())
+        splits = {name: self.split(found, processor, file=path.name) for name, (found, path) in held.items()}
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
 
         def epoch(number: int) -> Sequence[Ids]:
@@ -289,8 +289,11 @@ class ParallelText(SentencePairs):
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file as `SentencePairs`; with `reverse`, references come first."""
-        pairs = read_pairs_or_sources(path, reverse=self.reverse)
-        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name)
+        pairs, source = read_pairs_or_sources(path, reverse=self.reverse, encoding=self.encoding)
+        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name, source=source)
+
+    def _read(self, paths: Sequence[Path]) -> tuple[SentencePair, ...]:
+        return read_pairs(paths, reverse=self.reverse, encoding=self.encoding)[0]
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when validation or test files were training files of an earlier run."""

@@ -11,13 +11,14 @@ from typing import Any, Literal
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
 from data.earlier_options import require_same_options
+from data.file_options import TextFiles
 from data.held_out import held_out_note, hold_out, refuse_learned
 from data.pair_batches import Shapes
 from data.small_grammar import GrammarSentence, grammar_sentences
 from data.transition_oracle import is_projective
 from data.tree_batches import DerivedTree, derived, training_batches, tree_split
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
@@ -32,7 +33,7 @@ EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.
 
 
 @dataclasses.dataclass(frozen=True)
-class Treebank(DataConfig):
+class Treebank(TextFiles):
     """Sentences with dependency trees, and the transitions that build the trees.
 
     Training leaves out trees that are not projective, since no transitions build them; the description counts them.
@@ -90,6 +91,7 @@ class Treebank(DataConfig):
             self,
             [
                 *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
+                *self.read_if_own(own, "data.source files"),
                 ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
                 ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
             ],
@@ -165,7 +167,9 @@ class Treebank(DataConfig):
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
-        return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor))
+        return self._split(
+            _read(path, trees=None, encoding=self.encoding), require_processor(processor, ParserProcessor)
+        )
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
@@ -183,7 +187,11 @@ class Treebank(DataConfig):
         if self.train is None:
             raise DataError("data.source files needs your training file: give it with --data.train FILE")
         files = {"train": self.train, "validation": self.validation, "test": self.test}
-        found = {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
+        found = {
+            name: _read(Path(file).expanduser(), trees=True, encoding=self.encoding)
+            for name, file in files.items()
+            if file is not None
+        }
         if "validation" not in found:
             train, held_out = hold_out(found["train"], self.train)
             # Long sentences go back to training, which leaves them out; in a validation split they would be an error.
@@ -260,17 +268,25 @@ def _tokenizer(given: Any) -> WordPieceVocabulary | None:
     return None if vocabulary is None else require_processor(vocabulary, WordPieceVocabulary)
 
 
-def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
-    """The sentences of a file. Args: trees: whether each must have a tree; None = all have a tree, or none has.
+def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[TreeSentence]:
+    """The sentences of a file that have words; a warning counts the others.
+
+    Args:
+      path: the file.
+      trees: whether each must have a tree; None = all have a tree, or none has.
+      encoding: of the file.
 
     Raises: FileNotFoundError, DataError.
     """
     try:
-        found = parse_conllu(read_text_file(path), str(path))
+        found = parse_conllu(read_text_file(path, encoding), str(path))
     except DataError:
         raise
     except ValueError as error:
         raise DataError(str(error)) from error
+    lines = [sentence.line for sentence in found if not sentence.words]
+    warn_of_skipped(path, lines, len(found), "sentences", "without words")
+    found = [sentence for sentence in found if sentence.words]
     without = [sentence for sentence in found if sentence.heads is None]
     if without and (trees or len(without) < len(found)):
         raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.articles import FOLDERS, WordSource, read_articles
+from data.file_options import TextFiles
 from data.next_word import fixture_splits, read_fixture
 from data.word_batches import (
     Epochs,
@@ -29,11 +30,11 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class WordText(DataConfig):
+class WordText(TextFiles):
     """Articles of words, shuffled and concatenated in each epoch, in windows or in streams."""
 
     source: WordSource = "wikitext2"
-    """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your UTF-8 file."""
+    """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your file."""
     path: str | None = None
     """Folder of WikiText-2 or the homework (None = in $JAXNLP_DATA), or your file."""
     mode: Literal["windows", "streams"] = "streams"
@@ -72,6 +73,7 @@ class WordText(DataConfig):
                 ReadWhen("bptt_short_probability", 0.05, self.carries, "data.mode streams"),
                 ReadWhen("bptt_length_std", 5.0, self.carries, "data.mode streams"),
                 ReadWhen("length_multiple", 10, self.carries, "data.mode streams"),
+                *self.read_if_own(self.source == "text_file", "data.source text_file"),
                 ReadWhen("minimum_count", 2, plain_text, "data.source python_docs and text_file"),
                 ReadWhen("validation_fraction", 0.1, plain_text, "data.source python_docs and text_file"),
             ],
@@ -119,6 +121,7 @@ class WordText(DataConfig):
             minimum_count=self.minimum_count,
             validation_fraction=self.validation_fraction,
             vocabulary=None if processor is None else require_processor(processor, WordVocabulary),
+            encoding=self.encoding,
         )
         texts = {"train": np.concatenate(articles.train), "validation": np.concatenate(articles.validation)}
         shortest = self.length_multiple if self.carries else self.sequence_length
@@ -148,7 +151,7 @@ class WordText(DataConfig):
 
         - `.npz`: windows and the words that follow them, see `data.next_word`.
         - `.npy`: prompts to continue.
-        - others: a UTF-8 text, each word except the first scored once; a warning counts unknown words.
+        - others: a text, each word except the first scored once; a warning counts unknown words.
 
         Raises:
           FileNotFoundError, DataError: when it cannot be read, or has unknown words and the vocabulary has no unknown
@@ -157,7 +160,7 @@ class WordText(DataConfig):
         vocabulary = require_processor(processor, WordVocabulary)
         if (fixture := read_fixture(path, vocabulary.size)) is not None:
             return fixture
-        text = read_text_file(path)
+        text = read_text_file(path, self.encoding)
         try:
             ids = vocabulary.encode(text)
         except UnknownTokenError as error:

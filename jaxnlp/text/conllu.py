@@ -117,7 +117,7 @@ def written(sentences: Sequence[TreeSentence]) -> str:
 
 
 def parse_conllu(text: str, file: str) -> list[TreeSentence]:
-    """The sentences of a file's text.
+    """The sentences of a file's text. A sentence with only comments has no words.
 
     Args:
       text: of the file, with LF at line ends.
@@ -126,7 +126,7 @@ def parse_conllu(text: str, file: str) -> list[TreeSentence]:
     Raises: ValueError naming the file, the line and the sentence, what was found and what was expected.
     """
     found = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
-    if not found:
+    if not any(sentence.words for sentence in found):
         raise ValueError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
     return found
 
@@ -166,8 +166,6 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
                 raise ValueError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
             places.append(place)
-    if not words:
-        raise ValueError(f"{file}, line {first}, sentence {name}: no words; expected a line for each word")
     heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
     upos, xpos = (tuple(tag if tag.strip() else BLANK for tag in tags) for tags in (upos, xpos))

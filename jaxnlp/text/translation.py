@@ -12,10 +12,17 @@ from jaxnlp.text.subwords import END, START, Subwords
 
 @dataclasses.dataclass(frozen=True)
 class SentencePair:
-    """A sentence and its translation; None = the translation is not known."""
+    """A sentence and its translation.
+
+    Attributes:
+      source: the sentence.
+      reference: its translation; None = not known.
+      line: of its file, from 1, for messages; 0 = the pair does not come from a file.
+    """
 
     source: str
     reference: str | None = None
+    line: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

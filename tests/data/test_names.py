@@ -307,12 +307,10 @@ def test_a_file_of_questions_is_a_split(folder):
     ("text", "message"),
     [
         ("Ada. Born .\nAb.\n", "line 2: a document must have at least 4 characters, got 'Ab.'; remove the line"),
-        ("Ada. Born .\n\nBob. Born .\n", "line 2: a document must have at least 4 characters, got ''"),
-        ("Ada. Born .\n     \n", "line 2: a document must have at least 4 characters, got '     '"),
         (f"Ada. Born {MASK}.\n", f"line 1: contains {MASK!r} (U+2047), which is the MASK token; replace it"),
         (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: contains {PAD!r} (U+25A1), which is the PAD token; replace it"),
     ],
-    ids=["short", "empty", "blank", "mask", "pad"],
+    ids=["short", "mask", "pad"],
 )
 def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, message):
     path = tmp_path / "wiki.txt"
@@ -326,7 +324,7 @@ def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, m
     [
         ("Where?\tHere\nWhere was she born?\n", "line 2: expected a tab and place, got 'Where was she born?'"),
         ("Where?\nWhere?\tHere\n", "line 2: expected no tab and place, got 'Where?\\tHere'"),
-        ("Where?\tHere\n\n", "line 2: expected 'question', or 'question TAB place', got ''"),
+        ("\tHere\n", "line 1: expected 'question', or 'question TAB place', got '\\tHere'"),
         ("Where?\t\n", "line 1: expected 'question', or 'question TAB place', got 'Where?\\t'"),
         ("Where?\tHere\tThere\n", "line 1: expected 'question', or 'question TAB place'"),
         (f"Where{MASK}?\tHere\n", f"line 1: contains {MASK!r}"),
@@ -337,6 +335,20 @@ def test_a_line_that_is_no_question_is_refused_with_its_number(tmp_path, text, m
     path = tmp_path / "questions.tsv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(f"{path}, {message}")):
+        read_questions(path)
+
+
+def test_blank_lines_are_skipped_and_counted_and_questions_keep_their_places(folder, tmp_path, caplog):
+    path = tmp_path / "file.tsv"
+    path.write_text("\nAda. Born .\n  \nBob. Born .\n")
+    assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 1"]
+    path.write_text(f"\n{PEOPLE.test[0]}\n \n{PEOPLE.test[1]}\n")
+    split = questions(folder).read_file(path, questions(folder).load(0).processor)
+    assert [question.text for question in split.examples] == list(PEOPLE.test[:2])
+    assert split.in_rows(["x", "y"], "") == ["", "x", "", "y"]
+    path.write_text("\n\n")
+    with pytest.raises(DataError, match="all 2 lines are without text"):
         read_questions(path)
 
 

@@ -129,9 +129,10 @@ def test_long_pairs_of_a_split_are_truncated_and_counted():
 
 
 def test_the_note_of_truncated_pairs_names_the_first_line_and_its_file():
-    pairs = [SentencePair("a", "b"), SentencePair("a", "b" * 20), SentencePair("a" * 20, "b")]
-    for lines, first in ((None, 2), ((3, 1_700, 12), "1,700")):
-        (note,) = pairs_split(pairs, PROCESSOR, SHAPES, file="dev.en", lines=lines).notes
+    for lines, first in (((0, 0, 0), 2), ((3, 1_700, 12), "1,700")):
+        texts = (("a", "b"), ("a", "b" * 20), ("a" * 20, "b"))
+        pairs = [SentencePair(*pair, line) for pair, line in zip(texts, lines, strict=True)]
+        (note,) = pairs_split(pairs, PROCESSOR, SHAPES, file="dev.en").notes
         assert note == f"2 pairs were truncated to 16 tokens per side, the first in line {first} of dev.en"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data import DataError
-from data.sentence_classes import FILES, read_data_set, read_data_set_file
+from data.sentence_classes import FILES, read_data_set, read_data_set_file, read_data_set_source
 
 
 def test_each_line_is_a_label_and_a_sentence(tmp_path):
@@ -83,3 +83,15 @@ def test_a_number_outside_the_scale_is_named_by_its_line(tmp_path, label):
 def test_the_data_sets_are_read_whole(name, counts):
     found = read_data_set(name, Path(os.environ["JAXNLP_DATA"]) / FILES[name].folder)
     assert tuple(len(rows) for _, rows in found.values()) == counts
+
+
+def test_blank_lines_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
+    path = tmp_path / "stsa.binary.dev"
+    path.write_text("1 fine\n\n \n0 bad\n")
+    rows, source = read_data_set_source("sst2", path)
+    assert [row.texts for row in rows] == [("fine",), ("bad",)]
+    assert (source.places, source.names) == ([0, 3], ["1", "2", "3", "4"])
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
+    path.write_bytes(b"1 caf\xe9\n")
+    with pytest.raises(DataError, match=r"stsa.binary.dev, line 1, offset 5: byte 0xe9 is not UTF-8"):
+        read_data_set_source("sst2", path)

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from data import DataError
+from data import DataError, Split
 from data.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from jaxnlp.text.translation import SentencePair
 
@@ -20,19 +20,19 @@ def files(tmp_path):
 
 
 def test_lines_of_two_files_belong_together(files):
-    assert read_pairs(files) == pairs(("one", "eins"), ("two \u2028 x", "zwei"), ("three", "drei"))
-    assert read_pairs(files, reverse=True)[0] == SentencePair("eins", "one")
+    assert read_pairs(files)[0] == pairs(("one", "eins"), ("two \u2028 x", "zwei"), ("three", "drei"))
+    assert read_pairs(files, reverse=True)[0][0] == SentencePair("eins", "one")
 
 
 def test_a_file_with_tabs_has_sources_and_references(tmp_path):
     path = tmp_path / "a.tsv.gz"
     path.write_bytes(gzip.compress(b"one \teins\tCC-BY\ntwo\tzwei\n"))
-    assert read_pairs([path]) == read_pairs_or_sources(path) == pairs(("one", "eins"), ("two", "zwei"))
-    assert read_pairs([path], reverse=True) == pairs(("eins", "one"), ("zwei", "two"))
+    assert read_pairs([path])[0] == read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("two", "zwei"))
+    assert read_pairs([path], reverse=True)[0] == pairs(("eins", "one"), ("zwei", "two"))
 
 
 def test_a_file_without_tabs_has_only_sources(files):
-    assert read_pairs_or_sources(files[1]) == tuple(map(SentencePair, ("eins", "zwei", "drei")))
+    assert read_pairs_or_sources(files[1])[0] == tuple(map(SentencePair, ("eins", "zwei", "drei")))
 
 
 def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
@@ -42,17 +42,23 @@ def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
         read_pairs_or_sources(path)
 
 
-def test_an_empty_line_among_sources_is_named_without_a_word_of_a_translation(tmp_path):
+def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
     path = tmp_path / "a.txt"
-    path.write_text("one\n\ntwo\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"a\.txt, line 2 is empty; remove it$"):
+    path.write_text("one\n\n \ntwo\n", encoding="utf-8")
+    found, source = read_pairs_or_sources(path)
+    assert found == (SentencePair("one"), SentencePair("two"))
+    assert [pair.line for pair in found] == [1, 4]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
+    assert Split(examples=found, source=source).in_rows(["eins", "zwei"], "") == ["eins", "", "", "zwei"]
+    path.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a.txt: all 2 lines are without text"):
         read_pairs_or_sources(path)
 
 
 def test_a_carriage_return_within_a_line_is_a_blank(files):
     files[0].write_bytes(b"one\rmore\r\ntwo\r\nthree\r\n")
-    assert [pair.source for pair in read_pairs(files)] == ["one more", "two", "three"]
-    assert [pair.source for pair in read_pairs_or_sources(files[0])] == ["one more", "two", "three"]
+    assert [pair.source for pair in read_pairs(files)[0]] == ["one more", "two", "three"]
+    assert [pair.source for pair in read_pairs_or_sources(files[0])[0]] == ["one more", "two", "three"]
 
 
 def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_partner(files):
@@ -64,16 +70,27 @@ def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_p
         read_pairs(files[::-1])
 
 
-def test_an_extra_empty_line_at_the_end_of_one_file_is_a_line_without_a_partner(files):
-    files[1].write_text("eins\nzwei\ndrei\n\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"a.en has 3 lines, .*a.de has 4; line 4 of .*a.de has no partner: ''"):
-        read_pairs(files)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, reverse):
+    files[1].write_text("eins\n \ndrei\n\n\n")
+    found, source = read_pairs(files, reverse=reverse)
+    expected = [("one", "eins"), ("three", "drei")]
+    assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
+    assert [pair.line for pair in found] == [1, 3]
+    assert (source.places, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
+    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3, the first in line 2"]
 
 
-def test_an_empty_line_is_named_with_its_file(files):
-    files[1].write_text("eins\n \ndrei\n")
-    with pytest.raises(DataError, match=r"a.de, line 2 is empty; remove this line and its translation"):
-        read_pairs(files)
+def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, caplog):
+    path = tmp_path / "a.tsv"
+    path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
+    assert read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("four", "vier"))
+    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3, the first in line 2"]
+
+
+def test_other_encodings_are_read(files):
+    files[0].write_bytes("caf\xe9\n\u20ac\nx\n".encode("cp1252"))
+    assert [pair.source for pair in read_pairs(files, encoding="cp1252")[0]] == ["caf\xe9", "\u20ac", "x"]
 
 
 def test_invalid_utf8_is_named_with_file_and_line(files):
@@ -88,12 +105,6 @@ def test_a_line_that_is_no_pair_is_named(tmp_path):
     with pytest.raises(
         DataError, match=r"a.tsv, line 2: expected two sentences with a tab between them, got 'two zwei"
     ):
-        read_pairs([path])
-    path.write_text("one\teins\n\tzwei\n")
-    with pytest.raises(DataError, match=r"a.tsv, line 2: the first sentence is empty"):
-        read_pairs([path])
-    path.write_text("one\teins\ntwo\t\n")
-    with pytest.raises(DataError, match=r"a.tsv, line 2: the second sentence is empty"):
         read_pairs([path])
 
 

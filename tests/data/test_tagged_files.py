@@ -71,6 +71,9 @@ def test_conllu_gives_universal_tags(write):
     text = "# sent_id = a\n" + "".join(f"{i}\t{word}\t_\t{tag}" + "\t_" * 6 + "\n" for i, word, tag in rows) + "\n"
     (sentence,) = read_tagged(write(text, "x.conllu")).sentences
     assert (sentence.words, sentence.labels) == (("Do", "n't", "go"), ("AUX", "PART", "VERB"))
+    file = read_tagged(write(f"# sent_id = empty\n\n{text}", "x.conllu"))
+    assert [one.words for one in file.sentences] == [("Do", "n't", "go")]
+    assert file.counts.notes()[0].startswith("1 sentence is blank and skipped (first: ")
     with pytest.raises(DataError, match="expected CoNLL-U, 10 columns with tabs between them, got 2"):
         read_tagged(write("1\tx\n", "y.conllu"))
 

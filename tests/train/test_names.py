@@ -124,9 +124,9 @@ def test_a_file_of_questions_is_answered_as_its_split_is(run, people, tmp_path, 
     assert evaluate.main([str(run), "--file", file]) == 0
     assert f"{file} exact_match {split.metrics['exact_match'].value:.4f}  (30 questions)" in capsys.readouterr().out
     bare = tmp_path / "bare.tsv"
-    bare.write_text("".join(f"{question}\n" for question, _ in PEOPLE.dev), encoding="utf-8")
+    bare.write_text("\n" + "".join(f"{question}\n" for question, _ in PEOPLE.dev), encoding="utf-8")
     assert evaluate.main([str(run), "--file", str(bare)]) == 0
-    assert capsys.readouterr().out == split.predictions["answers.txt"]
+    assert capsys.readouterr().out == "\n" + split.predictions["answers.txt"]
 
 
 def test_a_constant_answer_is_scored_by_its_command(run, capsys):

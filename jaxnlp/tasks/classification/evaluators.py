@@ -1,8 +1,6 @@
 """Evaluators of classifiers: scikit-learn's scores, files of predictions, and tables and pictures of the report."""
 
-import csv
 import dataclasses
-import io
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 
 from jaxnlp.blocks import MarkedText, Picture, Table
 from jaxnlp.commands.tables import table_with
-from jaxnlp.corpus import Split
+from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
@@ -109,20 +107,28 @@ def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | N
     """
     targets = processor.targets
     added = ["predicted", *(f"probability of {name}" for name in targets.names)]
-    shares = [[f"{value:.6f}" for value in row] if targets.names else [] for row in found]
-    chosen = [targets.show(label) for label in decided(targets, found, threshold)]
-    predicted = split.in_rows([[name, *row] for name, row in zip(chosen, shares, strict=True)], [""] * len(added))
-    if split.source is not None and split.source.columns:
-        return table_with(split.source, added, predicted)
-    examples, file = split.examples, io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    named = [example.heading for example in examples[:1] if example.heading not in processor.columns]
-    writer.writerow([*named, *processor.columns, "label", *added])
-    for example, row in zip(examples, predicted, strict=True):
-        name = [example.name] if named else []  # the name of an image is one of its cells
-        label = "" if example.label is None else targets.show(example.label)
-        writer.writerow([*name, *processor.cells(example), label, *row])
-    return file.getvalue()
+    predicted = [
+        [targets.show(label), *(f"{value:.6f}" for value in (row if targets.names else []))]
+        for label, row in zip(decided(targets, found, threshold), found, strict=True)
+    ]
+    source = split.source
+    if source is None or not source.columns:
+        named = [example.heading for example in split.examples[:1] if example.heading not in processor.columns]
+        columns = (*named, *processor.columns, "label")
+        cells = [
+            (
+                *([example.name] if named else []),  # the name of an image is one of its cells
+                *processor.cells(example),
+                "" if example.label is None else targets.show(example.label),
+            )
+            for example in split.examples
+        ]
+        places = range(len(cells)) if source is None else source.places
+        names = [example.name for example in split.examples] if source is None else source.names
+        skipped = ("",) * (len(columns) - 1)
+        rows = split.in_rows(cells, None)
+        source = SourceRows(places, names, columns, [row or (names[n], *skipped) for n, row in enumerate(rows)])
+    return table_with(source, added, split.in_rows(predicted, [""] * len(added)))
 
 
 def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, errors: Sequence[int]) -> list[Block]:

@@ -88,7 +88,7 @@ class Parse(Command):
             for note in processor.tag_note(sentences):
                 print(f"note: {note}", file=sys.stderr)
         drawn, lines = list[Drawn](), list[str]()
-        count, skipped, blank = 0, list[str](), list[int]()
+        count, skipped, blank, wordless = 0, list[str](), list[int](), list[str]()
         try:
             for chunk in chunks(sentences):
                 if tagger is None and self.conllu is None:
@@ -100,6 +100,7 @@ class Parse(Command):
                     print(_json_line(sentence, tree) if self.json else _text(sentence, tree), end="", flush=True)
                     if not sentence.words:
                         blank.append(count)
+                        wordless.append(sentence.where)
                     if isinstance(tree, str):
                         skipped.append(tree)
                         lines.append(written([sentence.without_tree()]))
@@ -118,7 +119,10 @@ class Parse(Command):
         for path in self._write(lines, drawn, trained.name):
             print(f"trees in {path}", file=sys.stderr)
         report_skipped(skipped, count, "sentences", "tree")
-        report_blank(blank, count, self.texts, self.file)
+        if self.conllu is None:
+            report_blank(blank, count, self.texts, self.file)
+        else:
+            report_skipped(wordless, count, "sentences", "words")
 
     def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:
         """Writes the files that the options name, and returns them. Raises: OSError when one cannot be written."""

@@ -115,7 +115,7 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
         ([row(1, "a", 0, "ROOT")], "line 1, sentence 1: 'a' has the HEAD 0 and the relation ROOT; expected"),
         ([row(1, "a", "²", "root")], "line 1, .* the HEAD of 'a' must be a number from 0 to 1, got '²'"),
         ([row("²", "a", 0, "root")], "line 1, .* expected an ID such as 8, 8-9 or 8.1, got '²'"),
-        (["# only a comment"], "line 1, sentence 1: no words; expected a line for each word"),
+        (["# only a comment"], "has no sentences; expected CoNLL-U"),
     ],
 )
 def test_errors_name_file_line_and_sentence(lines, message):
@@ -140,3 +140,9 @@ def test_an_empty_tag_is_a_tag_that_is_not_given():
 
 def test_subtypes_are_after_the_colon():
     assert [universal(name) for name in ("nsubj:pass", "nsubj", "acl:relcl:x")] == ["nsubj", "nsubj", "acl"]
+
+
+def test_a_sentence_with_only_comments_has_no_words():
+    first, second = parse_conllu(f"# sent_id = x\n\n{row(1, 'a', 0, 'root')}\n\n", "file")
+    assert (first.name, first.words, first.heads, second.words) == ("x", (), None, ("a",))
+    assert written([first]) == "# sent_id = x\n\n"

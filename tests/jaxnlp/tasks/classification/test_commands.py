@@ -112,3 +112,25 @@ def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys)
     for option in (["--file", str(digit)], ["--pair", "b"]):
         assert main(["attention", str(run), str(digit), *option]) == 2
         assert capsys.readouterr().err == "error: --pair and --file apply only to texts; remove them\n"
+
+
+def test_a_table_is_answered_as_its_texts_and_blank_ones_keep_their_places(text_run, tmp_path, capsys):
+    table, texts, run = tmp_path / "T.TSV", tmp_path / "texts.txt", str(text_run("class"))
+    table.write_text('label\ttext\narts\tthe paint cat\nsport\t\n\trun "sat"\n')
+    texts.write_text('the paint cat\n\nrun "sat"\n')
+    assert main(["predict", run, "--file", str(texts)]) == 0
+    expected = capsys.readouterr().out
+    assert len(expected.splitlines()) == 3
+    assert main(["predict", run, "--file", str(table)]) == 0
+    printed, error = capsys.readouterr()
+    assert printed == expected
+    assert f"note: 1 of 3 texts is blank and has no answer; {table}, row 2\n" in error
+    assert main(["embed", run, "--file", str(table)]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()][::2] == [
+        "the paint cat",
+        'run "sat"',
+    ]
+    table.write_text("label\tbody\narts\tthe paint cat\n")
+    assert main(["predict", run, "--file", str(table)]) == 2
+    printed, error = capsys.readouterr()
+    assert (printed, "line 1: expected the column text between tabs, got label, body; missing" in error) == ("", True)

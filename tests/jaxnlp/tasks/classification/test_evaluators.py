@@ -9,8 +9,12 @@ import pytest
 import scipy.special
 
 from data.images import Images
+from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.classification.evaluators import LIT, Validation, _rollout_block
+from jaxnlp.targets import Classes
+from jaxnlp.tasks.classification.evaluators import LIT, Validation, _rollout_block, _table
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate
 
 
@@ -89,3 +93,18 @@ def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path
         values = list(map(float, row[width + 1 :]))
         assert sum(values) == pytest.approx(1.0, abs=1e-5)
         assert row[width] == ["arts", "sport"][int(np.argmax(values))]
+
+
+def test_lines_without_text_keep_their_places_among_predictions():
+    processor = TextClassifierProcessor(WordPieceVocabulary.of_pieces(SPECIAL), 8, 1, Classes(("a", "b")))
+    examples = [LabelledText("1", ("x",), 0), LabelledText("3", ("y",), None)]
+    split = Split(examples=examples, source=SourceRows([0, 2], ["1", "2", "3"]))
+    shares = np.array([[0.75, 0.25], [0.25, 0.75]])
+    assert _table(processor, split, shares, None).splitlines() == [
+        "row,text,label,predicted,probability of a,probability of b",
+        "1,x,a,a,0.750000,0.250000",
+        "2,,,,,",
+        "3,y,,b,0.250000,0.750000",
+    ]
+    rows = _table(processor, Split(examples=examples), shares, None).splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["row", "1", "3"]

@@ -177,6 +177,15 @@ def test_words_without_a_tag_are_counted_and_the_others_keep_theirs(run, tmp_pat
     assert f"note: {note} (first: {path}, line 1, sentence x)" in error
 
 
+def test_a_sentence_of_comments_has_no_words_and_stops_no_others(run, tmp_path, capsys):
+    path = tmp_path / "in.conllu"
+    path.write_text("# sent_id = empty\n\n" + written([sentence_of(["It", "sleeps"], ["PRON", "VERB"], name="x")]))
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--json"]) == 0
+    printed, error = capsys.readouterr()
+    assert [len(json.loads(line)["heads"]) for line in printed.splitlines()] == [0, 2]
+    assert f"note: 1 of 2 sentences has no words; {path}, line 1, sentence empty\n" in error
+
+
 def test_a_picture_that_cannot_be_written_is_found_first_or_costs_no_other_file(
     run, treebank, tmp_path, capsys, monkeypatch
 ):

@@ -210,10 +210,12 @@ def test_metrics_are_those_of_sacrebleu_and_the_ledger_has_their_signatures(run,
     np.testing.assert_allclose(entries["chrf"]["value"], chrf, rtol=1e-6)
 
 
-def test_a_file_without_references_is_translated(run, tmp_path, capsys):
-    (tmp_path / "numbers.txt").write_text("twelve\none hundred and seven\n")
+def test_a_file_without_references_is_translated_and_blank_lines_keep_their_places(run, tmp_path, capsys):
+    (tmp_path / "numbers.txt").write_text("twelve\n\none hundred and seven\n")
     assert evaluate_main([str(run), "translation", "--file", str(tmp_path / "numbers.txt")]) == 0
-    first = capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines(keepends=True)
+    assert lines[1] == "\n"
+    first = lines[0] + lines[2]
     assert jaxnlp_main(["translate", str(run), "twelve", "one hundred and seven"]) == 0
     assert capsys.readouterr().out == first
     assert len(first.splitlines()) == 2
