@@ -84,6 +84,7 @@ OTHER_COMMANDS = {
     "pip": "changes the environment; the extras are those of pyproject.toml",
     "source": "changes the shell",
     "jupyter": "is installed by the line before it; tests/docs/test_notebooks.py runs the notebooks",
+    "iconv": "converts a file of the reader; the message with this command is tested in tests/jaxnlp/input_files",
     "sha256sum": "tests/docs/test_data.py compares the files",
     "JAXNLP_TRUST=neural_lm": "tests/docs/test_your_own_model.py",
 }
