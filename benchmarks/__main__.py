@@ -1,7 +1,7 @@
 """`python -m benchmarks [CASE ...] [--json FILE]`: speed compared with PyTorch, in one run on one machine."""
 
-from jaxnlp.closed_pipes import end_on_closed_pipe
-from jaxnlp.messages import show_plain_warnings
+from jaxnlp.cli.closed_pipes import end_on_closed_pipe
+from jaxnlp.cli.messages import show_plain_warnings
 
 if __name__ == "__main__":
     end_on_closed_pipe()
@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.measure import matmul_limits, measure, measure_against
-from train.run_folder import commit, device_name, write_json
+from train.run.folder import commit, device_name, write_json
 
 MODULES = (
     "gpt_names",

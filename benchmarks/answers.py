@@ -137,7 +137,7 @@ def write_classifier(folder: Path) -> None:
     processor = TextClassifierProcessor(found.vocabulary, found.config.max_positions, 1, Classes(LABELS))
     kernel = np.random.default_rng(0).normal(size=(found.config.width, len(LABELS))).astype(np.float32)
     head = {"kernel": kernel, "bias": np.zeros(len(LABELS), np.float32)}
-    model = config.build_classifier(processor)
+    model = config.build(processor)
     with contextlib.redirect_stdout(io.StringIO()):  # the standard output of a worker has its seconds
         Export(folder)(Trained(Classification(), model, {"encoder": found.params, "head": head}, processor))
 
@@ -148,17 +148,17 @@ def write_translator(folder: Path) -> None:
     import jax.numpy as jnp
 
     from configs.multi30k_transformer import get_config
-    from jaxnlp.serialization import processor_to_json, to_json
+    from jaxnlp.saving.serialization import processor_to_json, to_json
     from jaxnlp.text.subwords import BLANK, SPECIAL, Subwords
     from jaxnlp.text.translation import TranslationProcessor
-    from train.checkpoint import Checkpoints
-    from train.run_folder import RunSpec, create
+    from train.run.checkpoint import Checkpoints
+    from train.run.folder import RunSpec, create
     from train.step import TrainState
 
     config: Any = get_config()
     words = Subwords("words", tuple(f"{BLANK}word{number}" for number in range(WORDS)))
     processor = TranslationProcessor(words, words)
-    model, shapes = config.task.build(config.model, processor)
+    model, shapes = config.model.build(processor), config.model.inputs(processor)
     inputs = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
     params = jax.jit(model.init)(jax.random.key(0), *inputs)["params"]
     # Special tokens have a score of 0, which is below those of the best words: translations have the most tokens.

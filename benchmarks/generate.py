@@ -20,8 +20,9 @@ def prompts(batch: int) -> np.ndarray:
 def ours(batch: int) -> Step:
     from jaxnlp.decoding.generation import decoder_of, generate
     from jaxnlp.decoding.sampling import Sampling
+    from jaxnlp.models.gpt import GPT
 
-    model = CONFIG.build(VOCABULARY)
+    model = GPT(CONFIG, VOCABULARY)
     params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     decoder, prompt, greedy = decoder_of(model), prompts(batch), Sampling(temperature=0.0)
 

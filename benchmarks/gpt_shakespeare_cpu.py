@@ -9,16 +9,16 @@ import numpy as np
 from benchmarks.case import Case, Step
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.models.gpt import GPTConfig
-from train.begin import begin
 from train.optimizer import make_schedule
 from train.parallel import make_parallel
-from train.setup import set_up, step_function
+from train.run.begin import begin
+from train.run.setup import set_up, step_function
 
 TURNS, STEPS = 10, 50
 
 
 def ours() -> Step:
-    from jaxnlp.caches import use_compilation_cache
+    from jaxnlp.inference.caches import use_compilation_cache
 
     use_compilation_cache(None)
     setup, layout = set_up(begin(get_config())), make_parallel("jit")

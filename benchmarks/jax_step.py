@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.case import Step
-from jaxnlp.caches import use_compilation_cache
+from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Task
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
@@ -27,7 +27,7 @@ def jax_step(
 ) -> Step:
     """Forward, backward, clipping, AdamW: the jitted `train.step.train_step` with a donated state."""
     use_compilation_cache(None)
-    model, inputs = task.build(model_config, processor)
+    model, inputs = model_config.build(processor), model_config.inputs(processor)
     params = model.init(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     schedule = make_schedule(config, total_steps=10_000)
     optimizer = make_optimizer(config, schedule, parameter=model_config.parameter, frozen=model_config.frozen)

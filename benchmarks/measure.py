@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.case import OURS, Case
 from jaxnlp.ops.matrix_products import operand_dtype
-from train.launcher import SWITCH, TUNABLES
-from train.run_folder import commit
+from train.cli.launcher import SWITCH, TUNABLES
+from train.run.folder import commit
 
 
 class ImplementationError(RuntimeError):

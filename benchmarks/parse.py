@@ -48,7 +48,7 @@ def ours() -> Step:
     from jaxnlp.tasks.parsing import Parsing
     from jaxnlp.tasks.parsing.parser import SentenceParser
 
-    model, shapes = Parsing().build(config(), processor())
+    model, shapes = config().build(processor()), config().inputs(processor())
     params = model.init(jax.random.key(0), *(np.zeros(x.shape, x.dtype) for x in shapes))["params"]
     parse = SentenceParser(Trained(Parsing(), model, params, processor()))
     return lambda: parse(sentences())

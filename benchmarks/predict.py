@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.bert_finetune import CLASSES, CONFIG, DROPOUT, HEADS, LAYERS, POSITIONS, WIDTH
 from benchmarks.case import Case, Step
-from data.documents import python_documents
+from data.readers.documents import python_documents
 from jaxnlp.targets import Classes
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import WordPieceVocabulary
@@ -39,8 +39,8 @@ def ours() -> Step:
     from jaxnlp.tasks.classification.predict import Predictor
 
     reader = processor()
-    model = CONFIG.build_classifier(reader)
-    shapes = CONFIG.shapes(reader)
+    model = CONFIG.build(reader)
+    shapes = CONFIG.inputs(reader)
     params = model.init(jax.random.key(0), *(np.zeros(shape.shape, shape.dtype) for shape in shapes))["params"]
     predict = Predictor(Trained(Classification(), model, params, reader))
 

@@ -15,8 +15,9 @@ SENTENCES, BEAMS, NEW = 32, 5, 32
 def ours() -> Step:
     from jaxnlp.decoding.beam import beam_search
     from jaxnlp.decoding.generation import target_decoder_of
+    from jaxnlp.models.encoder_decoder import EncoderDecoder
 
-    model = CONFIG.build(VOCABULARY)
+    model = EncoderDecoder(CONFIG, VOCABULARY, VOCABULARY)
     arrays = {name: array[:SENTENCES] for name, array in batch().items()}
     params = model.init(jax.random.key(0), jnp.asarray(arrays["source"]), jnp.asarray(arrays["inputs"]))["params"]
     decoder, initial_cache = target_decoder_of(model), jax.jit(functools.partial(model.initial_cache, capacity=NEW))

@@ -32,12 +32,12 @@ def get_config() -> TrainConfig:
         model=TextTasksConfig(
             pooling="mean",
             pair_layer="separate",
+            token_dropout_rate=0.2,
             cosine_logit=(10.8, 0.82),  # a logistic regression on 2,000 training rows
             compute=Compute(matmul_dtype="auto"),
         ),
         task=TextTasks(
             label_smoothing=0.1,
-            token_dropout_rate=0.2,
             part_weights=(1.0, 1.0, 10.0),  # the gradient of a squared error is about a tenth of the others
         ),
         best_metric="mean_score",

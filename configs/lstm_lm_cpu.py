@@ -25,6 +25,7 @@ def get_config() -> TrainConfig:
             widths=(640, 384),
             tie_embeddings=True,
             scale_embeddings=True,
+            init_bias_from_unigram=True,
             forget_bias=1.0,
             embedding_dropout_rate=0.05,
             input_dropout_rate=0.2,
@@ -36,7 +37,6 @@ def get_config() -> TrainConfig:
         task=RecurrentLanguageModel(
             sample_prompt="= The History of the",
             sample_tokens=60,
-            init_bias_from_unigram=True,
             num_sampled=1_000,
             num_frequent=3_000,
         ),

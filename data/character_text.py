@@ -12,8 +12,8 @@ import numpy as np
 from absl import flags
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.file_options import TextFiles
-from data.text_sources import TextSource, read_documents
+from data.readers.file_options import TextFiles
+from data.readers.text_sources import TextSource, read_documents
 from jaxnlp.config import refuse_unread
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError

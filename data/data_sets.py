@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from data.archives import leads_out
+from data.readers.archives import leads_out
 
 TABLE = Path(__file__).with_name("data_sets.toml")
 

@@ -23,12 +23,12 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from data.archives import short_reason
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
-from jaxnlp.caches import cache_folder
-from jaxnlp.closed_pipes import end_on_closed_pipe
-from jaxnlp.messages import reason, show_plain_warnings
-from jaxnlp.options import read_options
+from data.readers.archives import short_reason
+from jaxnlp.cli.closed_pipes import end_on_closed_pipe
+from jaxnlp.cli.messages import reason, show_plain_warnings
+from jaxnlp.cli.options import read_options
+from jaxnlp.inference.caches import cache_folder
 
 _logger = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
-from data.archives import short_reason
 from data.download import locate_folder
-from data.image_augmentation import cutmix, erase, flip, mixup, shift
-from data.image_files import LabelledImages, numbered, read_images
-from jaxnlp.caches import cache_folder
+from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
+from data.readers.archives import short_reason
+from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
+from jaxnlp.inference.caches import cache_folder
 
 ENDLESS = 2**40
 """Number of images that is effectively infinite."""

@@ -11,10 +11,10 @@ import numpy as np
 import tyro
 
 from data import DataError
-from jaxnlp.closed_pipes import end_on_closed_pipe
-from jaxnlp.files import write_file
-from jaxnlp.messages import reason, show_plain_warnings
-from jaxnlp.options import read_options
+from jaxnlp.cli.closed_pipes import end_on_closed_pipe
+from jaxnlp.cli.messages import reason, show_plain_warnings
+from jaxnlp.cli.options import read_options
+from jaxnlp.saving.atomic_files import write_file
 
 Item = TypeVar("Item")
 Facts = dict[str, str]

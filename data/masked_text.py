@@ -15,9 +15,9 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.documents import DocumentSource, file_documents, read_documents
-from data.file_options import TextFiles
-from data.fingerprints import vocabulary_text
+from data.pipelines.fingerprints import vocabulary_text
+from data.readers.documents import DocumentSource, file_documents, read_documents
+from data.readers.file_options import TextFiles
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
@@ -112,7 +112,7 @@ class MaskedText(TextFiles):
         return self._corpus(seed, train, held_out, vocabulary)
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a file in the format of `data.documents.file_documents`, with fixed masks."""
+        """Reads a file in the format of `data.readers.documents.file_documents`, with fixed masks."""
         vocabulary = require_processor(processor, WordPieceVocabulary)
         tokens = TokenizedDocuments.of(file_documents(path, self.encoding), vocabulary)
         if tokens.count < 2:

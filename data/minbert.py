@@ -16,13 +16,13 @@ import grain
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.download import locate_folder
-from data.file_options import TableFiles
-from data.fingerprints import vocabulary_text
-from data.part_tables import columns_for, part_files, read_part
-from data.schedules import Schedule, ScheduleName
-from data.sentence_classes import FILES, read_data_set
-from data.text_batches import ENDLESS, labelled_split, split_of_parts, tokenized, training_batches
-from data.text_tables import read_table, text_examples
+from data.pipelines.fingerprints import vocabulary_text
+from data.pipelines.schedules import Schedule, ScheduleName
+from data.pipelines.text_batches import ENDLESS, labelled_split, split_of_parts, tokenized, training_batches
+from data.readers.file_options import TableFiles
+from data.readers.part_tables import columns_for, part_files, read_part
+from data.readers.sentence_classes import FILES, read_data_set
+from data.readers.text_tables import read_table, text_examples
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.input_files.tables import Columns, Writing, read_header
 from jaxnlp.text.labels import Labels, TextExample

@@ -14,10 +14,10 @@ import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
-from data.buckets import bucketed, padded
-from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.download import locate_folder
 from data.invented_people import invent
+from data.pipelines.buckets import bucketed, padded
+from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from data import DataError, Split
-from data.articles import FOLDERS, OTHERWISE, checked_ids
 from data.download import locate_folder
-from data.object_arrays import read_array, read_arrays
+from data.readers.articles import FOLDERS, OTHERWISE, checked_ids
+from data.readers.object_arrays import read_array, read_arrays
 from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.windows import NextWordWindow
 

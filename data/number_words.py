@@ -10,7 +10,7 @@ import numpy as np
 from num2words import num2words
 
 from data import Corpus, DataError, require_processor
-from data.pair_batches import Ids, longer_side
+from data.pipelines.pair_batches import Ids, longer_side
 from data.translation import SentencePairs
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 

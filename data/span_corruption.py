@@ -16,8 +16,8 @@ import numpy as np
 
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
-from data.file_options import TextFiles
-from data.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
+from data.pipelines.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
+from data.readers.file_options import TextFiles
 from jaxnlp.config import refuse_unread
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.subword_training import train_subwords

@@ -11,16 +11,16 @@ import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
-from data.buckets import bucketed
 from data.download import locate_folder
-from data.earlier_options import require_same_options
-from data.file_options import TextFiles
-from data.held_out import held_out_note, hold_out, refuse_learned
-from data.raw_sentences import Counts, RawSentence
-from data.sentence_classes import find_file
+from data.pipelines.buckets import bucketed
+from data.readers.earlier_options import require_same_options
+from data.readers.file_options import TextFiles
+from data.readers.held_out import held_out_note, hold_out, refuse_learned
+from data.readers.raw_sentences import Counts, RawSentence
+from data.readers.sentence_classes import find_file
+from data.readers.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
+from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
-from data.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
-from data.tagged_summary import summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.columns import position
 from jaxnlp.text.tag_schemes import (

@@ -12,12 +12,12 @@ import numpy as np
 
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
-from data.file_options import TableFiles
-from data.fingerprints import vocabulary_text
-from data.held_out import folds_of
-from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_source
-from data.table_batches import oversampled, table_split, tokenized, training_batches, unknown_shares
-from data.table_summary import common_texts, summary
+from data.pipelines.fingerprints import vocabulary_text
+from data.pipelines.table_batches import oversampled, table_split, tokenized, training_batches, unknown_shares
+from data.readers.file_options import TableFiles
+from data.readers.held_out import folds_of
+from data.readers.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_source
+from data.readers.table_summary import common_texts, summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, labelled_rows, read_table, rows_with_texts

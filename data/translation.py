@@ -13,9 +13,9 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
-from data.file_options import TextFiles
-from data.pair_batches import Ids, Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
-from data.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
+from data.pipelines.pair_batches import Ids, Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
+from data.readers.file_options import TextFiles
+from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.corpus import SourceRows

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
-from data.earlier_options import require_same_options
-from data.file_options import TextFiles
-from data.held_out import held_out_note, hold_out, refuse_learned
-from data.pair_batches import Shapes
+from data.pipelines.pair_batches import Shapes
+from data.pipelines.transition_oracle import is_projective
+from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_split
+from data.readers.earlier_options import require_same_options
+from data.readers.file_options import TextFiles
+from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
-from data.transition_oracle import is_projective
-from data.tree_batches import DerivedTree, derived, training_batches, tree_split
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of

@@ -9,10 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.articles import FOLDERS, WordSource, read_articles
-from data.file_options import TextFiles
 from data.next_word import fixture_splits, read_fixture
-from data.word_batches import (
+from data.pipelines.word_batches import (
     Epochs,
     concatenated,
     evaluation_streams,
@@ -21,6 +19,8 @@ from data.word_batches import (
     stream_batches,
     window_batches,
 )
+from data.readers.articles import FOLDERS, WordSource, read_articles
+from data.readers.file_options import TextFiles
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError

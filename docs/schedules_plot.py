@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from train import schedules
-from train.optimizer import OptimizerConfig, make_schedule
+from train.optimizer import OptimizerConfig, make_schedule, schedules
 
 STEPS = 1_000
 WARMUP = 100

@@ -49,7 +49,7 @@ def layer_norms(
     config: Any = recipe.model
     assert isinstance(config, EncoderDecoderConfig)
     config = dataclasses.replace(config, norm=norm, num_layers=depth)
-    model = config.build(vocabulary_size)
+    model = EncoderDecoder(config, vocabulary_size, vocabulary_size)
     objective = recipe.task.objective(model, None)
 
     @jax.jit

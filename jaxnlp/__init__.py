@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxnlp import decoding, models, nn, ops, tasks
-    from jaxnlp.checkout import enable_training
+    from jaxnlp.cli.checkout import enable_training
     from jaxnlp.runs import load, load_pretrained, load_run
 
     __version__: str
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("jaxnlp")
     if name == "enable_training":
-        return importlib.import_module("jaxnlp.checkout").enable_training
+        return importlib.import_module("jaxnlp.cli.checkout").enable_training
     if name in ("load", "load_pretrained", "load_run"):
         return getattr(importlib.import_module("jaxnlp.runs"), name)
     if name in __all__:

@@ -11,10 +11,10 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import importlib.metadata
 from pathlib import Path
 
-from jaxnlp.checkout import MODULES, SUMMARIES, run_in_checkout
-from jaxnlp.closed_pipes import end_on_closed_pipe
-from jaxnlp.messages import reason, say_that_jax_loads, show_plain_warnings, table, usage_text
-from jaxnlp.suggestions import suggestion
+from jaxnlp.cli.checkout import MODULES, SUMMARIES, run_in_checkout
+from jaxnlp.cli.closed_pipes import end_on_closed_pipe
+from jaxnlp.cli.messages import reason, say_that_jax_loads, show_plain_warnings, table, usage_text
+from jaxnlp.cli.suggestions import suggestion
 
 USAGE = """usage: {program} VERB RUN [options]
 
@@ -36,7 +36,7 @@ def program_name() -> str:
 
 def usage() -> str:
     """The help text that lists every verb."""
-    from jaxnlp.verbs import verb_table
+    from jaxnlp.cli.verbs import verb_table
 
     return usage_text(USAGE.format(program=program_name(), verbs=verb_table(), programs=table([*SUMMARIES.items()])))
 
@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> int:
     if verb in MODULES:
         run_in_checkout(verb, rest, f"{program_name()} {verb}")
     say_that_jax_loads(rest)
-    from jaxnlp.verbs import run_verb
+    from jaxnlp.cli.verbs import run_verb
 
     return run_verb(verb, rest, program_name(), others=[*MODULES])
 

@@ -20,7 +20,7 @@ class Processor(Protocol):
     """Turns raw inputs into arrays: a vocabulary; a tokenizer and labels; two vocabularies; an image size and labels.
 
     Equal by value. A run saves it as `processor.json`, with its class as "module:Class". Loading the class needs a
-    trusted package (`jaxnlp.serialization`).
+    trusted package (`jaxnlp.saving.serialization`).
     """
 
     def to_json(self) -> dict[str, Any]:

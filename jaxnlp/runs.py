@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import jax
 
-from jaxnlp.caches import use_compilation_cache
-from jaxnlp.checkpoints import (
+from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_type
+from jaxnlp.inference.caches import use_compilation_cache
+from jaxnlp.models import ModelConfig
+from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,
@@ -19,10 +21,8 @@ from jaxnlp.checkpoints import (
     read_record,
     runs_inside,
 )
-from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_type
-from jaxnlp.models import ModelConfig
-from jaxnlp.serialization import ConfigError, from_json, on_any_machine, processor_from_json
-from jaxnlp.serialization import trust as trust_package
+from jaxnlp.saving.serialization import ConfigError, from_json, on_any_machine, processor_from_json
+from jaxnlp.saving.serialization import trust as trust_package
 from jaxnlp.tasks import Task, Trained, every_task
 
 Checkpoint = int | Literal["best", "latest"]
@@ -53,7 +53,7 @@ def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[st
 def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequence[str] = ()) -> Trained:
     """Loads the trained model of a run's folder.
 
-    The programs that its functions compile are kept on disk: see `jaxnlp.caches.use_compilation_cache`.
+    The programs that its functions compile are kept on disk: see `jaxnlp.inference.caches.use_compilation_cache`.
 
     Args:
       folder: the `--workdir` of `python -m train`. It may have been moved.
@@ -79,9 +79,9 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
         processor = processor_from_json(json.loads((folder / PROCESSOR_FILE).read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise RunError(f"the config or the processor of {folder} cannot be read: {error}") from error
-    model, inputs = task.build(model_config, processor)
+    model = model_config.build(processor)
     here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *model_config.inputs(processor))["params"]
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
     return Trained(
         task=task,

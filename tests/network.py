@@ -7,7 +7,7 @@ import requests
 import urllib3
 
 from data.data_sets import RemoteFile
-from jaxnlp.caches import cache_folder
+from jaxnlp.inference.caches import cache_folder
 
 CONTENT = b"First Citizen:\nBefore we proceed any further, hear me speak.\n" * 3000
 PLAYS = RemoteFile("plays", "plays/input.txt", "https://example.org/plays.txt", hashlib.sha256(CONTENT).hexdigest())

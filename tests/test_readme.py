@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp import verbs
+from jaxnlp.cli import verbs
 from tests.pages import PAGES, blocks_of, commands_of, shell_lines
 from train import evaluate
-from train.command_line import RunOptions, UsageError, parse
+from train.cli.command_line import RunOptions, UsageError, parse
 from train.recipes import load_recipe, recipe_names
 from train.sweep import plan, read_command
 

@@ -6,7 +6,7 @@
 import sys
 import time
 
-from train.launcher import program_name, start, start_time
+from train.cli.launcher import program_name, start, start_time
 
 STARTED = start_time(time.time())
 if __name__ == "__main__":
@@ -17,13 +17,13 @@ from pathlib import Path  # noqa: E402
 
 from rich.console import Console  # noqa: E402
 
-from jaxnlp.caches import use_compilation_cache  # noqa: E402
-from jaxnlp.checkpoints import DamagedCheckpointError, checkpoint_steps  # noqa: E402
-from jaxnlp.messages import reason  # noqa: E402
-from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config, refuse_resume  # noqa: E402
+from jaxnlp.cli.messages import reason  # noqa: E402
+from jaxnlp.inference.caches import use_compilation_cache  # noqa: E402
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps  # noqa: E402
+from train.cli.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config, refuse_resume  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
-from train.run_folder import read_environment  # noqa: E402
-from train.signals import exit_status  # noqa: E402
+from train.run.folder import read_environment  # noqa: E402
+from train.run.signals import exit_status  # noqa: E402
 
 PROGRAM = program_name("train")
 

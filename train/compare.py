@@ -3,7 +3,7 @@
 import sys
 import time
 
-from train.launcher import program_name, start
+from train.cli.launcher import program_name, start
 
 if __name__ == "__main__":
     start("train.compare", started=time.time(), huge_pages=False, results=True)
@@ -20,12 +20,12 @@ from urllib.parse import quote
 
 import tyro
 
-from jaxnlp.blocks import Line, Lines, Table
-from jaxnlp.checkpoints import runs_inside
-from jaxnlp.files import write_file
-from jaxnlp.messages import reason
-from jaxnlp.options import read_options
-from train.json_lines import read_lines
+from jaxnlp.cli.messages import reason
+from jaxnlp.cli.options import read_options
+from jaxnlp.pages.blocks import Line, Lines, Table
+from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.checkpoints import runs_inside
+from train.logs.json_lines import read_lines
 from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text
 from train.report.metrics import (
@@ -39,7 +39,7 @@ from train.report.metrics import (
     title_of,
 )
 from train.report.page import STYLE
-from train.run_folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, REPORT_FILE, read_json
+from train.run.folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, REPORT_FILE, read_json
 
 PROGRAM = program_name("train.compare")
 ABSENT = ""

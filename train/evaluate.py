@@ -3,7 +3,7 @@
 import sys
 import time
 
-from train.launcher import program_name, start, start_time
+from train.cli.launcher import program_name, start, start_time
 
 if __name__ == "__main__":
     start("train.evaluate", started=start_time(time.time()), results=True)
@@ -15,22 +15,23 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jaxnlp.caches import use_compilation_cache
-from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
+from jaxnlp.cli.messages import reason, usage_text
+from jaxnlp.cli.options import read_options
+from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
-from jaxnlp.messages import reason, usage_text
-from jaxnlp.options import read_options
+from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
-from jaxnlp.serialization import differences, to_json
-from jaxnlp.suggestions import suggestion
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
+from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
-from train import ledger, run_folder
 from train.config import TrainConfig
+from train.evaluation import ledger
+from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
 from train.report import write_report
 from train.report.metrics import singular
-from train.scoring import SplitScoring
+from train.run import folder as run_folder
 
 _logger = logging.getLogger(__name__)
 

@@ -14,25 +14,25 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxnlp.messages import is_full
-from jaxnlp.serialization import to_json
+from jaxnlp.cli.messages import is_full
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation
-from train import run_folder
-from train.announcement import announcement, ending
-from train.begin import TYPED_MODEL_FILE, Initialisation, begin
-from train.checkpoint import Checkpoints
 from train.config import TrainConfig
-from train.early_stopping import stops_early
-from train.lock import locked
-from train.log import RunLog
+from train.evaluation.validation import Validation, checkpoint_score, has_stalled
+from train.logs.log import RunLog
 from train.optimizer import plateau_scale
+from train.optimizer.schedules import with_plateau_scale
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
-from train.schedules import with_plateau_scale
-from train.setup import Setup, count_parameters, set_up, step_function
-from train.signals import StopSignal
+from train.run import folder as run_folder
+from train.run.announcement import announcement, ending
+from train.run.begin import TYPED_MODEL_FILE, Initialisation, begin
+from train.run.checkpoint import Checkpoints
+from train.run.early_stopping import stops_early
+from train.run.lock import locked
+from train.run.setup import Setup, count_parameters, set_up, step_function
+from train.run.signals import StopSignal
 from train.step import StepOutput, TrainState, all_finite
-from train.validation import Validation, checkpoint_score, has_stalled
 
 
 class NonFiniteError(ArithmeticError):

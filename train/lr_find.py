@@ -8,7 +8,7 @@ Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smo
 import sys
 import time
 
-from train.launcher import program_name, start, start_time
+from train.cli.launcher import program_name, start, start_time
 
 if __name__ == "__main__":
     start("train.lr_find", started=start_time(time.time()), recipes=True)
@@ -23,16 +23,16 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxnlp.caches import use_compilation_cache
+from jaxnlp.cli.messages import reason
 from jaxnlp.config import Config
-from jaxnlp.files import write_file
-from jaxnlp.messages import reason
+from jaxnlp.inference.caches import use_compilation_cache
+from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.typing import Array
-from train.begin import begin
-from train.command_line import WRONG_COMMANDS, parse
+from train.cli.command_line import WRONG_COMMANDS, parse
 from train.config import TrainConfig
 from train.parallel import make_parallel
-from train.setup import set_up, step_function
+from train.run.begin import begin
+from train.run.setup import set_up, step_function
 from train.step import weighted
 
 PROGRAM = program_name("train.lr_find")

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxnlp.ops.devices import compiled_for
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
 from train.step import StepOutput, TrainState, has_parts
 

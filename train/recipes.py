@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import configs
-from jaxnlp.messages import table
+from jaxnlp.cli.messages import table
 
 if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which takes seconds to import
     from train.config import TrainConfig

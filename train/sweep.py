@@ -9,7 +9,7 @@ are not trained again.
 import sys
 import time
 
-from train.launcher import program_name, start
+from train.cli.launcher import program_name, start
 
 if __name__ == "__main__":
     start("train.sweep", started=time.time(), huge_pages=False)
@@ -23,15 +23,15 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jaxnlp.checkout import program_command
-from jaxnlp.files import write_file
-from jaxnlp.messages import reason, usage_text
-from jaxnlp.serialization import to_json
-from train import run_folder
-from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
+from jaxnlp.cli.checkout import program_command
+from jaxnlp.cli.messages import reason, usage_text
+from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.serialization import to_json
+from train.cli.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
 from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
 from train.config import TrainConfig
 from train.recipes import load_recipe
+from train.run import folder as run_folder
 
 PROGRAM = program_name("train.sweep")
 EMPTY = "empty"

@@ -31,8 +31,8 @@ from jaxnlp.convert.sentence_transformers import (
     tokenizer_max_length,
 )
 from jaxnlp.convert.settings import FIELDS, MODEL, REFUSED_FILES
-from jaxnlp.files import naming
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.saving.atomic_files import naming
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
 from jaxnlp.typing import Params

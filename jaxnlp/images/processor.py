@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from jaxnlp.images.reading import MODES, middle_square, normalized, open_image
-from jaxnlp.inference import is_one
+from jaxnlp.inference.arguments import is_one
 from jaxnlp.targets import Classes
 
 

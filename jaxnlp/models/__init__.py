@@ -5,8 +5,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from jaxnlp.config import Config
+from jaxnlp.corpus import Corpus
 from jaxnlp.nn.compute import Compute
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Params
@@ -51,9 +54,14 @@ class Adopted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(Config):
-    """The base of every family's config: frozen, hashable, and able to build its module."""
+    """The base of every family's config: frozen, hashable, and able to build its module.
+
+    A processor is what turns raw inputs into arrays: `Corpus.processor`, or `Trained.processor`.
+    """
 
     section: ClassVar[str] = "model"
+    reads: ClassVar[tuple[str, ...]] = ("tokens",)
+    """Names of the arrays of a batch that the module reads, in the order of its arguments."""
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
     """Options of the computation, which do not change the model."""
 
@@ -66,9 +74,25 @@ class ModelConfig(Config):
         """Maximum length of an input in tokens; None = any length."""
         return None
 
-    def build(self, vocabulary_size: int) -> nn.Module:
-        """The module for a vocabulary of that size."""
+    def check(self, processor: Any) -> None:
+        """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
+
+    def build(self, processor: Any) -> nn.Module:
+        """The module for the vocabulary, the labels or the images of a processor."""
         raise TypeError(f"{type(self).__name__} cannot build a model: it does not define build()")
+
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Shapes of the arrays that initialise the module: those of one small example."""
+        del processor
+        return (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
+
+    def initial_params(self, corpus: Corpus) -> Params:
+        """The parameters that are not initialised at random, such as word vectors, at their paths.
+
+        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        """
+        del corpus
+        return {}
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         """Whether training keeps a parameter unchanged; a path is such as `("blocks", "attention", "qkv",

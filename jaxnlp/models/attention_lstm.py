@@ -53,7 +53,7 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     """Whether a convolution over each embedding and the next one precedes the encoder."""
     embeddings: Literal["separate", "tied", "shared"] = "separate"
     """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
-    last two (tied), or all (shared), which needs one vocabulary. Shared matrices need equal widths."""
+    last two (tied), or all (shared), which needs one vocabulary and equal widths."""
     embedding_dropout_rate: float = 0.0
     """Dropout rate of the embeddings."""
     dropout_rate: float = 0.3
@@ -84,16 +84,8 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         """Width of the encoder's state in each direction."""
         return self.encoder_width or self.width
 
-    def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "AttentionLSTM":
-        """The module for a target and a source vocabulary of these sizes; None = source and target share one
-        vocabulary."""
-        source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
-        if self.embeddings == "shared" and source != vocabulary_size:
-            raise ValueError(
-                "model.embeddings shared needs one vocabulary of source and target, got "
-                f"{source} and {vocabulary_size} tokens; set it to tied"
-            )
-        return AttentionLSTM(self, source, vocabulary_size)
+    def build(self, processor: Any) -> "AttentionLSTM":
+        return AttentionLSTM(self, processor.source.size, processor.target.size)
 
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"encoder_width": self.direction_width}

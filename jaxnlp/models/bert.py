@@ -23,7 +23,7 @@ from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, stack
 from jaxnlp.ops.positions import sinusoidal_positions
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02

@@ -29,7 +29,7 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
     the texts of a pair separately, with a dense layer on features of both vectors."""
 
     ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
-    inputs: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
+    reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     token_dropout_rate: float = 0.0
     """Share of the tokens hidden in training, except the first; small data sets are memorised without it."""
@@ -65,15 +65,15 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
         """Whether the model has parameters outside the encoder."""
         return self.similarity == "learned"
 
-    def build_classifier(self, processor: Any) -> "BertClassifier":
+    def build(self, processor: Any) -> "BertClassifier":
         return BertClassifier(self, self.encoder.embeddings(processor.vocabulary_size), processor.outputs)
 
-    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         shape = (1, 2, 1) if processor.apart else (1, 1)
         tokens = jax.ShapeDtypeStruct(shape, jnp.int32)
         return tokens, jax.ShapeDtypeStruct(shape, bool), tokens
 
-    def check_processor(self, processor: Any) -> None:
+    def check(self, processor: Any) -> None:
         apart, targets = processor.apart, processor.targets
         if processor.texts == 2 and not apart and self.encoder.num_segments < 2:
             raise ValueError(

@@ -34,8 +34,8 @@ class BertPretrainingConfig(BertModelConfig):
                 f"{self.encoder.num_segments}"
             )
 
-    def build(self, vocabulary_size: int) -> "BertPretraining":
-        return BertPretraining(self, self.encoder.embeddings(vocabulary_size))
+    def build(self, processor: Any) -> "BertPretraining":
+        return BertPretraining(self, self.encoder.embeddings(processor.size))
 
     def with_encoder(self, encoder: BertConfig) -> Self:
         """This config with a pretrained encoder's config, and with a pooler even if that encoder does not have one."""

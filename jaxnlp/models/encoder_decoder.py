@@ -57,9 +57,6 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     positions: Literal["sinusoidal", "learned", "rotary", "relative_bias", "relative_vectors"] = "sinusoidal"
     """Fixed or learned vectors, added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
     bias for each bucket of distances, or learned vectors for each distance, added to keys and values."""
-    embeddings: Literal["separate", "tied", "shared"] = "tied"
-    """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
-    last two (tied), or all (shared), which needs one vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(D), as published."""
     dropout_rate: float = 0.1
@@ -95,16 +92,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         """The positions of self-attention."""
         return self.positions if self.positions in get_args(Positions) else "none"  # type: ignore[return-value]
 
-    def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "EncoderDecoder":
-        """The module for a target and a source vocabulary of these sizes; None = source and target share one
-        vocabulary."""
-        source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
-        if self.embeddings == "shared" and source != vocabulary_size:
-            raise ValueError(
-                "model.embeddings shared needs one vocabulary of source and target, got "
-                f"{source} and {vocabulary_size} tokens; set it to tied"
-            )
-        return EncoderDecoder(self, source, vocabulary_size)
+    def build(self, processor: Any) -> "EncoderDecoder":
+        return EncoderDecoder(self, processor.source.size, processor.target.size)
 
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"feed_forward_width": self.feed_forward_width or 4 * self.width}

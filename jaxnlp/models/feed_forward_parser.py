@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.parser import Parser, ParserConfig, uniform_vectors
+from jaxnlp.models.parser import CONFIGURATION, Parser, ParserConfig, uniform_vectors
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
@@ -32,6 +32,8 @@ class FeedForwardParserConfig(ParserConfig):
         "compute.remat",
     )
 
+    reads: ClassVar[tuple[str, ...]] = ("words", "tags")
+
     word_width: int = 50
     """Width of the vectors of words."""
     tag_width: int = 50
@@ -47,16 +49,12 @@ class FeedForwardParserConfig(ParserConfig):
             if getattr(self, name) < 1:
                 raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
 
-    @property
-    def parser_inputs(self) -> tuple[str, ...]:
-        return ("words", "tags")
-
-    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         del processor
         ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-        return ids, ids
+        return *CONFIGURATION, ids, ids
 
-    def build_parser(self, processor: Any) -> "FeedForwardParser":
+    def build(self, processor: Any) -> "FeedForwardParser":
         words = processor.inputs.vocabulary_size
         return FeedForwardParser(self, processor.num_tags, processor.num_relations, processor.num_transitions, words)
 

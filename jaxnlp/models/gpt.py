@@ -5,6 +5,7 @@ Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, p
 
 import dataclasses
 import functools
+from typing import Any
 
 import chex
 import jax
@@ -20,8 +21,8 @@ from jaxnlp.nn.transformer import TransformerBlock, stack
 class GPTConfig(DecoderConfig):
     """Shape of a GPT."""
 
-    def build(self, vocabulary_size: int) -> "GPT":
-        return GPT(self, vocabulary_size)
+    def build(self, processor: Any) -> "GPT":
+        return GPT(self, processor.size)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         blocks = parameter_table.block(use_bias=self.use_bias)

@@ -25,12 +25,16 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.text.transitions import LABELLED, NODES
-from jaxnlp.typing import Params
 
 Activation = Literal["cube", "relu", "tanh"]
 ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
 EMBEDDING_BOUND = 0.01
 """Random vectors are initialised uniformly in plus or minus this number (Chen and Manning 2014, section 3.2)."""
+CONFIGURATION = (
+    jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32),
+    jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32),
+)
+"""Shapes of the nodes and of the labels of one configuration of one sentence."""
 
 
 def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
@@ -40,7 +44,10 @@ def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.flo
 
 @dataclasses.dataclass(frozen=True)
 class ParserConfig(ModelConfig):
-    """The base of parsers' configs. Their processor is a `ParserProcessor`."""
+    """The base of parsers' configs. Their processor is a `ParserProcessor`.
+
+    `reads` names the arrays of the encoder. Before these, the module reads a batch of configurations.
+    """
 
     hidden_width: int = 200
     """Width of the hidden layer, F."""
@@ -64,36 +71,6 @@ class ParserConfig(ModelConfig):
     def nodes(self) -> tuple[int, ...]:
         """The nodes that the parser reads, among the 18 of `Configuration.nodes`."""
         return tuple(range(NODES))
-
-    @property
-    def parser_inputs(self) -> tuple[str, ...]:
-        """Names of the arrays of a batch that the encoder reads."""
-        raise TypeError(f"{type(self).__name__} describes no parser: it does not define parser_inputs")
-
-    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of these arrays, for one sentence of one word."""
-        raise TypeError(f"{type(self).__name__} describes no parser: it does not define input_shapes()")
-
-    def build_parser(self, processor: Any) -> "Parser":
-        """The module for the words, tags and transitions of a processor."""
-        raise TypeError(f"{type(self).__name__} describes no parser: it does not define build_parser()")
-
-    def parser_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of the module's inputs at initialisation: one sentence of one word, in one configuration."""
-        nodes = jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32)
-        labels = jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32)
-        return nodes, labels, *self.input_shapes(processor)
-
-    def starting_params(self, processor: Any) -> Params:
-        """Parameters that are not initialised at random, such as word vectors; all others are missing.
-
-        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
-        """
-        del processor
-        return {}
-
-    def check_processor(self, processor: Any) -> None:
-        """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
 
     def scorer_parameters(self) -> Table:
         """Table entries of the second part, the scorer."""
@@ -138,7 +115,7 @@ class Parser(nn.Module):
         Args:
           nodes: the nodes of the configurations, as `Configuration.nodes` [B, S, 18] int.
           labels: the labels of the dependents among them; R if there is no dependent [B, S, 12] int.
-          inputs: the arrays that `config.parser_inputs` names.
+          inputs: the arrays that `config.reads` names.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:

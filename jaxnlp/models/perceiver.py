@@ -5,6 +5,7 @@ Source: Jaegle et al. 2021 (Perceiver), as in CS224N, assignment 5; otherwise as
 
 import dataclasses
 import functools
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -44,8 +45,8 @@ class PerceiverConfig(DecoderConfig):
         """Number of blocks in the stack: all layers except the first and the last."""
         return self.num_layers - 2
 
-    def build(self, vocabulary_size: int) -> "Perceiver":
-        return Perceiver(self, vocabulary_size)
+    def build(self, processor: Any) -> "Perceiver":
+        return Perceiver(self, processor.size)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = dict(self.parameters_around())

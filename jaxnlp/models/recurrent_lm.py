@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.corpus import Corpus
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.nn.dense import Dense
@@ -50,6 +51,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
     models predict unigram frequencies for hundreds of steps."""
     use_output_bias: bool = True
     """Whether the output layer has a bias for each word."""
+    init_bias_from_unigram: bool = False
+    """Start with the output bias at which each word has its frequency in training."""
     forget_bias: float = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     embedding_dropout_rate: float = 0.0
@@ -69,6 +72,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
             raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        if self.init_bias_from_unigram and not self.use_output_bias:
+            raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
         if not math.isfinite(self.forget_bias):
             raise ValueError(f"model.forget_bias must be finite, got {self.forget_bias}")
         refuse_unread(
@@ -82,8 +87,16 @@ class RecurrentLMConfig(RecurrentModelConfig):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
                 raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
 
-    def build(self, vocabulary_size: int) -> "RecurrentLM":
-        return RecurrentLM(self, vocabulary_size)
+    def build(self, processor: Any) -> "RecurrentLM":
+        return RecurrentLM(self, processor.size)
+
+    def initial_params(self, corpus: Corpus) -> Params:
+        if not self.init_bias_from_unigram:
+            return {}
+        if corpus.token_counts is None:
+            raise ValueError("model.init_bias_from_unigram needs token counts, which this data set does not have")
+        counts = jnp.asarray(corpus.token_counts, jnp.float32) + 1.0
+        return {"head_bias": jnp.log(counts / counts.sum())}
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
@@ -105,7 +118,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
 
     def architecture(self) -> dict[str, Any]:
         fields = super().architecture()
-        del fields["forget_bias"]  # it decides only initial parameters
+        del fields["forget_bias"], fields["init_bias_from_unigram"]  # they decide only initial parameters
         return fields
 
 
@@ -239,15 +252,6 @@ class RecurrentLM(nn.Module):
         """W [D or K, V] and b [V] or None: logits = hidden W + b."""
         w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
         return w, params.get("head_bias")
-
-    def unigram_bias(self, token_counts: jax.typing.ArrayLike) -> Params:
-        """The parameters of an output bias that gives each token its unigram probability.
-
-        Args:
-          token_counts: counts of the tokens in training [V] int; one is added to each.
-        """
-        counts = jnp.asarray(token_counts, jnp.float32) + 1.0
-        return {"head_bias": jnp.log(counts / counts.sum())}
 
     def embeddings(self, params: Params) -> jax.Array:
         """The words' embeddings [V, D]."""

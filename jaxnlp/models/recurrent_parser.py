@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.parser import Activation, Parser, ParserConfig
+from jaxnlp.models.parser import CONFIGURATION, Activation, Parser, ParserConfig
 from jaxnlp.models.word_encoder import WordEncoder, WordEncoderConfig
-from jaxnlp.typing import Params
 
 STACK_AND_BUFFER = (0, 1, 2, 3)
 WITH_DEPENDENTS = (*STACK_AND_BUFFER, 6, 7, 12, 13)
@@ -50,19 +49,14 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
         return STACK_AND_BUFFER if self.described_by == "stack_and_buffer" else WITH_DEPENDENTS
 
     @property
-    def parser_inputs(self) -> tuple[str, ...]:
-        return ("tags", *self.inputs)
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("tags", *super().reads)
 
-    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return (jax.ShapeDtypeStruct((1, 1), jnp.int32), *self.shapes(processor.inputs))
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        tags = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+        return *CONFIGURATION, tags, *super().inputs(processor)
 
-    def check_processor(self, processor: Any) -> None:
-        self.check_inputs(processor.inputs)
-
-    def starting_params(self, processor: Any) -> Params:
-        return self.initial_params(processor.inputs)
-
-    def build_parser(self, processor: Any) -> "RecurrentParser":
+    def build(self, processor: Any) -> "RecurrentParser":
         sizes = self.sizes(processor.inputs)
         return RecurrentParser(self, processor.num_tags, processor.num_relations, processor.num_transitions, *sizes)
 

@@ -1,8 +1,10 @@
 """The base of configs of sequence-to-sequence models."""
 
 import dataclasses
+from typing import Any, ClassVar, Literal
 
-import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from jaxnlp.models import ModelConfig
 
@@ -11,14 +13,27 @@ from jaxnlp.models import ModelConfig
 class SequenceToSequenceConfig(ModelConfig):
     """The base of configs of sequence-to-sequence models, which tasks such as TextToText require.
 
-    The arguments of the module are (source, target inputs, source_mask). It also has `output_layer(params)`, and for
-    decoding `initial_cache(params, source, source_mask)`, which returns the cache of a source, `read(tokens, cache,
-    count)` and `alignment(params, source, inputs, source_mask)`; and for pages `attention_maps(params,
-    source, inputs)`, which returns weights [L, B, H, T, S] by name: `encoder`, `decoder` and `cross`, or some of these.
+    Their processor has the vocabularies `source` and `target`. The arguments of the module are those of `reads`. It
+    also has `output_layer(params)`, and for decoding `initial_cache(params, source, source_mask)`, which returns the
+    cache of a source, `read(tokens, cache, count)` and `alignment(params, source, inputs, source_mask)`; and for pages
+    `attention_maps(params, source, inputs)`, which returns weights [L, B, H, T, S] by name: `encoder`, `decoder` and
+    `cross`, or some of these.
     """
 
-    def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> nn.Module:
-        """The module for a target and a source vocabulary of these sizes; None = source and target share one
-        vocabulary."""
-        del source_vocabulary_size
-        return super().build(vocabulary_size)
+    reads: ClassVar[tuple[str, ...]] = ("source", "inputs", "source_mask")
+
+    embeddings: Literal["separate", "tied", "shared"] = "tied"
+    """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
+    last two (tied), or all (shared), which needs one vocabulary and equal widths."""
+
+    def check(self, processor: Any) -> None:
+        if self.embeddings == "shared" and not processor.shared:
+            raise ValueError(
+                "model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
+                "--model.embeddings tied"
+            )
+
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        del processor
+        tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+        return tokens, tokens

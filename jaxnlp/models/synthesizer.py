@@ -5,6 +5,7 @@ Source: Tay et al. 2021 (dense Synthesizer), as in CS224N, assignment 5; otherwi
 
 import dataclasses
 import functools
+from typing import Any
 
 import chex
 import jax
@@ -27,8 +28,8 @@ class SynthesizerConfig(DecoderConfig):
                 f"model.compute.attention must be auto or vjp for a synthesizer, got {self.compute.attention}"
             )
 
-    def build(self, vocabulary_size: int) -> "Synthesizer":
-        return Synthesizer(self, vocabulary_size)
+    def build(self, processor: Any) -> "Synthesizer":
+        return Synthesizer(self, processor.size)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         blocks = parameter_table.block("synthesizer", use_bias=self.use_bias)

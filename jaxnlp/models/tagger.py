@@ -50,8 +50,7 @@ class TaggerConfig(WordEncoderConfig):
     crf: bool = True
     """Score whole sequences of labels by a linear-chain CRF; otherwise each label by a softmax."""
 
-    def build_tagger(self, processor: TaggerProcessor) -> "Tagger":
-        """The module for the vocabularies and the labels of a processor."""
+    def build(self, processor: TaggerProcessor) -> "Tagger":
         return Tagger(self, *self.sizes(processor.inputs), len(processor.labels))
 
     def adopt(self, pretrained: Any) -> Adopted:

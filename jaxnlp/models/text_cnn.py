@@ -55,7 +55,7 @@ class TextCNNConfig(WordClassifierConfig):
         if self.feature_maps < 1:
             raise ValueError(f"model.feature_maps must be at least 1, got {self.feature_maps}")
 
-    def build_classifier(self, processor: Any) -> "TextCNN":
+    def build(self, processor: Any) -> "TextCNN":
         return TextCNN(self, processor.vocabulary_size, processor.outputs)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:

@@ -70,7 +70,7 @@ class TextRNNConfig(WordClassifierConfig):
     def has_attention_weights(self) -> bool:
         return self.pooling == "attention"
 
-    def build_classifier(self, processor: Any) -> "TextRNN":
+    def build(self, processor: Any) -> "TextRNN":
         return TextRNN(self, processor.vocabulary_size, processor.outputs)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:

@@ -34,16 +34,27 @@ Parts = tuple[tuple[str, Labels], ...]
 class TextTasksConfig(TextVectorsConfig):
     """A BERT with a head for each part of the data."""
 
+    token_dropout_rate: float = 0.0
+    """Share of the tokens hidden in training, except the first; small data sets are memorised without it. Only of
+    single texts: two texts may differ only in one word."""
     similarity: Literal["cosine", "learned"] = "cosine"
     """Similarity of two texts: the cosine of their vectors, or a learned layer on features of the pair."""
     pair_layer: Literal["none", "separate", "shared"] = "none"
     """A hidden layer between the features of a pair and its heads: none, one for each part, or one for all."""
 
-    def check_labels(self, parts: Parts) -> None:
-        """Raises ValueError for options that these parts do not read."""
+    def check(self, processor: Any) -> None:
+        parts: Parts = processor.parts
         kinds = {labels.kind for _, labels in parts}
         paired = any(self.has_pair_features(labels) for _, labels in parts)
         similar = "similarity" in kinds
+        if not 0.0 <= self.token_dropout_rate < 1.0:
+            raise ValueError(f"model.token_dropout_rate must be in [0, 1), got {self.token_dropout_rate}")
+        if self.token_dropout_rate and self.freeze_encoder:
+            raise ValueError("model.token_dropout_rate has no effect with model.freeze_encoder; set it to 0")
+        if self.token_dropout_rate and all(labels.texts == 2 for _, labels in parts):
+            raise ValueError(
+                "model.token_dropout_rate applies only to single texts, but the data has pairs; set it to 0"
+            )
         refuse_unread(
             self,
             [
@@ -67,8 +78,12 @@ class TextTasksConfig(TextVectorsConfig):
         """Whether a part's head reads features of a pair."""
         return labels.texts == 2 and self.has_head(labels)
 
-    def build(self, vocabulary_size: int, parts: Parts = (), token_dropout_rate: float = 0.0) -> "TextTasks":
-        return TextTasks(self, self.encoder.embeddings(vocabulary_size), parts, token_dropout_rate)
+    def build(self, processor: Any) -> "TextTasks":
+        return TextTasks(self, self.encoder.embeddings(processor.vocabulary.size), processor.parts)
+
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        texts = max(labels.texts for _, labels in processor.parts)
+        return (jax.ShapeDtypeStruct((1, texts, 1), jnp.int32),)
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and the heads if the pretrained model has the same kind of heads, parts and labels."""
@@ -122,14 +137,11 @@ class TextTasks(nn.Module):
       config: encoder and heads.
       vocabulary_size: V.
       parts: names and labels.
-      token_dropout_rate: share of a single text's tokens hidden in training, except the first (token cutoff, Shen et
-        al. 2020). Tokens of pairs are not hidden: two texts may differ only in one word.
     """
 
     config: TextTasksConfig
     vocabulary_size: int
     parts: Parts
-    token_dropout_rate: float = 0.0
 
     def setup(self):
         """The encoder, the heads and the pair layers."""
@@ -205,7 +217,7 @@ class TextTasks(nn.Module):
             rows,
             None,
             seen,
-            token_dropout_rate=self.token_dropout_rate if texts == 1 else 0.0,
+            token_dropout_rate=self.config.token_dropout_rate if texts == 1 else 0.0,
             deterministic=deterministic,
         )
         return vectors.reshape(batch, texts, -1)

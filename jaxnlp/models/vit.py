@@ -35,7 +35,7 @@ class ViTConfig(ClassifierConfig):
     """A Transformer encoder on the patches of an image."""
 
     ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
-    inputs: ClassVar[tuple[str, ...]] = ("images",)
+    reads: ClassVar[tuple[str, ...]] = ("images",)
     has_rollout: ClassVar[bool] = True
 
     patch: int = 4
@@ -84,16 +84,16 @@ class ViTConfig(ClassifierConfig):
         """Number of convolutions in the stem; each halves the image."""
         return int(math.log2(self.patch)) if self.stem == "convolutional" else 0
 
-    def check_processor(self, processor: Any) -> None:
+    def check(self, processor: Any) -> None:
         if processor.size % self.patch:
             raise ValueError(
                 f"model.patch must divide the size of the images, {processor.size} pixels, got {self.patch}"
             )
 
-    def build_classifier(self, processor: Any) -> "ViT":
+    def build(self, processor: Any) -> "ViT":
         return ViT(self, processor.size, processor.mean, processor.stddev, len(processor.classes))
 
-    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         return (jax.ShapeDtypeStruct((1, *processor.shape), jnp.uint8),)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.corpus import Corpus
 from jaxnlp.models import parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.models.parameter_table import Table
@@ -31,7 +32,7 @@ _logger = logging.getLogger(__name__)
 class WordClassifierConfig(ClassifierConfig):
     """The base of configs of word classifiers. Their processor has the `words` of its vocabulary, ordered by id."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
+    reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 
     embedding_width: int = 128
     """Width of the word vectors, D."""
@@ -57,11 +58,11 @@ class WordClassifierConfig(ClassifierConfig):
         if given and not self.vectors_path:
             raise ValueError(f"model.vectors {self.vectors} needs a file of word vectors: set model.vectors_path")
 
-    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         del processor
         return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
 
-    def check_processor(self, processor: Any) -> None:
+    def check(self, processor: Any) -> None:
         if processor.apart:
             raise ValueError("this model reads both texts of a pair together; set data.pairs to together")
 
@@ -73,10 +74,10 @@ class WordClassifierConfig(ClassifierConfig):
     def frozen(self, path: tuple[str, ...]) -> bool:
         return path[0] == "static_tokens" or (path[0] == "tokens" and self.vectors == "static")
 
-    def initial_params(self, processor: Any) -> Params:
+    def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, found = read_word_vectors(self.vectors_path, processor.words)
+        vectors, found = read_word_vectors(self.vectors_path, corpus.processor.words)
         if vectors.shape[1] != self.embedding_width:
             raise ValueError(
                 f"model.embedding_width must be that of {self.vectors_path}, {vectors.shape[1]}, got "

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.corpus import Corpus
 from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.parameter_table import Table
@@ -110,7 +111,7 @@ class WordEncoderConfig(ModelConfig):
         )
 
     @property
-    def inputs(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """Names of the arrays of a batch that the encoder reads, in the order of its arguments."""
         return WordInputs.names + (WordInputs.bert_names if self.bert else ())
 
@@ -136,16 +137,15 @@ class WordEncoderConfig(ModelConfig):
         """Maximum length of a sentence in BERT's tokens; None = there is no BERT."""
         return self.encoder.max_positions if self.bert else None
 
-    def shapes(self, inputs: WordInputs) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Shapes of the arrays that the encoder reads, for one example of one word."""
-        characters = jax.ShapeDtypeStruct((1, 1, inputs.max_characters), jnp.int32)
+    def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        characters = jax.ShapeDtypeStruct((1, 1, processor.inputs.max_characters), jnp.int32)
         ids, mask = jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
         return (ids, characters, mask, *((ids, mask, ids) if self.bert else ()))
 
-    def check_inputs(self, inputs: WordInputs) -> None:
-        """Raises ValueError when the model cannot read what the inputs make; the message says what to change."""
+    def check(self, processor: Any) -> None:
         if not self.bert:
             return
+        inputs: WordInputs = processor.inputs
         if inputs.pieces is None:
             raise ValueError("model.bert needs the tokenizer and the weights of a BERT: give a BERT with --init-from")
         if inputs.max_pieces > self.encoder.max_positions:
@@ -192,14 +192,10 @@ class WordEncoderConfig(ModelConfig):
             return self.encoder.parameter(path[2:])
         return parameter_table.find(self.encoder_parameters() | table, path)
 
-    def initial_params(self, inputs: WordInputs) -> Params:
-        """The parameters that are not initialised at random: word vectors from a file.
-
-        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
-        """
+    def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, found = read_word_vectors(self.vectors_path, inputs.words)
+        vectors, found = read_word_vectors(self.vectors_path, corpus.processor.inputs.words)
         if vectors.shape[1] != self.word_width:
             raise ValueError(
                 f"model.word_width must be that of {self.vectors_path}, {vectors.shape[1]}, got {self.word_width}"

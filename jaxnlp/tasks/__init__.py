@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 import flax.linen as nn
 import jax
 
-from jaxnlp.compilation import compilation_announced
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.transformer import unstacked
 from jaxnlp.public_names import lazily
@@ -89,7 +89,7 @@ class Block(NamedTuple):
 
     Attributes:
       name: its heading; a later block with the same name replaces it.
-      content: a `jaxnlp.blocks` dataclass: Table, Lines, HeatMap, MarkedText or Picture.
+      content: a `jaxnlp.pages.blocks` dataclass: Table, Lines, HeatMap, MarkedText or Picture.
       keep: whether the page shows only the block of the latest step, or those of all steps, as for samples.
     """
 
@@ -290,16 +290,6 @@ class Task(Config):
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         """Raises DataError, before the first step, for options that do not fit the loaded data, such as a prompt."""
-
-    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        """The module, and the shapes of the inputs that initialise it."""
-        raise TypeError(f"{type(self).__name__} does not define build()")
-
-    def initial_params(self, model: nn.Module, corpus: Corpus) -> Params:
-        """The parameters that are not initialised at random, such as word vectors. Unknown paths and shapes are
-        errors."""
-        del model, corpus
-        return {}
 
     def objective(self, model: nn.Module, corpus: Corpus | None) -> Objective:
         """The loss. `corpus` is None if only a file is scored, which does not need training data."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import tyro
 
-from jaxnlp.commands.attention_page import render_page
-from jaxnlp.commands.files import check_row
-from jaxnlp.files import write_file
-from jaxnlp.inference import refuse_blank
+from jaxnlp.cli.inputs import check_row
+from jaxnlp.pages.attention_page import render_page
+from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.text.raw_texts import refuse_blank
 
 PAGE_TOKENS = 128
 """Tokens on a page of attention by default: its size grows with their square."""

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -65,9 +64,6 @@ class MaskedLanguageModel(Task):
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if not isinstance(model, BertPretrainingConfig):
             raise ValueError(f"a masked language model needs a BertPretrainingConfig, got {type(model).__name__}")
-
-    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        return model.build(processor.size), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):

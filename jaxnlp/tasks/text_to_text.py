@@ -5,11 +5,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
@@ -48,27 +46,11 @@ class TextToText(Task):
                 f"this task needs a model that reads a source, such as EncoderDecoderConfig, got {type(model).__name__}"
             )
 
-    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        if model.architecture().get("embeddings") == "shared" and not corpus.processor.shared:
-            raise DataError(
-                "model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
-                "--model.embeddings tied"
-            )
-
-    def build(
-        self, model: ModelConfig, processor: TranslationProcessor
-    ) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        build: Any = model.build
-        tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-        return build(processor.target.size, processor.source.size), (tokens, tokens)
-
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             hidden = model.apply(
                 {"params": params},
-                batch["source"],
-                batch["inputs"],
-                batch["source_mask"],
+                *(batch[name] for name in model.config.reads),
                 deterministic=key is None,
                 return_hidden=True,
                 rngs=None if key is None else {"dropout": key},

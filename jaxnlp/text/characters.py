@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from jaxnlp.inference import as_texts, padded_rows
 from jaxnlp.text import UnknownTokenError, list_of_strings
+from jaxnlp.text.raw_texts import as_texts, padded_rows
 
 PAD, MASK = "\u25a1", "\u2047"
 """Padding, and the separator between question and answer: ids 0 and 1 of vocabularies that have them."""

@@ -6,9 +6,9 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from jaxnlp.inference import as_texts
 from jaxnlp.targets import Targets, targets_from_json
 from jaxnlp.text.labels import number_of_texts
+from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
 PairReading = Literal["together", "apart"]

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from jaxnlp.inference import as_texts
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.labels import Labels
+from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from jaxnlp.inference import as_texts, padded_rows
+from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.subwords import END, START, Subwords
 
 

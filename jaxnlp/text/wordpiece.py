@@ -9,7 +9,7 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer, normalizers
 from tokenizers.trainers import WordPieceTrainer
 
-from jaxnlp.inference import as_texts, padded_rows
+from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_files import (
     CLS,
     MASK,

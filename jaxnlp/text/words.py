@@ -5,8 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from jaxnlp.inference import as_texts, padded_rows
 from jaxnlp.text import UnknownTokenError, list_of_strings
+from jaxnlp.text.raw_texts import as_texts, padded_rows
 
 EOL, UNK = "<eol>", "<unk>"
 """The words for a line feed and for words that are not in the vocabulary, in vocabularies that have them."""

@@ -9,7 +9,7 @@ import requests
 
 from data.data_sets import DATA_SETS
 from data.download import TINY_SHAKESPEARE, DataNotFoundError, locate, locate_folder
-from jaxnlp.caches import cache_folder
+from jaxnlp.inference.caches import cache_folder
 from tests.network import CONTENT, PLAYS, Body, cached_path, put
 
 REAL_DATA = Path(os.environ.get("JAXNLP_DATA") or Path(__file__).parents[3] / "shared" / "data")

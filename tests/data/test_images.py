@@ -7,8 +7,8 @@ from PIL import Image
 
 from data import DataError
 from data import images as module
-from data.image_files import read_images
 from data.images import Images, digits, held_out_part, read_cifar10
+from data.readers.image_files import read_images
 from jaxnlp.images.processor import ImageProcessor
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)

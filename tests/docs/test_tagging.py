@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from configs import conll_bilstm_crf, conll_tagger
-from data.annotations import annotated_sentences
-from data.raw_sentences import Counts
+from data.readers.annotations import annotated_sentences
+from data.readers.raw_sentences import Counts
 from jaxnlp.text.tag_schemes import PREFIXES, LabelledSpan, labels_of_spans
 
 

@@ -17,7 +17,7 @@ from train.recipes import load_recipe
 def blocks(root, monkeypatch):
     """The page's blocks of Python."""
     monkeypatch.setattr("train.recipes._given", {})
-    monkeypatch.setattr("jaxnlp.serialization.TRUSTED", {"jaxnlp", "data", "train"})
+    monkeypatch.setattr("jaxnlp.saving.serialization.TRUSTED", {"jaxnlp", "data", "train"})
     monkeypatch.setattr(sys, "path", list(sys.path))
     page = (root / "docs" / "your_own_model.md").read_text(encoding="utf-8")
     yield re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)

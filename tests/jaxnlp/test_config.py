@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 
 from jaxnlp.config import Config, ReadWhen, refuse_unread
-from jaxnlp.serialization import to_json
+from jaxnlp.saving.serialization import to_json
 
 Size = Literal["small", "large"]
 

@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command(finished_run, tmp_path, c
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied", "/private")
 
-    monkeypatch.setattr("jaxnlp.verbs.load", refuse)
+    monkeypatch.setattr("jaxnlp.cli.verbs.load", refuse)
     assert generate(finished_run.folder) == 2
     assert capsys.readouterr() == ("", "error: /private: permission denied\n")
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from jaxnlp import runs
-from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checksums, find_checkpoint
 from jaxnlp.runs import find_task, is_run, load, load_pretrained, load_run
-from jaxnlp.serialization import to_json
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checksums, find_checkpoint
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
-from train.checkpoint import Checkpoints
-from train.run_folder import RunSpec
+from train.run.checkpoint import Checkpoints
+from train.run.folder import RunSpec
 
 
 @pytest.fixture
@@ -102,7 +102,8 @@ def test_the_task_of_a_run_is_known_before_its_parameters_are_read(moved):
 
 def test_a_run_of_many_devices_is_read_on_one_and_leaves_logging_to_the_user(finished_run):
     script = (
-        "import jax, json, logging, sys; from jaxnlp.checkpoints import checksums; from jaxnlp.runs import load_run; "
+        "import jax, json, logging, sys; from jaxnlp.saving.checkpoints import checksums; "
+        "from jaxnlp.runs import load_run; "
         "run = load_run(sys.argv[1], checkpoint=2); "
         "print(json.dumps([jax.device_count(), checksums(run.params), logging.getLogger().handlers]))"
     )

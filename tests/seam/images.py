@@ -23,12 +23,12 @@ import tyro
 from rich.console import Console
 
 from data import DataConfig
-from jaxnlp.blocks import HeatMap, Line, Lines, Picture
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.pages.blocks import HeatMap, Line, Lines, Picture
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit

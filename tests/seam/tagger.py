@@ -17,11 +17,11 @@ import tyro
 from rich.console import Console
 
 from data import DataConfig
-from jaxnlp.blocks import MarkedText, Table
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.dense import Dense
+from jaxnlp.pages.blocks import MarkedText, Table
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit

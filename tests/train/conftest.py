@@ -25,7 +25,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig, update
-from train.log import RunLog
+from train.logs.log import RunLog
 from train.loop import FitResult, fit
 from train.optimizer import OptimizerConfig
 
@@ -183,7 +183,7 @@ def stop_at(after_step: Callable[..., contextlib.AbstractContextManager[None]]) 
 
 
 class Clock:
-    """Stands where `train.log` reads the time."""
+    """Stands where `train.logs.log` reads the time."""
 
     def __init__(self):
         self.now = 100.0
@@ -197,5 +197,5 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("train.log.time", clock)
+    monkeypatch.setattr("train.logs.log.time", clock)
     return clock

@@ -5,9 +5,9 @@ import io
 import jax.numpy as jnp
 from rich.console import Console
 
-from jaxnlp.blocks import MarkedText
+from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.tasks import Block
-from train.log import RunLog
+from train.logs.log import RunLog
 
 
 def console(**options):

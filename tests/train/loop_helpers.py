@@ -4,10 +4,10 @@ import json
 
 import jax
 
-from train.begin import begin
-from train.checkpoint import Checkpoints
 from train.parallel import make_parallel
-from train.setup import set_up
+from train.run.begin import begin
+from train.run.checkpoint import Checkpoints
+from train.run.setup import set_up
 
 TIMES = ("train_seconds", "characters_per_second", "words_per_second")
 

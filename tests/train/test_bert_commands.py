@@ -10,12 +10,12 @@ import transformers
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert import load_pretrained
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import EVERY_SIGN
 from tests.text_task_files import write_tables
 from train import evaluate
-from train.begin import begin
-from train.command_line import RunOptions, parse
+from train.cli.command_line import RunOptions, parse
+from train.run.begin import begin
 
 FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
 WORDS = ["good", "bad", "film", "plot", "dog", "cat"]

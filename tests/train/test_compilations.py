@@ -7,9 +7,9 @@ import pytest
 from data.translation import ParallelText
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks.text_to_text import TextToText
-from train.begin import begin
 from train.parallel import JitParallel
-from train.setup import set_up, step_function
+from train.run.begin import begin
+from train.run.setup import set_up, step_function
 
 LENGTHS = (8, 16)
 

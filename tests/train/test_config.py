@@ -11,11 +11,11 @@ import pytest
 from data.character_text import CharacterText
 from data.minbert import MinBertData
 from data.word_text import WordText
-from jaxnlp.checkpoints import identity
 from jaxnlp.models.decoder import DecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.serialization import ConfigError, differences, from_json, to_json
+from jaxnlp.saving.checkpoints import identity
+from jaxnlp.saving.serialization import ConfigError, differences, from_json, to_json
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.text_tasks import TextTasks
 from train.config import TrainConfig, update

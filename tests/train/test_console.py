@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 
 from tests.train.log_helpers import console, log_train, sample, step_metrics, write_steps
-from train.log import SECONDS_BETWEEN_LINES, RunLog, _unfinished
+from train.logs.log import SECONDS_BETWEEN_LINES, RunLog, _unfinished
 
 
 def test_loss_and_objective_are_both_shown_where_both_are_measured(tmp_path, clock):
@@ -78,7 +78,7 @@ def test_time_left_includes_the_evaluations_to_come(tmp_path, clock):
 
 
 def test_time_left_has_no_compilation_of_later_steps_and_of_evaluations(tmp_path, clock, monkeypatch):
-    monkeypatch.setattr("train.log.compile_seconds", lambda: clock.compiled)
+    monkeypatch.setattr("train.logs.log.compile_seconds", lambda: clock.compiled)
     clock.compiled = 0.0
 
     def seconds_of(step):
@@ -90,7 +90,7 @@ def test_time_left_has_no_compilation_of_later_steps_and_of_evaluations(tmp_path
 
 
 def test_steps_that_the_device_has_not_finished_are_not_counted(tmp_path, clock, monkeypatch):
-    monkeypatch.setattr("train.log._unfinished", lambda pending: 5)
+    monkeypatch.setattr("train.logs.log._unfinished", lambda pending: 5)
     lines = lines_of(tmp_path, clock, 16, lambda _: 1.0)
     assert [line.split("/")[0] for line in lines] == ["step 10", "step 10"]
 
@@ -100,7 +100,7 @@ def test_only_finished_steps_count_as_done(monkeypatch):
         def __init__(self, ready):
             self.is_ready = lambda: ready
 
-    monkeypatch.setattr("train.log.jax.Array", Value)
+    monkeypatch.setattr("train.logs.log.jax.Array", Value)
     done, running = {"loss": (Value(True), Value(True))}, {"loss": (Value(True), Value(False))}
     assert _unfinished([]) == 0
     assert _unfinished([done, done]) == 0

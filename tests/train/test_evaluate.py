@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxnlp.checkpoints import CONFIG_FILE, RunError
 from jaxnlp.runs import load_run
+from jaxnlp.saving.checkpoints import CONFIG_FILE, RunError
 from jaxnlp.tasks import Evaluation, Metric
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.language_model.evaluators import Validation
-from train import evaluate, run_folder
+from train import evaluate
 from train.evaluate import Options, find_evaluator, score, write_predictions
-from train.run_folder import METRICS_FILE
+from train.run import folder as run_folder
+from train.run.folder import METRICS_FILE
 
 
 @pytest.fixture(scope="module")

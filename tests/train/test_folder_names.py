@@ -11,7 +11,7 @@ from train import evaluate
 from train.config import update
 from train.loop import fit
 from train.report import write_report
-from train.run_folder import RunMismatchError
+from train.run.folder import RunMismatchError
 
 
 @pytest.mark.thorough

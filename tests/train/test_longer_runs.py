@@ -6,7 +6,7 @@ import pytest
 from jaxnlp.runs import load_run
 from tests.train.loop_helpers import arrays
 from train.config import update
-from train.run_folder import RunMismatchError, read_config, read_environment
+from train.run.folder import RunMismatchError, read_config, read_environment
 
 
 def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):

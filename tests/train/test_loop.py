@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from data import DataError
-from jaxnlp.checkpoints import RunError, checkpoint_steps, read_record
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
-from train.begin import TYPED_MODEL_FILE, begin
 from train.config import update
 from train.loop import NonFiniteError, fit
 from train.report import read_blocks
-from train.run_folder import RunMismatchError
-from train.setup import count_parameters, set_up
+from train.run.begin import TYPED_MODEL_FILE, begin
+from train.run.folder import RunMismatchError
+from train.run.setup import count_parameters, set_up
 
 
 def files(workdir):

@@ -9,15 +9,15 @@ import pytest
 from data import DataError
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Evaluation, Metric
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.train.loop_helpers import arrays, prepared, rows
 from train import loop
 from train.config import update
+from train.evaluation.validation import has_stalled
 from train.report import read_blocks
-from train.setup import step_function
-from train.validation import has_stalled
+from train.run.setup import step_function
 
 
 def recurrent(tiny_config, small_text, task=None, **changes):

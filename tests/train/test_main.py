@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from data import DataError
-from jaxnlp.checkpoints import DamagedCheckpointError, RunError
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import load_run
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError
 from tests.run_folders import assert_same_run, rows, saved_arrays
 from train import __main__ as program
-from train.command_line import UsageError
+from train.cli.command_line import UsageError
 from train.loop import FitResult, NonFiniteError
 from train.recipes import load_recipe
-from train.run_folder import RunMismatchError
+from train.run.folder import RunMismatchError
 
 TOTAL_STEPS = 80
 SAVE_EVERY = 5

@@ -15,7 +15,7 @@ from jaxnlp.runs import load_run
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
 from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validation
 from train import evaluate, loop
-from train.command_line import RunOptions, parse
+from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
 from train.optimizer import OptimizerConfig
 from train.parallel import make_parallel

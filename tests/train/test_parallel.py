@@ -15,12 +15,12 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.gradient_surgery import project_conflicts
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Objective, Trained
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
+from train.evaluation.scoring import SplitScoring
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
-from train.scoring import SplitScoring
 from train.step import init_state, train_step
 
 VOCABULARY = 11

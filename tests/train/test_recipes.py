@@ -12,12 +12,12 @@ from flax.traverse_util import flatten_dict
 import configs
 from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
-from data.sentence_classes import FILES as DATA_SETS
+from data.readers.sentence_classes import FILES as DATA_SETS
 from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
 from data.treebank import Treebank
 from jaxnlp.images.processor import ImageProcessor
-from jaxnlp.serialization import from_json, to_json
+from jaxnlp.saving.serialization import from_json, to_json
 from jaxnlp.targets import Classes
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
@@ -25,7 +25,7 @@ from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
-from train.command_line import RunOptions, parse
+from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
 from train.recipes import UnknownRecipeError, load_recipe, recipe_names
 

@@ -26,8 +26,8 @@ from tests.train.step_helpers import (
     regression,
     without_dropout,
 )
+from train.optimizer.schedules import scale_by_progress
 from train.parallel import accumulation_parts, pad_rows
-from train.schedules import scale_by_progress
 from train.step import all_finite, eval_step, init_state, train_step
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.serialization import to_json
+from jaxnlp.saving.serialization import to_json
 from train import sweep as module
-from train.command_line import UsageError
+from train.cli.command_line import UsageError
 from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep
 
 GRID = ["model.num_layers=1,2", "optimizer.learning_rate=1e-3,3e-3"]

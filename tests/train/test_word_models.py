@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from train.command_line import RunOptions, parse
+from train.cli.command_line import RunOptions, parse
 from train.config import update
 
 SMALL = ["--data.source", "python_docs", "--data.batch-size", "8", "--model.embedding-width", "6", "--total-steps", "3"]

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.files import write_file
-from train.json_lines import read_lines
+from jaxnlp.saving.atomic_files import write_file
+from train.logs.json_lines import read_lines
 from train.report import plots
 from train.report.blocks import Drawn, block_from_json
 from train.report.metrics import charts, declared_metrics, progress_of

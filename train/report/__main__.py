@@ -3,7 +3,7 @@
 import sys
 import time
 
-from train.launcher import program_name, start
+from train.cli.launcher import program_name, start
 
 if __name__ == "__main__":
     start("train.report", started=time.time(), huge_pages=False, results=True)
@@ -11,8 +11,14 @@ if __name__ == "__main__":
 from pathlib import Path
 from typing import NoReturn
 
-from jaxnlp.checkpoints import DamagedCheckpointError, check_run_files, checkpoint_steps, read_record, runs_inside
-from jaxnlp.messages import reason, usage_text
+from jaxnlp.cli.messages import reason, usage_text
+from jaxnlp.saving.checkpoints import (
+    DamagedCheckpointError,
+    check_run_files,
+    checkpoint_steps,
+    read_record,
+    runs_inside,
+)
 from train.report import write_report
 
 PROGRAM = program_name("train.report")

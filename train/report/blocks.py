@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from jaxnlp.blocks import HeatMap, Lines, MarkedText, Picture, Table
+from jaxnlp.pages.blocks import HeatMap, Lines, MarkedText, Picture, Table
 from train.report import plots
 from train.report.formats import is_finite, is_number, number, text
 

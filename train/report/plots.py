@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxnlp.blocks import Lines
+from jaxnlp.pages.blocks import Lines
 from train.report.formats import text as escaped
 from train.report.metrics import OBJECTIVE, Chart, capitalized, splits_of, title_of, title_without_part
 

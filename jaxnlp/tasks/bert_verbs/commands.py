@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
-from jaxnlp.commands.tables import TextColumns
+from jaxnlp.cli.inputs import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
+from jaxnlp.cli.tables import TextColumns
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
-from jaxnlp.files import write_file
 from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
+from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention

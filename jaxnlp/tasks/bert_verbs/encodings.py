@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.batches import in_batches, padded_length, text_shapes, warm_up
-from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
-from jaxnlp.inference import one_or_many, refuse_blank, require_texts
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.batches import in_batches, padded_length, text_shapes, warm_up
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
+from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
+from jaxnlp.text.raw_texts import refuse_blank, require_texts
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 

@@ -15,7 +15,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import HEAD as LABEL_SCORES
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.models.text_vectors import TextVectorsConfig
-from jaxnlp.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
+from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.typing import Params
@@ -58,8 +58,8 @@ def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -
     bert = flatten_dict(load_pretrained(folder, ignore=(CLASSIFIER,)).params)
     others = flatten_dict(_heads(folder, config, processor))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
-    model, inputs = task.build(config, processor)
-    expected = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
+    model = config.build(processor)
+    expected = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))["params"]
     shapes = [{path: x.shape for path, x in flatten_dict(tree).items()} for tree in (params, expected)]
     paths = shapes[0].keys() | shapes[1].keys()
     different = sorted("/".join(path) for path in paths if shapes[0].get(path) != shapes[1].get(path))

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
 from jaxnlp.models.bert import Bert
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
+from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs.encodings import attention_of

@@ -74,10 +74,6 @@ class Classification(Task):
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         assert isinstance(model, ClassifierConfig)
-        try:
-            model.check_processor(corpus.processor)
-        except ValueError as error:
-            raise DataError(str(error)) from error
         targets = corpus.processor.targets
         if isinstance(targets, Scale):
             self._refuse(
@@ -99,24 +95,14 @@ class Classification(Task):
             if getattr(self, name):
                 raise DataError(f"task.{name} applies only to {applies_to}")
 
-    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        assert isinstance(model, ClassifierConfig)
-        return model.build_classifier(processor), model.shapes(processor)
-
-    def initial_params(self, model: Any, corpus: Corpus) -> Params:
-        try:
-            return model.config.initial_params(corpus.processor)
-        except ValueError as error:
-            raise DataError(str(error)) from error
-
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         weights = self._weights(corpus)
-        inputs = model.config.inputs
+        reads = model.config.reads
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             logits = model.apply(
                 {"params": params},
-                *(batch[name] for name in inputs),
+                *(batch[name] for name in reads),
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
             )

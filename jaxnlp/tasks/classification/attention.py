@@ -6,13 +6,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.batches import batches
-from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
-from jaxnlp.inference import refuse_blank
+from jaxnlp.inference.batches import batches
+from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.classification.inputs import batch_shapes, read_chunk
+from jaxnlp.text.raw_texts import refuse_blank
 from jaxnlp.typing import Params
 
 POOLED = "the text"

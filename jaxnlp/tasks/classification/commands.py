@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.batches import Shape, in_batches
-from jaxnlp.commands.files import report_blank, report_skipped, report_truncated
-from jaxnlp.commands.tables import TextColumns
-from jaxnlp.files import write_file
+from jaxnlp.cli.inputs import report_blank, report_skipped, report_truncated
+from jaxnlp.cli.tables import TextColumns
 from jaxnlp.images.reading import printable
+from jaxnlp.inference.batches import Shape, in_batches
 from jaxnlp.models.bert import BertModelConfig
+from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.blocks import MarkedText, Picture, Table
-from jaxnlp.commands.tables import table_with
+from jaxnlp.cli.tables import table_with
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
+from jaxnlp.pages.blocks import MarkedText, Picture, Table
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.classification import scores, scores_of_numbers, scores_of_several
@@ -47,7 +47,7 @@ def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], ja
     """A function of parameters and a batch: the probability of each class [B, C], or for numbers the outputs [B]."""
 
     def predict(params: Params, batch: Batch) -> jax.Array:
-        logits = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+        logits = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
         if isinstance(targets, Scale):
             return logits[:, 0]
         return jax.nn.softmax(logits, axis=-1) if targets.one_class else jax.nn.sigmoid(logits)

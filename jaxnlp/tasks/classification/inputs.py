@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxnlp.batches import Shape, row_shapes, text_shapes
-from jaxnlp.commands.files import chunks, one_line, rows_of
-from jaxnlp.commands.tables import TextColumns
+from jaxnlp.cli.inputs import chunks, one_line, rows_of
+from jaxnlp.cli.tables import TextColumns
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
-from jaxnlp.inference import is_blank, require_texts
+from jaxnlp.inference.batches import Shape, row_shapes, text_shapes
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.raw_texts import is_blank, require_texts
 
 IMAGES = 64
 """Number of images that are read at a time."""

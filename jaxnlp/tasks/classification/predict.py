@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxnlp import batches
-from jaxnlp.batches import BatchFunction, Shape, in_batches
 from jaxnlp.corpus import NumpyBatch
-from jaxnlp.inference import one_or_many
+from jaxnlp.inference import batches
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.batches import BatchFunction, Shape, in_batches
 from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.commands.page import page
 from jaxnlp.images.pictures import png
+from jaxnlp.pages.page import page
 
 DARKEST = 0.15
 """Brightness of a patch without attention; the patch with the most attention has 1."""

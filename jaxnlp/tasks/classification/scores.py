@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Metric, MetricKind
 
 MAX_CLASSES = 30

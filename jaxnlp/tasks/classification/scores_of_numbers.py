@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.blocks import Line, Lines
+from jaxnlp.pages.blocks import Line, Lines
 from jaxnlp.tasks import Block, Metric, MetricKind
 
 BINS = 20

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.blocks import Lines, Table
+from jaxnlp.pages.blocks import Lines, Table
 from jaxnlp.tasks import Block, Metric, MetricKind
 from jaxnlp.tasks.classification.scores import MAX_CLASSES, MAX_CURVES, areas, line
 

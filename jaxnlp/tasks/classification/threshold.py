@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from jaxnlp.blocks import Line, Lines
-from jaxnlp.files import write_file
+from jaxnlp.pages.blocks import Line, Lines
+from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.classification.decision import THRESHOLD_FILE, decided, on_host

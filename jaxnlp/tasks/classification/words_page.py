@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.commands.page import page
+from jaxnlp.pages.page import page
 
 STRONG = 1.5
 """The report marks words whose weight is at least this many times the weight of equally weighted words."""

@@ -113,9 +113,6 @@ class LanguageModel(Task):
         if self.sample_prompt is not None:
             check_prompt(self.sample_prompt, model.max_length, corpus.processor)
 
-    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        return model.build(processor.size), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
-
     def objective(self, model: nn.Module, corpus: Corpus | None) -> Objective:
         scorer = _LinearLosses(self, model, None if corpus is None else corpus.token_counts)
         whole = self.chunk_tokens is None and self.num_sampled is None
@@ -194,8 +191,6 @@ class RecurrentLanguageModel(LanguageModel):
     temporal_activation_regularization: float = 0.0
     """Weight of the mean square of the change of the last layer's outputs between positions, before dropout (TAR,
     beta)."""
-    init_bias_from_unigram: bool = False
-    """Initialise the output bias with the log-frequencies of the training tokens."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -216,16 +211,6 @@ class RecurrentLanguageModel(LanguageModel):
                 f"RecurrentLanguageModel needs a recurrent model, got {type(model).__name__}; use the task "
                 "LanguageModel, or the model RecurrentLMConfig"
             )
-        if self.init_bias_from_unigram and not model.architecture().get("use_output_bias"):
-            raise ValueError("task.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
-
-    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        super().check_corpus(model, corpus)
-        if self.init_bias_from_unigram and corpus.token_counts is None:
-            raise DataError("task.init_bias_from_unigram needs token counts, which this data set does not have")
-
-    def initial_params(self, model: Any, corpus: Corpus) -> Params:
-        return model.unigram_bias(corpus.token_counts) if self.init_bias_from_unigram else {}
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         scorer = _LinearLosses(self, model, None if corpus is None else corpus.token_counts)

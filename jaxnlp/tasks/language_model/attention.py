@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
 from jaxnlp.models.decoder import Decoder, Places
+from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 

@@ -10,15 +10,16 @@ import jax
 import numpy as np
 import tyro
 
+from jaxnlp.cli.options import LIKELY
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
 from jaxnlp.decoding.sampling import Sampling
-from jaxnlp.inference import one_or_many, require_texts
-from jaxnlp.options import LIKELY
+from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt
+from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)

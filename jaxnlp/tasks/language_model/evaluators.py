@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from jaxnlp.blocks import MarkedText
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import Decoder, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.neural_cache import cache_probability, remembered
-from jaxnlp.serialization import to_json
+from jaxnlp.pages.blocks import MarkedText
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt
 from jaxnlp.tasks.language_model.words import word_blocks

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.corpus import NumpyBatch, Split
 from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Scoring
 from jaxnlp.text.words import WordVocabulary
 from jaxnlp.typing import Array, Batch, Params

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import labels_of, legal_transitions
@@ -61,23 +61,6 @@ class Parsing(Task):
         if not isinstance(model, ParserConfig):
             raise ValueError(f"parsing needs a ParserConfig, got model {type(model).__name__}")
 
-    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        assert isinstance(model, ParserConfig)
-        try:
-            model.check_processor(corpus.processor)
-        except ValueError as error:
-            raise DataError(str(error)) from error
-
-    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        assert isinstance(model, ParserConfig)
-        return model.build_parser(processor), model.parser_shapes(processor)
-
-    def initial_params(self, model: Any, corpus: Corpus) -> Params:
-        try:
-            return model.config.starting_params(corpus.processor)
-        except ValueError as error:
-            raise DataError(str(error)) from error
-
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         relations = model.num_relations
 
@@ -89,7 +72,7 @@ class Parsing(Task):
                 {"params": params},
                 batch["nodes"],
                 labels,
-                *(batch[name] for name in model.config.parser_inputs),
+                *(batch[name] for name in model.config.reads),
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
             )

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import tyro
 
-from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, name_of, one_line, read_text, report_blank, report_skipped, rows_of
-from jaxnlp.files import require_place, write_file
-from jaxnlp.inference import one_or_many, require_sentences
+from jaxnlp.cli.inputs import chunks, name_of, one_line, read_text, report_blank, report_skipped, rows_of
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.pages.attention_page import TextAttention
+from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
@@ -21,6 +21,7 @@ from jaxnlp.tasks.parsing.predicted_tags import require_tagger, require_tags, wi
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
+from jaxnlp.text.raw_texts import require_sentences
 from jaxnlp.text.word_split import placed_words
 
 MOST_DRAWN = 200

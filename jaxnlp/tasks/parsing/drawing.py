@@ -9,7 +9,7 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxnlp.commands.page import page
+from jaxnlp.pages.page import page
 from jaxnlp.tasks.parsing.scores import Tree
 
 CHARACTER = 8.0

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp import batches
-from jaxnlp.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.decoding.parsing import Trees, beam_parse
+from jaxnlp.inference import batches
+from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence
@@ -32,7 +32,7 @@ def parse_of(
 
     def parse(params: Params, batch: Batch) -> Trees:
         variables = {"params": params}
-        inputs = [batch[name] for name in model.config.parser_inputs]
+        inputs = [batch[name] for name in model.config.reads]
         vectors = model.apply(variables, *inputs, method="encode")
         found = beam_parse(
             lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Metric
 from jaxnlp.text.conllu import TreeSentence, universal
 

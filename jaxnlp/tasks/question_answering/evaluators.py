@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.blocks import HeatMap, Table
 from jaxnlp.corpus import DataError, Split
+from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.language_model.evaluators import decoder, sample_blocks
 from jaxnlp.tasks.question_answering.answers import answer, exact_match, one_line

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
@@ -44,30 +44,13 @@ class Tagging(Task):
         if not isinstance(model, TaggerConfig):
             raise ValueError(f"tagging needs a TaggerConfig, got model {type(model).__name__}")
 
-    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        assert isinstance(model, TaggerConfig)
-        try:
-            model.check_inputs(corpus.processor.inputs)
-        except ValueError as error:
-            raise DataError(str(error)) from error
-
-    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        assert isinstance(model, TaggerConfig)
-        return model.build_tagger(processor), model.shapes(processor.inputs)
-
-    def initial_params(self, model: Any, corpus: Corpus) -> Params:
-        try:
-            return model.config.initial_params(corpus.processor.inputs)
-        except ValueError as error:
-            raise DataError(str(error)) from error
-
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         config = model.config
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             found = model.apply(
                 {"params": params},
-                *(batch[name] for name in config.inputs),
+                *(batch[name] for name in config.reads),
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
             )

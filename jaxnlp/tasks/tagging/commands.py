@@ -9,8 +9,7 @@ from typing import Any
 
 import tyro
 
-from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import (
+from jaxnlp.cli.inputs import (
     blank_rows,
     chunks,
     name_of,
@@ -21,13 +20,15 @@ from jaxnlp.commands.files import (
     report_skipped,
     rows_of,
 )
-from jaxnlp.files import require_place, write_file
-from jaxnlp.inference import one_or_many, require_sentences
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.pages.attention_page import TextAttention
+from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns, without_positions
+from jaxnlp.text.raw_texts import require_sentences
 from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, placed_words

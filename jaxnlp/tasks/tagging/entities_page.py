@@ -4,7 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jaxnlp.commands.page import page
+from jaxnlp.pages.page import page
 
 _STYLE = """
 body { max-width: 900px; line-height: 2 }

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.blocks import HeatMap
 from jaxnlp.ops.crf import Chain
+from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain

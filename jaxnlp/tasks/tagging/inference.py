@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp import batches
-from jaxnlp.batches import BatchFunction, Shape, in_batches, text_shapes
+from jaxnlp.inference import batches
+from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.models.tagger import LabelScores
 from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.viterbi_paths import viterbi

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxnlp.blocks import Table
+from jaxnlp.pages.blocks import Table
 from jaxnlp.tasks import Block, Metric, MetricKind
 from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, labels_of_spans, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -17,7 +16,7 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.ops.losses import cross_entropy
-from jaxnlp.serialization import from_json
+from jaxnlp.saving.serialization import from_json
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed, warm_up_embed
@@ -53,9 +52,6 @@ class TextTasks(Task):
     """Weight of each part's loss, in the order of data.parts; empty = 1 for all."""
     gradient_surgery: bool = False
     """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
-    token_dropout_rate: float = 0.0
-    """Share of a single text's tokens hidden in training, except the first; small data sets are memorised without
-    it."""
     normalize_embeddings: bool = False
     """L2-normalise text embeddings."""
 
@@ -63,8 +59,6 @@ class TextTasks(Task):
         super().__post_init__()
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if not 0.0 <= self.token_dropout_rate < 1.0:
-            raise ValueError(f"task.token_dropout_rate must be in [0, 1), got {self.token_dropout_rate}")
         if not all(0.0 < weight < math.inf for weight in self.part_weights):
             raise ValueError(f"task.part_weights must be positive, got {self.part_weights}")
 
@@ -106,28 +100,14 @@ class TextTasks(Task):
                 "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
                 f"and several data.parts, got {', '.join(data.parts)}"
             )
-        if self.token_dropout_rate and model.freeze_encoder:
-            raise ValueError("task.token_dropout_rate has no effect with model.freeze_encoder; set it to 0")
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         parts = corpus.processor.parts
-        try:
-            model.check_labels(parts)  # type: ignore[attr-defined]
-        except ValueError as error:
-            raise DataError(str(error)) from error
         kinds = {labels.kind for _, labels in parts}
         if self.label_smoothing and "classification" not in kinds:
             raise DataError(
                 "task.label_smoothing applies only to classifications, which this data does not have; set it to 0"
             )
-        if self.token_dropout_rate and all(labels.texts == 2 for _, labels in parts):
-            raise DataError("task.token_dropout_rate applies only to single texts, but the data has pairs; set it to 0")
-
-    def build(self, model: ModelConfig, processor: TextProcessor) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        assert isinstance(model, TextTasksConfig)
-        module = model.build(processor.vocabulary.size, processor.parts, self.token_dropout_rate)
-        texts = max(labels.texts for _, labels in processor.parts)
-        return module, (jax.ShapeDtypeStruct((1, texts, 1), jnp.int32),)
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         parts: dict[str, Labels] = dict(model.parts)
@@ -201,7 +181,7 @@ class TextTasks(Task):
         processor = TextProcessor(found.vocabulary, max_length, parts, found.embeddings)
         config = TextTasksConfig(encoder=found.config, pooling=pooling)
         task = cls(normalize_embeddings="Normalize" in found.modules_after_pooling)
-        model, _ = task.build(config, processor)
+        model = config.build(processor)
         params = {"encoder": found.params} | ({} if found.heads is None else {"heads": found.heads})
         params = jax.device_put(params, jax.local_devices()[0])
         return Trained(task, model, params, processor, name=str(place))

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
-from jaxnlp.commands.tables import TextColumns
-from jaxnlp.inference import is_blank
+from jaxnlp.cli.inputs import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
+from jaxnlp.cli.tables import TextColumns
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.encodings import TextOutputs, max_length_of
 from jaxnlp.tasks.text_tasks.predictions import NO_PREDICTION, Prediction, most_likely, predict_texts, prediction_of
 from jaxnlp.text.labels import Labels, number_of_texts
+from jaxnlp.text.raw_texts import is_blank
 
 
 @dataclasses.dataclass(frozen=True)

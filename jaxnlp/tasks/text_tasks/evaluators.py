@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxnlp.blocks import Table
-from jaxnlp.commands.tables import table_with
+from jaxnlp.cli.tables import table_with
 from jaxnlp.corpus import Split
+from jaxnlp.pages.blocks import Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_tasks.predictions import most_likely, part_predictions
 from jaxnlp.text.labels import Labels, TextExample

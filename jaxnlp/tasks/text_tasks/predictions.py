@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.inference import one_or_many, require_texts, unless_blank
+from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import (
     TextOutputs,
@@ -19,6 +19,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     warm_up_texts,
 )
 from jaxnlp.text.labels import Labels, number_of_texts
+from jaxnlp.text.raw_texts import require_texts, unless_blank
 from jaxnlp.typing import Batch, Params
 
 

@@ -3,9 +3,9 @@
 import html
 from collections.abc import Sequence
 
-from jaxnlp.blocks import HeatMap
-from jaxnlp.commands.attention_page import explain_signs
-from jaxnlp.commands.page import page
+from jaxnlp.pages.attention_page import explain_signs
+from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.pages.page import page
 
 _STYLE = """
 :root { --page: #f5f6f8; --card: #fff; --ink: #1b222b; --muted: #5b6673; --heat: #0067a3; --line: #dfe4ea }

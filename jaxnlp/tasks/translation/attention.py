@@ -7,12 +7,12 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
-from jaxnlp.inference import refuse_blank
+from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.translation.commands import max_source_length, search, sources_of
 from jaxnlp.tasks.translation.search import SearchOptions
+from jaxnlp.text.raw_texts import refuse_blank
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import TranslationProcessor
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxnlp.blocks import HeatMap, Table
-from jaxnlp.commands.files import one_line
+from jaxnlp.cli.inputs import one_line
+from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.models import ModelConfig
-from jaxnlp.serialization import from_json, to_json
+from jaxnlp.saving.serialization import from_json, to_json
 from tests.jaxnlp.models.gpt_helpers import (
     BATCH,
     CONTEXT,

@@ -12,7 +12,7 @@ from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import Compute
-from jaxnlp.serialization import from_json, to_json
+from jaxnlp.saving.serialization import from_json, to_json
 from tests.jaxnlp.models.parameter_helpers import assert_described
 
 VOCABULARY, BATCH, POSITIONS = 11, 3, 7

@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from jaxnlp.commands.attention_page import render_page
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.pages.attention_page import render_page
 from jaxnlp.tasks import Trained, every_task
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel

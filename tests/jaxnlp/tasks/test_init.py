@@ -11,21 +11,21 @@ import jax
 import pytest
 
 from configs import number_words, small_grammar_parser, small_grammar_tagger, vit_digits
-from jaxnlp import compilation
+from jaxnlp.inference import compilation
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Task, Trained, every_task
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
 from tests.random_parameters import random_parameters
 from tests.seam import images
-from train.begin import begin
 from train.config import update
+from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
 from train.report.metrics import Declared, charts, title_of
-from train.scoring import SplitScoring
-from train.setup import set_up
+from train.run.begin import begin
+from train.run.setup import set_up
 
 files = guards.files
 

@@ -13,16 +13,16 @@ from jaxnlp.metrics import means, total
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Trained
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel, Validation
 from tests.random_parameters import random_parameters
-from train.begin import begin
 from train.config import TrainConfig
+from train.evaluation.scoring import SplitScoring
 from train.optimizer import OptimizerConfig
 from train.parallel import make_parallel, pad_rows
-from train.scoring import SplitScoring
-from train.setup import set_up, step_function
+from train.run.begin import begin
+from train.run.setup import set_up, step_function
 
 VOCABULARY, LENGTH, PREDICTIONS = 17, 8, 3
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=LENGTH)

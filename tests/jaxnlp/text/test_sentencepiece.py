@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from jaxnlp.serialization import processor_from_json, processor_to_json
+from jaxnlp.saving.serialization import processor_from_json, processor_to_json
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subwords import START
 

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from jaxnlp.serialization import processor_from_json, processor_to_json
+from jaxnlp.saving.serialization import processor_from_json, processor_to_json
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, PADDING, START, UNKNOWN, Subwords
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxnlp.serialization import processor_from_json, processor_to_json
+from jaxnlp.saving.serialization import processor_from_json, processor_to_json
 from jaxnlp.text.subwords import END, START, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.blocks import HeatMap, Line, Lines, MarkedText, Picture, Table
+from jaxnlp.pages.blocks import HeatMap, Line, Lines, MarkedText, Picture, Table
 from train.report.blocks import MAX_ROWS, Drawn, block_from_json, block_to_json, render_blocks, render_table
 
 HOSTILE = "<script>alert('&\"')</script>"

@@ -1,7 +1,7 @@
 import math
 import re
 
-from jaxnlp.blocks import MarkedText
+from jaxnlp.pages.blocks import MarkedText
 from train.report.blocks import Drawn
 from train.report.metrics import declared_metrics
 from train.report.page import Figure, render_page

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from jaxnlp.blocks import Line, Lines
+from jaxnlp.pages.blocks import Line, Lines
 from train.report.metrics import Chart, Declared
 from train.report.plots import (
     MAX_CURVES,

@@ -4,8 +4,8 @@ import json
 import numpy as np
 import pytest
 
-from jaxnlp.commands import files
-from jaxnlp.commands.attention_page import render_page
+from jaxnlp.cli import inputs as files
+from jaxnlp.pages.attention_page import render_page
 from jaxnlp.tasks.bert_verbs.commands import Embed, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed_texts
 

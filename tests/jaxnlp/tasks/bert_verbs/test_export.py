@@ -18,7 +18,7 @@ from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from jaxnlp.serialization import to_json
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.targets import Classes, Scale
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.commands import Export

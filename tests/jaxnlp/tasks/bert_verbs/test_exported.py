@@ -12,7 +12,7 @@ import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.serialization import ConfigError
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.targets import Classes, Scale
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks

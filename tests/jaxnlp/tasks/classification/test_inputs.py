@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from jaxnlp.__main__ import main
-from jaxnlp.batches import batches
-from jaxnlp.commands.tables import TextColumns
+from jaxnlp.cli.tables import TextColumns
 from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.inference.batches import batches
 from jaxnlp.targets import Classes
 from jaxnlp.tasks.classification.inputs import Given, batch_shapes, image_files, read_chunk, read_inputs
 from jaxnlp.text.classifier_processor import TextClassifierProcessor

@@ -15,7 +15,7 @@ from tests.text_task_files import train, write_tables, write_weights
 from train import evaluate
 from train.config import update
 from train.evaluate import Options, score
-from train.run_folder import METRICS_FILE
+from train.run.folder import METRICS_FILE
 
 
 @pytest.fixture(scope="session")

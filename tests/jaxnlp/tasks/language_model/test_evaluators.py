@@ -26,8 +26,8 @@ from jaxnlp.tasks.language_model.evaluators import (
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import UNK, WordVocabulary
 from tests.random_parameters import random_parameters
+from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
-from train.scoring import SplitScoring
 
 VOCABULARY, ROWS, LENGTH = 7, 2, 5
 MODEL = RecurrentLMConfig(embedding_width=3, widths=(5, 4)).build(VOCABULARY)

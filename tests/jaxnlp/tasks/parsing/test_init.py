@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-import jaxnlp.files
+import jaxnlp.saving.atomic_files
 from data.small_grammar import grammar_sentences
 from data.treebank import Treebank
 from jaxnlp.__main__ import main as jaxnlp_main
@@ -195,7 +195,7 @@ def test_a_picture_that_cannot_be_written_is_found_first_or_costs_no_other_file(
     printed, error = capsys.readouterr()
     assert (printed, f"error: {tmp_path}: is a directory" in error) == ("", True)
     assert not out.exists()
-    write = jaxnlp.files.write_file
+    write = jaxnlp.saving.atomic_files.write_file
     failing = lambda path, content: write(tmp_path if path.suffix == ".svg" else path, content)  # noqa: E731
     monkeypatch.setattr("jaxnlp.tasks.parsing.commands.write_file", failing)
     assert jaxnlp_main([*command, str(tmp_path / "x.svg")]) == 2

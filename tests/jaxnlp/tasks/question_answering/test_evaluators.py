@@ -2,13 +2,13 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.blocks import HeatMap
 from jaxnlp.corpus import DataError, Split
 from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import Compute
+from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
 from jaxnlp.tasks.question_answering.answers import answer
@@ -24,8 +24,8 @@ from jaxnlp.tasks.question_answering.evaluators import (
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
 from tests.random_parameters import random_parameters
+from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
-from train.scoring import SplitScoring
 
 VOCABULARY = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
 TRAINING = [Question("a?", "bad"), Question("b?", "bad"), Question("c?", "egg")]

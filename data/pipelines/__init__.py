@@ -1,0 +1,1 @@
+"""Pipelines: from examples to batches of static shapes."""

@@ -1,0 +1,101 @@
+"""Batches of labelled texts, or of pairs of texts."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import grain
+import numpy as np
+
+from data import NumpyBatch, Split
+from data.pipelines.buckets import bucketed, rounded_up
+from jaxnlp.targets import Classes
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.wordpiece import PAD, UNK, WordPieceVocabulary
+
+ENDLESS = 2**40
+"""Number of examples that is effectively infinite."""
+
+
+class Tokenized(NamedTuple):
+    """A tokenized example: its tokens and segments [T], the length that a batch needs for it, and its label."""
+
+    tokens: np.ndarray
+    segments: np.ndarray
+    length: int
+    label: Any
+
+
+def tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) -> tuple[list[Tokenized], int]:
+    """Tokenizes examples; also returns the number of truncated examples."""
+    found = processor.tokenize([row.texts for row in rows])
+    lengths, labels = map(processor.length, found.segments), [row.label for row in rows]
+    examples = zip(found.tokens, found.segments, lengths, labels, strict=True)
+    return [Tokenized(*fields) for fields in examples], found.truncated
+
+
+def unknown_shares(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> dict[str, float]:
+    """The share of unknown tokens in each split."""
+    unknown = vocabulary.id_of(UNK)
+    found = {}
+    for name, split in splits.items():
+        masks = [batch["attention_mask"] & (batch["tokens"] != vocabulary.id_of(PAD)) for batch in split.batches]
+        missing = sum(
+            int(((batch["tokens"] == unknown) & mask).sum()) for batch, mask in zip(split.batches, masks, strict=True)
+        )
+        found[name] = missing / max(1, sum(int(mask.sum()) for mask in masks))
+    return found
+
+
+def _padded(processor: TextClassifierProcessor, examples: list[Tokenized], size: int, multiple: int) -> NumpyBatch:
+    """A batch of B rows, with the length of its longest example, rounded up to a multiple."""
+    length = min(rounded_up(max(example.length for example in examples), multiple), processor.max_length)
+    batch = processor.batch([example.tokens for example in examples], [e.segments for e in examples], size, length)
+    if examples[0].label is None:
+        return batch
+    labels = processor.targets.array([example.label for example in examples])
+    return batch | {"labels": np.pad(labels, [(0, size - len(examples)), *[(0, 0)] * (labels.ndim - 1)])}
+
+
+def oversampled(examples: list[Tokenized], targets: Classes) -> list[Tokenized]:
+    """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
+    most = int(targets.counts([example.label for example in examples]).max())
+    found = []
+    for label in range(len(targets.names)):
+        members = [example for example in examples if example.label == label]
+        found += [members[number % len(members)] for number in range(most)]
+    return found
+
+
+def training_batches(
+    examples: Sequence[Tokenized], processor: TextClassifierProcessor, seed: int, *, batch_size: int, multiple: int
+) -> Any:
+    """Endless batches of texts of similar length, whose order the seed decides; lengths are multiples of `multiple`."""
+    order = grain.MapDataset.source(examples).seed(seed).shuffle().repeat(ENDLESS // len(examples))
+    batches = bucketed(
+        order,
+        batch_size,
+        seed=seed,
+        multiple=multiple,
+        length=lambda example: example.length,
+        pad=functools.partial(_padded, processor),
+    )
+    # No threads that read ahead: see data.character_text.
+    return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+
+
+def table_split(
+    rows: Sequence[LabelledText], processor: TextClassifierProcessor, *, batch_size: int, multiple: int
+) -> Split[LabelledText]:
+    """One pass over the examples, sorted by length; a note counts truncated examples."""
+    examples, truncated = tokenized(processor, rows)
+    order = np.argsort([example.length for example in examples], kind="stable")
+    groups = [[examples[i] for i in order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
+    note = f"{processor.counted} truncated to {processor.max_length} tokens: {truncated:,}"
+    return Split(
+        tuple(_padded(processor, group, batch_size, multiple) for group in groups),
+        examples=tuple(rows),
+        rows=order,
+        scored=all(row.label is not None for row in rows),
+        notes=(note,) if truncated else (),
+    )

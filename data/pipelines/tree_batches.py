@@ -1,0 +1,122 @@
+"""Batches of sentences with the transitions that build their trees."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import grain
+import numpy as np
+
+from data import NumpyBatch, Split
+from data.pipelines.pair_batches import Shapes
+from data.pipelines.transition_oracle import Derivation, derivation, lifted
+from data.pipelines.word_batches import Epochs
+from jaxnlp.text.conllu import TreeSentence
+from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
+from jaxnlp.text.transitions import NODES
+
+
+class DerivedTree(NamedTuple):
+    """A sentence, and the transitions of its tree.
+
+    Attributes:
+      encoded: the sentence of n words, see `ParserProcessor.encode`.
+      relations: the number of each word's relation; -1 = no training sentence has it [n].
+      derivation: transitions of the tree; if it is not projective, transitions of the lifted tree.
+    """
+
+    encoded: EncodedSentence
+    relations: tuple[int, ...]
+    derivation: Derivation
+
+
+def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
+    """The transitions of a sentence's tree. A sentence without a tree has the unused transitions of a chain.
+
+    Raises: ValueError for a sentence that is too long.
+    """
+    encoded = processor.encode(sentence)
+    heads = range(len(sentence.words)) if sentence.heads is None else lifted(sentence.heads)
+    found = [processor.relation_id(relation) for relation in sentence.relations or ()]
+    relations = [-1 if number is None else number for number in found] or [0] * len(sentence.words)
+    return DerivedTree(
+        encoded,
+        tuple(relations),
+        derivation(
+            list(heads),
+            [max(number, 0) for number in relations],
+            processor.system,
+            num_relations=processor.num_relations,
+        ),
+    )
+
+
+def tree_batch(trees: Sequence[DerivedTree], processor: ParserProcessor, size: int, length: int) -> NumpyBatch:
+    """Sentences as a batch of B rows of T words and S = 2 T transitions; the last rows are padding.
+
+    Returns:
+      What `ParserProcessor.batch` returns, and
+      `nodes` [B, S, 18] int32, the nodes of the configurations, -1 for a missing node;
+      `relations` [B, T + 1] int32, the relation of each word, by the word's number;
+      `legal` [B, S, 5] bool, which kinds of transitions are allowed;
+      `transitions` [B, S] int32, their numbers;
+      `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
+    """
+    batch = processor.batch([tree.encoded for tree in trees], size, length)
+    steps = 2 * length
+    nodes = np.full((size, steps, NODES), -1, np.int32)
+    relations = np.zeros((size, length + 1), np.int32)
+    legal = np.zeros((size, steps, 5), bool)
+    legal[:, :, 0] = True  # at padding, so that each row of logits has a legal transition
+    transitions = np.zeros((size, steps), np.int32)
+    loss_mask = np.zeros((size, steps), bool)
+    for row, (_, numbers, found) in enumerate(trees):
+        count = len(found.transitions)
+        nodes[row, :count], legal[row, :count] = found.nodes, found.legal
+        transitions[row, :count] = found.transitions
+        relations[row, 1 : len(numbers) + 1] = np.maximum(numbers, 0)
+        loss_mask[row, :count] = np.array([0, *numbers])[np.maximum(found.dependents, 0)] >= 0
+    batch |= {"nodes": nodes, "relations": relations, "legal": legal, "transitions": transitions}
+    return batch | {"loss_mask": loss_mask}
+
+
+def training_batches(
+    trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int
+) -> grain.IterDataset:
+    """Endless batches, shuffled in each epoch; batches have about the same number of words."""
+    sizes = [([0] * len(tree.relations), [0]) for tree in trees]  # only the lengths are read
+
+    def batches(number: int) -> Sequence[NumpyBatch]:
+        generator = np.random.default_rng((seed, number))
+        groups = shapes.groups(sizes, generator.permutation(len(trees)).tolist())
+        order = generator.permutation(len(groups))
+
+        def batch(place: int) -> NumpyBatch:
+            bucket, members = groups[order[place]]
+            chosen = [trees[member] for member in members]
+            return tree_batch(chosen, processor, shapes.rows(bucket), shapes.lengths[bucket])
+
+        return grain.MapDataset.range(len(groups)).map(batch)
+
+    return Epochs(batches)
+
+
+def tree_split(
+    sentences: Sequence[TreeSentence],
+    trees: Sequence[DerivedTree],
+    processor: ParserProcessor,
+    shapes: Shapes,
+    *,
+    notes: tuple[str, ...] = (),
+) -> Split[TreeSentence]:
+    """One pass over sentences, shorter ones first. Batches have targets if all sentences have trees."""
+    groups = shapes.groups([([0] * len(tree.relations), [0]) for tree in trees], range(len(trees)))
+    return Split(
+        tuple(
+            tree_batch([trees[member] for member in members], processor, shapes.rows(bucket), shapes.lengths[bucket])
+            for bucket, members in groups
+        ),
+        examples=tuple(sentences),
+        rows=np.array([member for _, members in groups for member in members], int),
+        scored=all(sentence.heads is not None for sentence in sentences),
+        notes=notes,
+    )

@@ -1,0 +1,1 @@
+"""Readers of files: public data sets and the user's own."""

@@ -1,0 +1,287 @@
+"""Annotated sentences as JSON: JSON lines, or one list, in the formats of this library and of annotation tools.
+
+    written by                text        entities
+    jaxnlp                    words       labels: a label for each word
+    jaxnlp, spaCy             text        entities: [{"start": 0, "end": 3, "type": "PER"}], or [[0, 3, "PER"]]
+    Doccano                   text        label or labels: [[0, 3, "PER"]]
+    Doccano with relations    text        entities: [{"start_offset": 0, "end_offset": 3, "label": "PER"}]
+    Prodigy                   text        spans: [{"start": 0, "end": 3, "label": "PER"}]
+    Label Studio, JSON        data.text   annotations[].result[].value: {"start": 0, "end": 3, "labels": ["PER"]}
+    Label Studio, JSON-MIN    text        label: [{"start": 0, "end": 3, "labels": ["PER"]}]
+
+The keys of each object decide its format. Positions count Unicode characters (code points) from 0, and `end` is after
+the last character. If entities have their text, as those of Label Studio do, it is compared with the characters at
+their positions. JavaScript counts UTF-16 code units: if the positions of an object fit its texts only in these units,
+they are converted.
+
+A text is divided into words as for predictions, and also where an entity begins or ends. Other keys, such as the tokens
+of Prodigy, are not read.
+"""
+
+import bisect
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from data import DataError
+from data.readers.raw_sentences import Counts, RawSentence
+from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
+from jaxnlp.text.word_split import PlacedWord, Unit, split_words
+
+SHOWN = 60
+"""Maximum number of characters of an entity in a message."""
+SPANS = ("entities", "spans", "label", "labels")
+"""Keys of the entities of an object with a text."""
+_BETWEEN = re.compile(r"[\s,]*")
+_SPACE = re.compile(r"(?:\s|\\n)+")
+
+Words = tuple[tuple[str, ...], tuple[str, ...] | None]
+"""Words and their labels; None = there are no labels."""
+
+
+class _Entity(NamedTuple):
+    """An entity of a file, in its units of positions; text: None = the file does not say it."""
+
+    start: int
+    stop: int
+    type: str
+    text: str | None
+
+
+class _Annotated(NamedTuple):
+    """A text, and its entities as in the file; None = it has no annotation."""
+
+    text: str
+    entities: list[Any] | None
+
+
+def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Iterator[RawSentence]:
+    """The sentences of a file's text; their labels are BIO if the file has entities.
+
+    Args:
+      text: the text of the file, with LF at line ends.
+      file: its name, for messages.
+      unit: units into which texts are split.
+      counts: counts the sentences that are skipped: those without words, and those whose annotation was rejected.
+
+    Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
+    """
+    for number, (line, found) in enumerate(_objects(text, file), 1):
+        where = f"{file}, line {line} (sentence {number})"
+        place = f"sentence {number}, line {line}"
+        if not isinstance(found, dict):
+            raise DataError(f"{where}: expected an object, got {type(found).__name__}")
+        if "words" in found:
+            words, labels = _split_already(found, where)
+        else:
+            annotated = _annotated(found, where, place, counts)
+            if annotated is None:
+                continue
+            words, labels = _labelled_words(annotated, unit, where, place, counts)
+        if words:
+            yield RawSentence((line,) * len(words), number, words, labels)
+        else:
+            counts.add_sentence("blank and skipped", place)
+
+
+def is_json(text: str) -> bool:
+    """Whether a file's text is JSON lines, or a list of JSON objects: it begins with an object, or a list of some."""
+    first = re.match(r"\s*(?:\[\s*\{|\{.*)", text)
+    if first is None or first.group().lstrip()[0] == "[":
+        return first is not None
+    try:
+        json.loads(first.group())
+    except json.JSONDecodeError:
+        return False
+    return True
+
+
+def _objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
+    """The values of JSON lines, or of a list, and the number of each one's line."""
+    if not text.lstrip().startswith("["):
+        for line, content in enumerate(text.split("\n"), 1):
+            if content.strip():
+                yield line, _loaded(content, file, line)
+        return
+    _loaded(text, file, 1)
+    place, line, decoder = text.index("[") + 1, 1, json.JSONDecoder()
+    counted = 0
+    while True:
+        between = _BETWEEN.match(text, place)
+        assert between is not None
+        place = between.end()
+        if text[place] == "]":
+            return
+        line, counted = line + text.count("\n", counted, place), place
+        found, place = decoder.raw_decode(text, place)
+        yield line, found
+
+
+def _loaded(text: str, file: str, line: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{file}, line {line + error.lineno - 1}: not JSON: {error.msg} at character {error.colno}; expected an "
+            "object a line, or a list of objects"
+        ) from error
+
+
+def _split_already(found: dict[str, Any], where: str) -> Words:
+    """The words and the labels of {"words": [...], "labels": [...]}."""
+    words, labels = found["words"], found.get("labels")
+    for name, value in (("words", words), ("labels", [] if labels is None else labels)):
+        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+            raise DataError(f"{where}: {name} must be a list of strings that are not blank")
+        # Files of predictions have a word a line, with tabs between the columns.
+        broken = [item for item in value if any(character in item for character in "\t\n\r")]
+        if broken:
+            raise DataError(f"{where}: expected {name} without tabs and line breaks, got {broken[0]!r}")
+    if labels is not None and len(labels) != len(words):
+        raise DataError(f"{where}: expected a label for each of {len(words)} words, got {len(labels)} labels")
+    return tuple(words), None if labels is None else tuple(labels)
+
+
+def _annotated(found: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+    """The text of an object and its entities; None = the object is skipped and counted."""
+    if "data" in found and "text" not in found:
+        return _of_label_studio(found, where, place, counts)
+    if found.get("answer", "accept") != "accept":  # Prodigy
+        counts.add_sentence(f'answered with "{found["answer"]}" and skipped', place)
+        return None
+    text = found.get("text")
+    if not isinstance(text, str):
+        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(found) or 'neither'}")
+    present = [name for name in dict.fromkeys((*SPANS, *found)) if name in found]
+    names = [name for name in present if name in SPANS or _has_regions(found[name])]
+    filled = [name for name in names if _has_entities(found[name])]
+    if len(filled) > 1:
+        raise DataError(f"{where}: expected one list of entities, got {' and '.join(filled)}; keep one of them")
+    name = next(iter(filled or names), "")
+    entities = found.get(name)
+    if entities is None and ("answer" in found or "annotation_id" in found):
+        return _Annotated(text, [])  # Prodigy and Label Studio leave out a list without entities.
+    if entities is not None and not isinstance(entities, list):
+        raise DataError(f"{where}: {name} must be a list, got {type(entities).__name__}")
+    return _Annotated(text, entities)
+
+
+def _has_entities(value: Any) -> bool:
+    """Whether a value is a list with an entity; a list of strings has the classes of the text."""
+    return isinstance(value, list) and any(isinstance(one, dict | list) for one in value)
+
+
+def _has_regions(value: Any) -> bool:
+    """Whether a value of JSON-MIN is a list of entities: its key is a name of the user's."""
+    return isinstance(value, list) and any(isinstance(one, dict) and "labels" in one for one in value)
+
+
+def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+    """The text and the entities of a task; None = nobody has finished its annotation."""
+    data = task["data"] if isinstance(task["data"], dict) else {}
+    texts = [data["text"]] if "text" in data else [value for value in data.values() if isinstance(value, str)]
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise DataError(f"{where}: expected a string as data.text, got {', '.join(data) or 'no data'}")
+    annotations = task.get("annotations", task.get("completions")) or []
+    if not isinstance(annotations, list) or not all(isinstance(one, dict) for one in annotations):
+        raise DataError(f"{where}: expected annotations as objects, as in Label Studio's export JSON")
+    finished = [one for one in annotations if not one.get("was_cancelled")]
+    if not finished:
+        counts.add_sentence("without a finished annotation and skipped", place)
+        return None
+    entities = [_regions(one, where) for one in finished]
+    chosen = next((number for number, one in enumerate(finished) if one.get("ground_truth")), None)
+    if chosen is None and any(one != entities[0] for one in entities):
+        what = "annotated in several ways without a ground truth and read as in the first annotation"
+        counts.add_sentence(what, place)
+    return _Annotated(texts[0], entities[chosen or 0])
+
+
+def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
+    """The labelled regions of an annotation's text. Other results, such as relations and choices, are left out."""
+    found = []
+    for one in annotation.get("result") or []:
+        kind = str(one.get("type", "")) if isinstance(one, dict) else "no object"
+        if kind == "labels":
+            found.append(one.get("value"))
+        elif kind.endswith("labels") or not isinstance(one, dict):
+            raise DataError(f"{where}: expected results of the type labels, which are regions of a text, got {kind}")
+    return sorted(found, key=repr)
+
+
+def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, counts: Counts) -> Words:
+    text, entities = annotated
+    spans = None if entities is None else _spans([_entity(one, where) for one in entities], text, where)
+    whole = split_words(text, unit)
+    placed = _split_at(whole, {place for span in spans or () for place in span[:2]})
+    if len(placed) > len(whole):  # perhaps wrong positions
+        counts.add_sentence("divided inside a word, where an entity begins or ends", place)
+    words = tuple(word for word, _, _ in placed)
+    if spans is None:
+        return words, None
+    for start, stop, kind in spans:
+        if not text[start:stop].strip():
+            raise DataError(f"{where}: expected words from {start} to {stop}, the entity {kind}, got white space")
+    starts = [word.start for word in placed]
+    inner = [
+        LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)
+        for span in spans
+    ]
+    try:
+        return words, tuple(labels_of_spans(inner, len(words), "bio"))
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _entity(found: Any, where: str) -> _Entity:
+    """An entity from [0, 5, "PER"], or an object such as {"start": 0, "end": 5, "type": "PER"}."""
+    entity: Any = found
+    text = None
+    if isinstance(found, dict):
+        start, stop = (found.get(name, found.get(f"{name}_offset")) for name in ("start", "end"))
+        kinds = found.get("labels", [])
+        kind = kinds[0] if isinstance(kinds, list) and len(kinds) == 1 else None
+        entity, text = [start, stop, found.get("type", found.get("label", kind))], found.get("text")
+    fits = isinstance(entity, list) and len(entity) == 3 and all(type(place) is int for place in entity[:2])
+    if not fits or not isinstance(entity[2], str) or not entity[2].strip():
+        raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(found)[:SHOWN]}')
+    return _Entity(entity[0], entity[1], entity[2], text if isinstance(text, str) else None)
+
+
+def _spans(entities: Sequence[_Entity], text: str, where: str) -> list[LabelledSpan]:
+    """The entities, each once, with positions in characters."""
+    problem = next(filter(None, (_problem(one, text) for one in entities)), None)
+    if problem is not None:
+        entities = _from_utf16(entities, text) if any(one.text is not None for one in entities) else entities
+        if any(_problem(one, text) for one in entities):
+            raise DataError(f"{where}: {problem}")
+    return list(dict.fromkeys(LabelledSpan(*one[:3]) for one in entities))
+
+
+def _from_utf16(entities: Sequence[_Entity], text: str) -> list[_Entity]:
+    """The entities with positions in characters, from positions in UTF-16 code units; -1 = inside a character."""
+    sizes = (1 + (ord(character) > 0xFFFF) for character in text)
+    places = {unit: place for place, unit in enumerate(itertools.accumulate(sizes, initial=0))}
+    return [one._replace(start=places.get(one.start, -1), stop=places.get(one.stop, -1)) for one in entities]
+
+
+def _problem(entity: _Entity, text: str) -> str | None:
+    """Why an entity does not fit its text."""
+    start, stop, kind, shown = entity
+    if not 0 <= start < stop <= len(text):
+        return f"expected 0 <= start < end <= {len(text)}, the length of the text, got {start} and {stop}"
+    if shown is not None and _SPACE.sub("", shown) != _SPACE.sub("", text[start:stop]):
+        found = text[start:stop][:SHOWN]
+        return f"the characters {start} to {stop} are {found!r}, but the text of the entity {kind} is {shown[:SHOWN]!r}"
+    return None
+
+
+def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:
+    """The words; a word is divided if an entity begins or ends inside it."""
+    found = []
+    for word, start, stop in words:
+        cuts = [start, *sorted(place for place in places if start < place < stop), stop]
+        found += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
+    return found

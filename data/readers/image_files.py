@@ -1,0 +1,194 @@
+"""Images of the user: a folder of image files for each class, or NumPy arrays.
+
+Axes: I rows or columns of an image, R channels.
+"""
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from data import DataError
+from data.readers.object_arrays import read_arrays
+from jaxnlp.images.reading import (
+    SUFFIXES,
+    UnreadableImageError,
+    is_image_file,
+    middle_square,
+    normalized,
+    open_image,
+    printable,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+class LabelledImages(NamedTuple):
+    """N images [N, I, I, R] uint8, their classes [N] int, the names of the classes, and the images' own names."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    names: tuple[str, ...]
+
+    def part(self, rows: np.ndarray) -> "LabelledImages":
+        """The images of these rows [N] bool, with their names."""
+        chosen = tuple(self.names[row] for row in np.flatnonzero(rows))
+        return LabelledImages(self.images[rows], self.labels[rows], self.classes, chosen)
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Names of images without names: their numbers."""
+    return tuple(f"image {number}" for number in range(count))
+
+
+def read_images(
+    path: Path,
+    classes: tuple[str, ...] | None = None,
+    *,
+    channels: int | None = None,
+    resize: int | None = None,
+    skip_broken: bool = False,
+) -> LabelledImages:
+    """Reads a folder with a folder of image files for each class, or a .npz file with the arrays images and labels.
+
+    Args:
+      path: of the folder or the file.
+      classes: the allowed classes; None = those in the data.
+      channels: of the images; None = 3 for files, and those of arrays.
+      resize: the shorter side of an image is scaled to this, and the middle square cropped; None = all images must be
+        square and of one size.
+      skip_broken: skip files that cannot be read, with a warning that counts them; otherwise they are an error.
+
+    Raises: FileNotFoundError; DataError naming the file, for images of several sizes and for unknown classes.
+    """
+    if path.is_dir():
+        return _read_folder(path, classes, channels or 3, resize, skip_broken)
+    if path.suffix == ".npz":
+        return _read_npz(path, classes, channels, resize)
+    if not path.exists():
+        raise FileNotFoundError(f"no images at {path}: expected a folder with a folder for each class, or a .npz file")
+    raise DataError(f"{path}: expected a folder with a folder for each class, or a .npz file with images and labels")
+
+
+def _read_folder(
+    path: Path, classes: tuple[str, ...] | None, channels: int, resize: int | None, skip_broken: bool
+) -> LabelledImages:
+    folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    names = tuple(printable(folder.name) for folder in folders) if classes is None else classes
+    if len(names) < 2:
+        raise DataError(f"{path}: expected at least two folders, one for each class, got {len(names)}")
+    files = [
+        (file, printable(folder.name)) for folder in folders for file in sorted(filter(is_image_file, folder.iterdir()))
+    ]
+    read = {*folders, *(file for file, _ in files)}
+    others = sorted(file for place in (path, *folders) for file in place.iterdir() if file not in read)
+    left_out = [file for file in others if not file.name.startswith(".")]
+    if left_out:
+        _logger.warning(
+            "%s: files and folders that are ignored, because they are not images (%s) in the folder of a class: "
+            "%d, such as %s",
+            *(path, ", ".join(SUFFIXES), len(left_out), left_out[0].relative_to(path)),
+        )
+    unknown = sorted({name for _, name in files} - set(names))
+    if unknown:
+        raise DataError(f"{path / unknown[0]}: unknown class; the model has {', '.join(names[:10])}")
+    required = names if classes is None else ()
+    _require_images(path, [name for _, name in files], required, "")
+    kept, images = _read_files([file for file, _ in files], channels, resize, skip_broken)
+    files = [files[row] for row in kept]
+    _require_images(path, [name for _, name in files], required, " that can be read")
+    labels = np.array([names.index(name) for _, name in files])
+    return LabelledImages(images, labels, names, tuple(f"{name}/{printable(file.name)}" for file, name in files))
+
+
+def _require_images(path: Path, found: list[str], names: tuple[str, ...], what: str) -> None:
+    """Raises: DataError naming one of the classes that has no image, or the folder if there are none at all."""
+    counts = Counter(found)
+    empty = [name for name in names if not counts[name]]
+    if empty or not found:
+        place = path / (empty[0] if empty else "")
+        inside = place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
+        remedy = f"; if its folders are the classes, give --data.path {place}" if empty and inside else ""
+        raise DataError(
+            f"{place}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder{remedy}"
+        )
+
+
+def _read_files(
+    files: list[Path], channels: int, resize: int | None, skip_broken: bool
+) -> tuple[list[int], np.ndarray]:
+    """The rows of the files that can be read, and their images [N, I, I, R]."""
+    kept, broken, images = list[int](), list[Exception](), np.empty((0, 0, 0, channels), np.uint8)
+    for row, file in enumerate(files):
+        try:
+            image = open_image(file, channels)
+        except (UnreadableImageError, FileNotFoundError) as error:
+            broken.append(error)
+            continue
+        if resize is not None:
+            image = middle_square(image, resize)
+        if not kept:
+            images = np.empty((len(files), image.height, image.width, channels), np.uint8)
+        if image.width != image.height or image.width != images.shape[2]:
+            other = f", and {files[kept[0]]} has {images.shape[2]} x {images.shape[1]}" if kept else ""
+            raise DataError(
+                f"{file}: {image.width} x {image.height} pixels; all images must be square and of one size{other}; "
+                "crop and scale them first, or train with --data.resize N"
+            )
+        images[len(kept)] = np.asarray(image).reshape(images.shape[1:])
+        kept.append(row)
+    if broken and not skip_broken:
+        count = f"; {len(broken):,} of {len(files):,} files cannot be read" if len(broken) > 1 else ""
+        raise DataError(f"{broken[0]}, or skip such files with --data.skip-broken{count}") from broken[0]
+    if broken:
+        _logger.warning(
+            "files that are skipped, because they cannot be read: %d of %d; the first: %s",
+            *(len(broken), len(files), broken[0]),
+        )
+    return kept, images[: len(kept)]
+
+
+def _read_npz(path: Path, classes: tuple[str, ...] | None, channels: int | None, resize: int | None) -> LabelledImages:
+    held = read_arrays(path, ("images", "labels"))
+    images, labels = _pixels(path, held["images"], channels, resize), held["labels"]
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise DataError(
+            f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
+            f"{labels.shape}{f', the lowest {labels.min()}' if labels.dtype.kind in 'iu' and labels.size else ''}"
+        )
+    names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
+    if labels.max() >= len(names):
+        raise DataError(
+            f"{path}: the label {labels.max()} does not exist; the last label of the model is {len(names) - 1}"
+        )
+    if classes is None:
+        missing = sorted(set(range(len(names))) - set(labels.tolist()))
+        if missing or len(names) < 2:
+            raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs images")
+    return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
+
+
+def _pixels(path: Path, images: np.ndarray, channels: int | None, resize: int | None) -> np.ndarray:
+    """Images [N, I, I] or [N, I, I, R], with R from 1 to 4, as [N, I, I, R] uint8 of these channels and this size."""
+    if images.ndim == 3:
+        images = images[..., None]
+    fits = images.ndim == 4 and images.size and images.shape[3] <= 4
+    if not fits or (resize is None and images.shape[1] != images.shape[2]):
+        remedy = "; crop them first, or train with --data.resize N" if fits else ""
+        raise DataError(
+            f"{path}: images must have the shape [N, I, I] or [N, I, I, R] with 1 to 4 channels, got {images.dtype} "
+            f"{images.shape}{remedy}"
+        )
+    size, channels = resize or images.shape[1], channels or (1 if images.shape[3] < 3 else 3)
+    if images.dtype == np.uint8 and images.shape[1:] == (size, size, channels):
+        return images
+    found = np.empty((len(images), size, size, channels), np.uint8)
+    for row, image in enumerate(images):
+        try:
+            found[row] = np.asarray(middle_square(normalized(image, channels), size)).reshape(found.shape[1:])
+        except ValueError as error:
+            raise DataError(f"{path}, image {row}: {error}") from error
+    return found

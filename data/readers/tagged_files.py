@@ -1,0 +1,147 @@
+"""Files of labelled sentences: columns (CoNLL files, files of characters), JSON of annotation tools, and CoNLL-U."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from data import DataError
+from data.readers.annotations import annotated_sentences, is_json
+from data.readers.raw_sentences import Counts, RawSentence
+from jaxnlp.input_files.text_files import UTF_8, read_text_file
+from jaxnlp.text.columns import parse_columns, position
+from jaxnlp.text.conllu import BLANK, parse_conllu
+from jaxnlp.text.tag_schemes import Scheme, check_label
+from jaxnlp.text.word_split import Unit
+
+FileFormat = Literal["auto", "columns", "json", "conllu"]
+_WITH_INDEX = re.compile(r"(.+?)\d+$")
+
+
+class Columns(NamedTuple):
+    """The columns of the word and the label.
+
+    Attributes:
+      word: number of the column, from 0.
+      label: number of the column; negative numbers count from the end.
+      has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
+    """
+
+    word: int = 0
+    label: int = -1
+    has_index: bool = False
+
+
+class TaggedFile(NamedTuple):
+    """The sentences of a file.
+
+    Attributes:
+      name: the name of the file, for messages.
+      sentences: the sentences.
+      counts: counts of the sentences that are skipped.
+    """
+
+    name: str
+    sentences: list[RawSentence]
+    counts: Counts
+
+
+def format_of(path: Path, text: str) -> FileFormat:
+    """The format of a file: CoNLL-U or JSON by the ending of its name, or JSON by its text; otherwise columns."""
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith(".conllu"):
+        return "conllu"
+    return "json" if name.endswith((".json", ".jsonl")) or is_json(text) else "columns"
+
+
+def read_tagged(
+    path: Path,
+    *,
+    format: FileFormat = "auto",
+    columns: Columns = Columns(),  # noqa: B008  # a constant
+    unit: Unit = "words",
+    labelled: bool | None = True,
+    encoding: str = UTF_8,
+) -> TaggedFile:
+    """The sentences of a file.
+
+    Args:
+      path: the file; decompressed if its name ends in .gz.
+      format: auto = see `format_of`.
+      columns: the columns of a file of columns.
+      unit: units into which the texts of JSON are split.
+      labelled: whether labels are required; None = labels are optional.
+      encoding: of the file.
+
+    Raises:
+      FileNotFoundError, DataError: when the file cannot be read or has no sentence; the message names the line, the
+        sentence, what was found and what was expected.
+    """
+    text, counts = read_text_file(path, encoding), Counts()
+    format = format_of(path, text) if format == "auto" else format
+    if format == "json":
+        found = list(annotated_sentences(text, str(path), unit, counts))
+    elif format == "conllu":
+        found = list(_conllu_sentences(path, text, counts))
+    else:
+        found = list(_column_sentences(path, text, columns, labelled))
+    if not found:
+        raise DataError("; ".join([f"{path} has no sentences", *counts.notes()]))
+    without = [one for one in found if one.labels is None]
+    if without and labelled:
+        raise DataError(
+            f"{path}, line {without[0].line} (sentence {without[0].number}): expected a label for each word, got none"
+        )
+    if without and len(without) < len(found):
+        raise DataError(
+            f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "
+            "some; label all sentences or none"
+        )
+    return TaggedFile(str(path), found, counts)
+
+
+def check_labels(file: TaggedFile, scheme: Scheme) -> None:
+    """Raises DataError naming the line of the first label that the scheme does not have."""
+    for sentence in file.sentences:
+        for place, label in enumerate(sentence.labels or ()):
+            try:
+                check_label(label, scheme)
+            except ValueError as error:
+                where = position(file.name, sentence.lines[place], sentence.number, place + 1)
+                raise DataError(f"{where}: {error}") from error
+
+
+def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
+    try:
+        found = parse_columns(text, str(path))
+        # If the only column or the last column has the words, the file has no labels.
+        reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - found.width)
+        for sentence in found.sentences:
+            words = sentence.column(columns.word, str(path))
+            if columns.has_index:
+                words = tuple(_WITH_INDEX.sub(r"\1", word) for word in words)
+            labels = sentence.column(columns.label, str(path)) if reads_labels else None
+            yield RawSentence(sentence.lines, sentence.number, words, labels)
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSentence]:
+    try:
+        found = parse_conllu(text, str(path))
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    for number, sentence in enumerate(found, 1):
+        if not sentence.words:
+            counts.add_sentence("blank and skipped", sentence.where)
+            continue
+        labels = None if set(sentence.upos) == {BLANK} else sentence.upos
+        places = enumerate(sentence.lines, sentence.line)
+        lines = tuple(place for place, line in places if line.split("\t")[0].isdecimal())
+        if labels and BLANK in labels:
+            word = labels.index(BLANK)
+            where = position(str(path), lines[word], number, word + 1)
+            raise DataError(
+                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {BLANK}"
+            )
+        yield RawSentence(lines, number, sentence.words, labels)

@@ -1,0 +1,53 @@
+"""The summary of a data set of labelled sentences that a run prints at its start."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from data.readers.raw_sentences import Counts
+from jaxnlp.text.tag_schemes import Scheme
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+
+SHOWN_TYPES = 20
+"""Maximum number of types whose counts the summary shows."""
+
+
+def summary(
+    processor: TaggerProcessor,
+    splits: Mapping[str, Sequence[TaggedSentence]],
+    scheme: Scheme,
+    counts: Counts,
+) -> str:
+    """Lines with the numbers of sentences, words, types and unknown words, and with possible problems.
+
+    Args:
+      processor: the processor of the data.
+      splits: the sentences of each split, `training` first.
+      scheme: the scheme of the labels in the files.
+      counts: the counts of the training sentences. Those of the other splits are their notes, which a run also prints.
+    """
+    lines = []
+    for name, sentences in splits.items():
+        lengths = [len(one.words) for one in sentences]
+        noun = "sentence" if len(lengths) == 1 else "sentences"
+        line = f"{name}: {len(lengths):,} {noun}, {sum(lengths):,} {processor.unit}, longest {max(lengths)}"
+        if name != "training":
+            words = [word for one in sentences for word in one.words]
+            line += f", {processor.inputs.unknown(words) / len(words):.1%} unknown"
+        lines.append(line)
+    train = splits["training"]
+    kinds = Counter(span.type for one in train for span in processor.spans(one.labels or ()))
+    order = sorted(kinds, key=lambda kind: (-kinds[kind], kind))
+    shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in order[:SHOWN_TYPES])
+    more = f", and {len(order) - SHOWN_TYPES} more" if len(order) > SHOWN_TYPES else ""
+    what = f"{sum(kinds.values()):,} entities" if processor.has_entities else "labels"
+    lines.append(f"{what} of {len(order)} types in training: {shown}{more}")
+    if processor.has_entities and scheme != processor.scheme:
+        lines.append(f"labels are read as {scheme} and converted to {processor.scheme}")
+    lines += [f"training: {note}" for note in counts.notes()]
+    half, most = np.percentile([len(one.words) for one in train], [50, 95])
+    sizes = f"{len(processor.inputs.words):,} words and {len(processor.inputs.characters):,} characters"
+    lines.append(f"length of training sentences: median {half:.0f}, 95% have at most {most:.0f}")
+    lines.append(f"{sizes} in the vocabulary, {len(processor.labels)} labels")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The command line: options, messages, verbs, and the inputs that verbs read."""

@@ -1,0 +1,1 @@
+"""Answers of trained models: arguments, batches of few shapes, compiled programs."""

@@ -1,0 +1,48 @@
+"""Shared code of the methods of trained models: one input gives one result, a list gives a list."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+Row = TypeVar("Row", bound=Sequence[Any])
+
+
+def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets a function of a trained model and a list of inputs also take a single input.
+
+    A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The second texts of pairs,
+    the function's argument `pairs`, are then a single one, too. The signature and the docstring do not change.
+    """
+    signature = inspect.signature(function)
+    name = list(signature.parameters)[1]
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            given = signature.bind(*arguments, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}: {error}") from None
+        inputs, pairs = given[name], given.get("pairs")
+        if is_one(inputs):
+            seconds = {} if pairs is None else {"pairs": [pairs]}
+            return function(**given | {name: [inputs]} | seconds)[0]
+        if not isinstance(inputs, Iterable) or isinstance(inputs, bytes | bytearray | Mapping):
+            raise ValueError(f"{function.__name__}: expected one input, or a list of them, got {type(inputs).__name__}")
+        if isinstance(pairs, str):
+            raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")
+        return function(**given | {name: list(inputs)})
+
+    return called
+
+
+def is_one(inputs: Any) -> bool:
+    """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
+    match inputs:
+        case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
+            return True
+    return not isinstance(inputs, Iterable) and np.ndim(inputs) in (2, 3)  # Pillow's images are not iterable

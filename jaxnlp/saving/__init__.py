@@ -1,0 +1,1 @@
+"""What holds a run together: checkpoints, configs as JSON, atomic files."""

@@ -1,0 +1,323 @@
+"""Reading a run's checkpoints: their steps, records and parameters, with checks.
+
+Each checkpoint has arrays (params, training, and ema if the run keeps an average) and one `Record`: config and
+processor, the data's fingerprint, metrics, and a checksum of every array. A record has its own digest. Every load of a
+checkpoint checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint and a
+missing item are errors.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from jaxnlp.cli.messages import logging_unchanged
+from jaxnlp.saving.serialization import differences
+from jaxnlp.typing import PyTree
+
+with logging_unchanged():
+    import orbax.checkpoint as ocp
+
+_logger = logging.getLogger(__name__)
+
+CONFIG_FILE = "config.json"
+PROCESSOR_FILE = "processor.json"
+PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
+MAX_RUNS_SHOWN = 20
+"""How many runs in a folder a message names."""
+CHECKPOINTS = "checkpoints"
+PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
+BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
+"""Fields of a run's config that may change whenever it continues, like `model.compute`. With `nt_asgd_patience` the
+interval of evaluations may not change."""
+
+
+class RunError(ValueError):
+    """A folder that is not a run, or a run without the requested file or checkpoint."""
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint whose contents have changed since it was saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The metadata of a checkpoint.
+
+    Attributes:
+      step: number of steps done.
+      config: the run's config as JSON.
+      processor_digest: SHA-256 of the processor as JSON.
+      description: of the data.
+      fingerprint: of the data; changes when the data changes.
+      train_seconds: spent on training so far.
+      metrics: of the evaluation at this step: `loss`, and `score`, the best metric, negated if lower is better; None =
+        not evaluated.
+      losses: the plain validation losses of all evaluations so far.
+      data_state: state of the data's iterator after the last batch.
+      items: for each item, the CRC-32 of each array, by its path.
+      scores: the best metric of all evaluations so far, negated if lower is better; [] = of an earlier version.
+    """
+
+    step: int
+    config: dict[str, Any]
+    processor_digest: str
+    description: str
+    fingerprint: str
+    train_seconds: float
+    metrics: dict[str, float] | None
+    losses: list[float]
+    data_state: dict[str, Any]
+    items: dict[str, dict[str, int]]
+    scores: list[float] = dataclasses.field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record and its digest."""
+        fields = dataclasses.asdict(self)
+        return fields | {"digest": json_digest(fields)}
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The sort key of checkpoints, higher is better: the score, then the negative loss; NaN is worst."""
+        found = self.metrics or {}
+        score, loss = found.get("score", math.nan), found.get("loss", math.nan)
+        return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
+
+
+def runs_inside(folder: Path) -> str:
+    """The end of a message that names the runs in a folder which is not one: `; runs inside it: a, b`, or ""."""
+    inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG_FILE}")) if folder.is_dir() else []
+    more = f" and {len(inside) - MAX_RUNS_SHOWN} more" if len(inside) > MAX_RUNS_SHOWN else ""
+    return f"; runs inside it: {', '.join(inside[:MAX_RUNS_SHOWN])}{more}" if inside else ""
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The steps of a run's complete checkpoints, in ascending order."""
+    path = (folder / CHECKPOINTS).absolute()
+    return sorted(int(p.name) for p in path.iterdir() if p.name.isdecimal() and p.is_dir()) if path.is_dir() else []
+
+
+def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
+    """The step of a run's checkpoint; the best is the latest if none has a score or a loss.
+
+    Raises: RunError when the checkpoint does not exist; the message has those that exist.
+    """
+    steps = checkpoint_steps(folder)
+    if not steps:
+        raise RunError(f"{folder} has no checkpoint yet")
+    if checkpoint == "latest":
+        return steps[-1]
+    if checkpoint == "best":
+        ranks = {}
+        for step in steps:
+            try:
+                record = read_record(folder, step)
+            except DamagedCheckpointError as error:
+                _logger.warning("the checkpoint of step %d is ignored: %s", step, error)
+                continue
+            if record.rank > (-math.inf, -math.inf):
+                ranks[step] = record.rank
+        return max(ranks, key=ranks.__getitem__) if ranks else steps[-1]
+    if checkpoint not in steps:
+        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has those of {', '.join(map(str, steps))}")
+    return checkpoint
+
+
+@logging_unchanged()
+def read_record(folder: Path, step: int) -> Record:
+    """Reads and checks the metadata of a checkpoint.
+
+    Raises: DamagedCheckpointError when it was changed, belongs to another step, or lacks an item.
+    """
+    place = (folder / CHECKPOINTS / str(step)).absolute()
+    fields = dict(_restore(place, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
+    digest = fields.pop("digest", None)
+    if digest != json_digest(fields):
+        raise DamagedCheckpointError(f"the record of checkpoint {place} fails its checksum")
+    record = Record(**fields)
+    if record.step != step:
+        raise DamagedCheckpointError(f"checkpoint {place} is a copied or renamed checkpoint of step {record.step}")
+    missing = [name for name in record.items if not (place / name).is_dir()]
+    if missing:
+        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
+    return record
+
+
+def check_run_files(folder: Path, record: Record) -> None:
+    """Raises RunError, naming the field, when config.json or processor.json was edited since the checkpoint."""
+    config = _read_json(folder / CONFIG_FILE)
+    before = record.config
+    if is_longer(before, config):  # the run was extended since
+        before = before | {"total_steps": config["total_steps"]}
+    changed = differences(identity(before), identity(config))
+    if changed:
+        lines = "".join(f"\n  {line}" for line in changed)
+        raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
+    path = folder / PROCESSOR_FILE
+    if not path.is_file():
+        raise RunError(f"{path} is missing; the run cannot be used without it")
+    if json_digest(_read_json(path)) != record.processor_digest:
+        raise RunError(f"{path} was edited since the run was trained, or belongs to another run; restore it")
+
+
+SCHEDULES_TO_THE_END = ("cosine", "linear", "one_cycle")
+"""Learning rate schedules that end with the run, unless the config sets another end."""
+
+
+def identity(config: Any) -> Any:
+    """A run's config as JSON, only with the fields that decide its numbers: without `model.compute`, bookkeeping, and
+    `total_steps` if the learning rate does not depend on it. Fields with these names in other sections are kept."""
+    if not isinstance(config, dict):
+        return config
+    dropped = set(BOOKKEEPING)
+    optimizer = config.get("optimizer")
+    schedule = optimizer.get("schedule") if isinstance(optimizer, dict) else None
+    if config.get("nt_asgd_patience") is not None or schedule == "plateau":
+        # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
+        dropped.remove("evaluate_every_steps")
+    elif isinstance(optimizer, dict):
+        ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
+        if schedule not in SCHEDULES_TO_THE_END or any(end is not None for end in ends):
+            dropped.add("total_steps")
+    found = {name: value for name, value in config.items() if name not in dropped}
+    model = config.get("model")
+    if isinstance(model, dict):
+        found["model"] = {name: value for name, value in model.items() if name != "compute"}
+    return found
+
+
+def is_longer(before: Any, now: Any) -> bool:
+    """Whether a run's config as JSON differs from an earlier one only by more steps."""
+    if not all(isinstance(config, dict) and isinstance(config.get("total_steps"), int) for config in (before, now)):
+        return False
+    equal = identity(before | {"total_steps": 0}) == identity(now | {"total_steps": 0})
+    return equal and before["total_steps"] < now["total_steps"]
+
+
+def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
+    """A checkpoint's parameters for evaluation: the average if the run keeps one.
+
+    Args:
+      folder: of the run.
+      step: of the checkpoint.
+      like: jax.ShapeDtypeStruct of each parameter, with its sharding.
+
+    Raises: DamagedCheckpointError when they fail their checksums.
+    """
+    record = read_record(folder, step)
+    item = EMA if EMA in record.items else PARAMS
+    place = (folder / CHECKPOINTS / str(step)).absolute()
+    restored = restore_items(place, **{item: like})[item]
+    check_arrays(restored, record.items[item], f"{item} of checkpoint {place}")
+    return restored
+
+
+@logging_unchanged()
+def restore_items(place: Path, **like: PyTree) -> Any:
+    """Arrays of one checkpoint's folder, by item.
+
+    Args:
+      place: the checkpoint's folder.
+      like: of each item, jax.ShapeDtypeStruct of each array, with its sharding.
+
+    Raises: DamagedCheckpointError when an item cannot be read.
+    """
+    registry = ocp.type_handlers.create_type_handler_registry((jax.Array, _WaitingArrayHandler()))
+    handlers = {name: ocp.PyTreeCheckpointHandler(type_handler_registry=registry) for name in like}
+    args = {
+        name: ocp.args.PyTreeRestore(tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+        for name, tree in like.items()
+    }
+    return _restore(place, handlers, args)
+
+
+class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
+    """Reads arrays in parallel, and waits for all of them even if one cannot be read.
+
+    Orbax raises the first error at once. The unfinished reads then fail when Python deletes them.
+    """
+
+    async def deserialize(self, infos: Sequence[Any], args: Sequence[Any] | None = None) -> Sequence[jax.Array]:
+        """See Orbax."""
+        read = super().deserialize
+        each = [None] * len(infos) if args is None else [[arg] for arg in args]
+        reads = [read([info], arg) for info, arg in zip(infos, each, strict=True)]
+        arrays: list[jax.Array] = []
+        for found in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(found, BaseException):
+                raise found
+            arrays += found
+        return arrays
+
+
+def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:
+    """Items of one checkpoint's folder. Raises: DamagedCheckpointError when one cannot be read."""
+    missing = [name for name in args if not (place / name).is_dir()]
+    if missing:
+        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
+    try:
+        with plain_path(place) as path, ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
+            return checkpointer.restore(path, args=ocp.args.Composite(**args))
+    except MemoryError:
+        raise
+    # Orbax and TensorStore raise errors of many types for damaged files.
+    except Exception as error:
+        raise DamagedCheckpointError(f"checkpoint {place} cannot be read; choose another: {error}") from error
+
+
+@contextlib.contextmanager
+def plain_path(folder: Path) -> Iterator[Path]:
+    """An absolute folder, by a path with plain characters: a link, if its own path has others.
+
+    Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
+    """
+    if PLAIN.fullmatch(str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory) / "link"
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
+
+
+def checksums(tree: PyTree) -> dict[str, int]:
+    """CRC-32 of each array, by its path in the tree."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): zlib.crc32(array_bytes(leaf).data) for path, leaf in leaves}
+
+
+def array_bytes(array: Any) -> np.ndarray:
+    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not know bfloat16."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
+    """Raises DamagedCheckpointError, naming the first array, when arrays fail their checksums."""
+    found = checksums(tree)
+    changed = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
+    if changed:
+        raise DamagedCheckpointError(f"{name}: arrays that fail their checksum: {len(changed)}, first: {changed[0]}")
+
+
+def json_digest(value: Any) -> str:
+    """SHA-256 of a JSON value; the order of its keys does not matter."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error

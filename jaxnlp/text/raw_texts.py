@@ -1,0 +1,77 @@
+"""Raw texts: checks of arguments, blank texts, and padded rows of ids."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+Row = TypeVar("Row", bound=Sequence[Any])
+
+
+def as_texts(texts: str | Sequence[str]) -> list[str]:
+    """Texts as a list; one text gives a list of one.
+
+    Raises: ValueError for an empty list, and for an entry that is not a text.
+    """
+    found = require_texts([texts] if isinstance(texts, str) else list(texts))
+    if not found:
+        raise ValueError("there are no texts")
+    return found
+
+
+def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of ids as one array [B, T] int32, padded with 0 at the end of each row."""
+    found = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = row
+    return found
+
+
+def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
+    """The texts as a list. Raises: ValueError for an entry that is not a text. Args: what: their name in messages."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"expected {what}, got {type(text).__name__} at index {number}")
+    return list(texts)
+
+
+def is_blank(row: Sequence[Any]) -> bool:
+    """Whether a row has a text without characters other than white space: a text, or one of a pair."""
+    return any(isinstance(text, str) and not text.strip() for text in row)
+
+
+def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]], empty: T) -> list[T]:
+    """The answers to rows of texts, in their order; a blank row has the empty answer.
+
+    Args:
+      rows: [N], each with one text or two.
+      answers: of the rows that are not blank; not called if there are none.
+      empty: the empty answer.
+    """
+    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
+    found = [empty] * len(rows)
+    for number, one in zip(kept, answers([rows[number] for number in kept]) if kept else (), strict=True):
+        found[number] = one
+    return found
+
+
+def refuse_blank(row: Sequence[Any]) -> None:
+    """Raises: ValueError for a text without characters, or a pair with such a text."""
+    if is_blank(row):
+        raise ValueError(f"the text is blank{', or its pair is' if len(row) == 2 else ''}; give a text with characters")
+
+
+def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
+    """Texts, or lists of their words.
+
+    Raises: ValueError as `require_texts`, and naming a word that is not a text, or is blank.
+    """
+    found = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
+    for number, words in enumerate(found, 1):
+        for place, word in enumerate(words if isinstance(words, list) else ()):
+            if not isinstance(word, str) or not word.strip():
+                shown = repr(word) if isinstance(word, str) else type(word).__name__
+                raise ValueError(f"text {number}: expected words, got {shown} at index {place}")
+    require_texts([" ".join(one) if isinstance(one, list) else one for one in found])
+    return found

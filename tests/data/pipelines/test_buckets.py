@@ -1,0 +1,110 @@
+import itertools
+
+import grain
+import numpy as np
+import pytest
+
+from data.pipelines.buckets import bucketed, padded
+
+LENGTHS = np.random.default_rng(0).integers(1, 60, size=50)
+BATCH = 4
+POOL = 3
+
+
+def example(number):
+    """Its length and its number, in every place, so that each can be told from each."""
+    length = int(LENGTHS[number])
+    tokens = np.full(length, number + 1, np.int32)
+    return {"tokens": tokens, "loss_mask": np.ones(length, bool)}
+
+
+def endless(seed=0):
+    examples = grain.MapDataset.range(len(LENGTHS)).seed(seed).shuffle().repeat(1000).map(example)
+    return bucketed(examples, BATCH, seed=seed, pool_batches=POOL, multiple=8)
+
+
+def numbers(batch):
+    return [int(row[0]) - 1 for row in batch["tokens"]]
+
+
+def test_each_row_is_an_example_filled_up_with_zeros():
+    for batch in itertools.islice(endless(), 20):
+        for row, mask in zip(batch["tokens"], batch["loss_mask"], strict=True):
+            length = LENGTHS[row[0] - 1]
+            assert (row[:length] == row[0]).all()
+            assert not row[length:].any()
+            np.testing.assert_array_equal(mask, np.arange(len(row)) < length)
+
+
+def test_every_example_comes_once_an_epoch():
+    batches = itertools.islice(endless(), 2 * len(LENGTHS) // BATCH)  # two epochs end within a batch
+    counts = np.bincount([number for batch in batches for number in numbers(batch)], minlength=len(LENGTHS))
+    pool = POOL * BATCH
+    assert counts.sum() == 2 * len(LENGTHS) // BATCH * BATCH
+    assert counts.min() >= 1
+    # Only the last pool, which holds more than these epochs, may be cut short.
+    assert np.abs(counts - 2).sum() <= 2 * pool
+
+
+def test_a_batch_is_padded_to_its_longest_example_and_no_further():
+    for batch in itertools.islice(endless(), 30):
+        longest = max(LENGTHS[number] for number in numbers(batch))
+        assert batch["tokens"].shape == (BATCH, -(-longest // 8) * 8)
+
+
+@pytest.mark.thorough
+def test_there_are_at_most_as_many_shapes_as_multiples():
+    assert len({batch["tokens"].shape for batch in itertools.islice(endless(), 300)}) <= 8
+
+
+@pytest.mark.thorough
+def test_less_is_padding_than_without_buckets():
+    def share_scored(pool_batches):
+        examples = grain.MapDataset.range(len(LENGTHS)).seed(0).shuffle().repeat(1000).map(example)
+        batches = bucketed(examples, BATCH, seed=0, pool_batches=pool_batches, multiple=8)
+        return np.mean([batch["loss_mask"].mean() for batch in itertools.islice(batches, 240)])
+
+    assert share_scored(12) > 1.2 * share_scored(1)
+
+
+def test_batches_are_a_function_of_their_number():
+    one, other = endless(), endless()
+    forward = [one[i]["tokens"] for i in range(15)]
+    backward = [other[i]["tokens"] for i in reversed(range(15))]
+    for a, b in zip(forward, reversed(backward), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_iterator_continues_where_it_was():
+    reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    iterator = iter(endless().to_iter_dataset(reading))
+    for _ in range(7):
+        next(iterator)
+    state = iterator.get_state()
+    expected = [next(iterator)["tokens"] for _ in range(5)]
+    again = iter(endless().to_iter_dataset(reading))
+    again.set_state(state)
+    for batch in expected:
+        np.testing.assert_array_equal(next(again)["tokens"], batch)
+
+
+def test_lengths_do_not_come_in_order():
+    widths = [batch["tokens"].shape[1] for batch in itertools.islice(endless(), 60)]
+    pools = [widths[i : i + POOL] for i in range(0, 60, POOL)]
+    assert any(pool != sorted(pool) for pool in pools)
+    assert any(pool != sorted(pool, reverse=True) for pool in pools)
+
+
+def test_another_seed_gives_other_batches():
+    first, other = (numbers(endless(seed)[0]) for seed in (0, 1))
+    assert first != other
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_padded_fills_up_missing_rows(rows):
+    batch = padded([example(number) for number in range(rows)], 4, 16)
+    assert numbers({"tokens": batch["tokens"][:rows]}) == list(range(rows))
+    assert not batch["tokens"][rows:].any()
+    assert not batch["loss_mask"][rows:].any()
+    assert batch["loss_mask"].sum() == LENGTHS[:rows].sum()
+    assert (batch["tokens"].dtype, batch["loss_mask"].dtype) == (np.int32, np.bool_)

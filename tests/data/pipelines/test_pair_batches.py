@@ -1,0 +1,152 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from data.pipelines.pair_batches import Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
+from jaxnlp.text.subwords import END, START, UNKNOWN, Subwords
+from jaxnlp.text.translation import SentencePair, TranslationProcessor
+
+SHAPES = Shapes((4, 8, 16), tokens=32, most_rows=6)
+CHARACTERS = Subwords("characters", tuple("abcdefghij"))
+PROCESSOR = TranslationProcessor(CHARACTERS, CHARACTERS)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    generator = np.random.default_rng(0)
+    sides = [["".join(generator.choice(list("abcdefghij"), n)) for n in generator.integers(1, 16, 101)] for _ in "st"]
+    return [SentencePair(*both) for both in zip(*sides, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def ids(pairs):
+    return [encoded(pair, PROCESSOR) for pair in pairs]
+
+
+def texts(batch):
+    real = batch["loss_mask"].any(axis=1)
+    assert (batch["source_mask"].any(axis=1) == real).all()
+    return [
+        (CHARACTERS.decode(source), CHARACTERS.decode(target))
+        for source, target in zip(batch["source"][real], batch["targets"][real], strict=True)
+    ]
+
+
+def test_rows_times_length_is_at_most_the_number_of_tokens():
+    assert [SHAPES.rows(bucket) for bucket in range(3)] == [6, 4, 2]
+    assert [Shapes((4, 64), tokens=32).rows(bucket) for bucket in range(2)] == [8, 1]
+
+
+def test_inputs_begin_with_start_and_targets_end_with_end():
+    batch = SHAPES.batch(0, [([5, 6, END], [7, END]), ([END], [8, 9, 4, END])])
+    assert batch["source"].tolist() == [[5, 6, END, 0], [END, 0, 0, 0], *[[0] * 4] * 4]
+    assert batch["source_mask"][:2].tolist() == [[True, True, True, False], [True, False, False, False]]
+    assert batch["inputs"][:2].tolist() == [[START, 7, 0, 0], [START, 8, 9, 4]]
+    assert batch["targets"][:2].tolist() == [[7, END, 0, 0], [8, 9, 4, END]]
+    assert batch["loss_mask"][:2].tolist() == [[True, True, False, False], [True] * 4]
+    assert {name: (value.shape, value.dtype) for name, value in batch.items()} == {
+        "source": ((6, 4), np.int32),
+        "source_mask": ((6, 4), bool),
+        "inputs": ((6, 4), np.int32),
+        "targets": ((6, 4), np.int32),
+        "loss_mask": ((6, 4), bool),
+    }
+    assert not any(value[2:].any() for value in batch.values())
+
+
+def test_an_epoch_has_each_pair_once_and_one_batch_that_is_not_full(pairs, ids):
+    groups = SHAPES.groups(ids, range(len(ids)))
+    assert sorted(member for _, members in groups for member in members) == list(range(len(ids)))
+    assert sum(len(members) < SHAPES.rows(bucket) for bucket, members in groups) <= 1
+    for bucket, members in groups:
+        assert max(longer_side(ids[member]) for member in members) <= SHAPES.lengths[bucket]
+    count = len(groups)
+    batches = itertools.islice(endless_batches(lambda epoch: ids, SHAPES, seed=0), 2 * count)
+    seen = [found for batch in batches for found in texts(batch)]
+    assert sorted(seen) == sorted(2 * [(pair.source, pair.reference) for pair in pairs])
+
+
+def test_few_pairs_and_none_make_batches(ids):
+    assert SHAPES.groups([], []) == []
+    short = [([5, END], [6, END])]
+    assert SHAPES.groups(short, [0]) == [(0, [0])]
+    assert SHAPES.groups(ids[:1], [0])[0][1] == [0]
+
+
+def test_shapes_are_few(ids):
+    batches = itertools.islice(endless_batches(lambda epoch: ids, SHAPES, seed=0), 300)
+    shapes = {frozenset((name, value.shape) for name, value in batch.items()) for batch in batches}
+    assert 2 <= len(shapes) <= len(SHAPES.lengths)
+    assert {shape for found in shapes for _, shape in found} <= {(6, 4), (4, 8), (2, 16)}
+
+
+def test_the_order_depends_only_on_seed_and_epoch(ids):
+    def first(seed, skip=0):
+        batches = iter(endless_batches(lambda epoch: ids, SHAPES, seed=seed))
+        return [texts(batch) for batch in itertools.islice(batches, skip, skip + 10)]
+
+    count = len(SHAPES.groups(ids, range(len(ids))))
+    assert first(0) == first(0)
+    assert first(0) != first(1)
+    assert first(0) != first(0, skip=count)
+
+
+def test_an_iterator_continues_from_its_state_with_the_same_batches(ids):
+    epochs = lambda epoch: ids[epoch:]  # noqa: E731
+    batches = iter(endless_batches(epochs, SHAPES, seed=3))
+    for _ in range(60):
+        next(batches)
+    state = batches.get_state()
+    expected = [next(batches) for _ in range(60)]
+    again = iter(endless_batches(epochs, SHAPES, seed=3))
+    again.set_state(state)
+    for batch in expected:
+        found = next(again)
+        assert all(np.array_equal(found[name], value) for name, value in batch.items())
+
+
+def test_padding_is_the_share_of_cells_without_a_token(ids):
+    groups = SHAPES.groups(ids, range(len(ids)))
+    batches = [SHAPES.batch(bucket, [ids[member] for member in members]) for bucket, members in groups]
+    masks = np.concatenate([batch[name].ravel() for batch in batches for name in ("source_mask", "loss_mask")])
+    assert SHAPES.padding(ids) == pytest.approx(1 - masks.mean())
+
+
+def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):
+    split = pairs_split(pairs, PROCESSOR, SHAPES)
+    rows = [found for batch in split.batches for found in texts(batch)]
+    assert rows == [(split.examples[n].source, split.examples[n].reference) for n in split.rows]
+    assert sorted(split.rows) == list(range(len(pairs)))
+    assert (split.scored, split.notes, split.examples) == (True, (), tuple(pairs))
+
+
+def test_long_pairs_of_a_split_are_truncated_and_counted():
+    split = pairs_split([SentencePair("a" * 20, "b"), SentencePair("a", "b")], PROCESSOR, SHAPES)
+    assert split.notes == ("1 pair was truncated to 16 tokens per side, the first in line 1",)
+    assert [found for batch in split.batches for found in texts(batch)] == [("a", "b"), ("a" * 15, "b")]
+    assert split.rows.tolist() == [1, 0]
+
+
+def test_the_note_of_truncated_pairs_names_the_first_line_and_its_file():
+    for lines, first in (((0, 0, 0), 2), ((3, 1_700, 12), "1,700")):
+        texts = (("a", "b"), ("a", "b" * 20), ("a" * 20, "b"))
+        pairs = [SentencePair(*pair, line) for pair, line in zip(texts, lines, strict=True)]
+        (note,) = pairs_split(pairs, PROCESSOR, SHAPES, file="dev.en").notes
+        assert note == f"2 pairs were truncated to 16 tokens per side, the first in line {first} of dev.en"
+
+
+def test_the_share_of_unknown_tokens_is_named_above_one_percent():
+    pairs = [([5] * 98 + [END], [END])]
+    assert vocabulary_note(PROCESSOR, pairs, saved=False) == "14 tokens in the vocabulary"
+    two = TranslationProcessor(CHARACTERS, Subwords("words", ("a",)))
+    pairs = [([5] * 95 + [UNKNOWN] * 3 + [END], [END])]
+    expected = "14 and 5 tokens in the vocabularies; 3% of the training tokens are unknown"
+    assert vocabulary_note(two, pairs, saved=False) == expected
+    assert "saved by an earlier run" in vocabulary_note(two, pairs, saved=True)
+
+
+def test_pairs_without_a_reference_are_not_scored():
+    split = pairs_split([SentencePair("ab"), SentencePair("c")], PROCESSOR, SHAPES)
+    assert not split.scored
+    assert [found for batch in split.batches for found in texts(batch)] == [("ab", ""), ("c", "")]

@@ -1,0 +1,88 @@
+import dataclasses
+
+import pytest
+
+from data import DataError
+from data.character_text import CharacterText
+from data.masked_text import MaskedText
+from data.minbert import MinBertData
+from data.readers.file_options import TableFiles, TextFiles
+from data.span_corruption import CorruptedText
+from data.tagged_sentences import TaggedSentences
+from data.text_table import TextTable
+from data.translation import ParallelText
+from data.treebank import Treebank
+from data.word_text import WordText
+from jaxnlp.config import refuse_unread
+from jaxnlp.input_files.tables import Writing
+
+
+def test_options_say_how_tables_are_written():
+    assert TableFiles(encoding="cp1252", delimiter="\\t").writing == Writing(None, "\t", "auto", "cp1252")
+    assert TableFiles().writing == Writing()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"delimiter": ";;"}, "data.delimiter must be one character, but not a quote or a line break, got ';;'"),
+        ({"delimiter": '"'}, "data.delimiter must be one character"),
+        ({"delimiter": ""}, "data.delimiter must be one character"),
+        ({"encoding": "windows"}, "data.encoding must be an encoding such as utf-8, cp1252, .*, got 'windows'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        TableFiles(**fields)
+
+
+@pytest.mark.parametrize("kind", [TextFiles, TableFiles])
+def test_options_apply_only_to_files_of_the_users(kind):
+    options = {rule.field for rule in kind().read_if_own(False, "data.source files")}
+    assert options == {field.name for field in dataclasses.fields(kind)} - {"batch_size"}
+    config = kind(encoding="latin1")
+    with pytest.raises(ValueError, match=r"data.encoding applies only to data.source files"):
+        refuse_unread(config, config.read_if_own(False, "data.source files"))
+    refuse_unread(config, config.read_if_own(True, "data.source files"))
+
+
+WORD = "caf\xe9 \u20ac\u201d"
+LINES = "".join(f"{WORD} {number} of the text\n" for number in range(40))
+TAGGED = "".join(f"caf\xe9\u201d\tB-X\nand{number}\tO\n\n" for number in range(20))
+TREES = "".join(
+    f"1\tcaf\xe9\u201d\t_\tX\t_\t_\t0\troot\t_\t_\n2\tw{n}\t_\tY\t_\t_\t1\tobj\t_\t_\n\n" for n in range(20)
+)
+TABLE = "text,label\n" + "".join(f"{WORD} {number},{'ab'[number % 2]}\n" for number in range(40))
+SUBWORDS = {"subwords": "characters", "lengths": (64,), "minimum_count": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "content", "fields"),
+    [
+        (CharacterText, "path", LINES, {"source": "text_file", "sequence_length": 8}),
+        (WordText, "path", LINES, {"source": "text_file", "sequence_length": 10, "batch_size": 2}),
+        (MaskedText, "path", LINES.replace("9 of", "9 of\n\n"), {"source": "text_file", "vocabulary_size": 50}),
+        (CorruptedText, "files", LINES, {"corruption_rate": 0.1, **SUBWORDS}),
+        (ParallelText, "train", LINES.replace("\n", "\tx\n"), SUBWORDS),
+        (TaggedSentences, "train", TAGGED, {"source": "files", "batch_size": 2}),
+        (Treebank, "train", TREES, {"source": "files"}),
+        (TextTable, "path", TABLE, {"batch_size": 2}),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_all_files_of_users_are_read_in_the_given_encoding(tmp_path, kind, option, content, fields):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(content.encode("cp1252"))
+    given = (
+        (str(path),) if option in ("files", "train") and issubclass(kind, CorruptedText | ParallelText) else str(path)
+    )
+    with pytest.raises(DataError, match=r"is not UTF-8; .* --data.encoding cp1252, or convert it"):
+        kind(**{option: given}, **fields).load(0)
+    assert kind(**{option: given}, **fields, encoding="cp1252").load(0).description
+
+
+def test_every_table_of_a_text_task_is_read_as_it_is_written():
+    config = MinBertData(parts=("mine",), tables=("mine=mine.csv",), encoding="cp1252", delimiter=";")
+    assert config.writing == Writing(None, ";", "auto", "cp1252")
+    with pytest.raises(ValueError, match=r"data.encoding applies only to data.tables"):
+        MinBertData(encoding="cp1252")

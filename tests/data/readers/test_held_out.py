@@ -1,0 +1,56 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from data import DataError
+from data.readers.held_out import folds_of, held_out_note, hold_out, refuse_learned
+
+
+def test_a_tenth_is_held_out_in_order_and_always_the_same():
+    sentences = [f"s{number:02}" for number in range(37)]
+    train, held_out = hold_out(sentences, "x")
+    assert len(held_out) == 3
+    assert sorted(train + held_out) == sentences
+    assert (sorted(train), sorted(held_out)) == (train, held_out)
+    assert held_out != sentences[-3:]
+    assert hold_out(sentences, "x") == (train, held_out)
+
+
+def test_few_sentences_are_refused():
+    with pytest.raises(
+        DataError, match=r"^x: expected at least 10 sentences, to hold out a tenth of them, got 9; give more, or a"
+    ):
+        hold_out(["a"] * 9, "x")
+    assert len(hold_out(["a"] * 10, "x")[1]) == 1
+
+
+def test_the_note_has_the_numbers_and_the_file():
+    assert held_out_note(1, 1_000, "x.txt") == (
+        "held out for validation: 1 of the 1,000 sentences of x.txt, because --data.validation is not given"
+    )
+
+
+def files(train, validation=None, test=None):
+    return SimpleNamespace(train=train, validation=validation, test=test)
+
+
+def test_sentences_that_an_earlier_run_has_learned_are_not_scored():
+    refuse_learned(files("a"), files("a"))  # both hold out the same tenth
+    refuse_learned(files("a", "b"), files("a"))
+    refuse_learned(files("a", "b", "c"), files("d", "a", "a"))
+    refuse_learned(files("a"), files("d", "b"))
+    for new, earlier, split in (
+        (files("a"), files("a", "b"), "validation"),
+        (files("b", "x/../a"), files("a"), "validation"),
+        (files("b", "c", "a"), files("a", "c"), "test"),
+    ):
+        with pytest.raises(DataError, match=f"which has sentences of the {split} split; give another file with --data"):
+            refuse_learned(new, earlier)
+
+
+def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():
+    folds = np.array(folds_of(["a"] * 20 + ["b"] * 10 + ["c"], 5, 0))
+    assert np.bincount(folds[:20]).tolist() == [4] * 5
+    assert np.bincount(folds[20:30]).tolist() == [2] * 5
+    assert folds[30] == -1

@@ -1,0 +1,126 @@
+import gzip
+
+import pytest
+
+from data import DataError, Split
+from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
+from jaxnlp.text.translation import SentencePair
+
+
+def pairs(*columns):
+    return tuple(SentencePair(source, reference) for source, reference in columns)
+
+
+@pytest.fixture
+def files(tmp_path):
+    first, second = tmp_path / "a.en", tmp_path / "a.de"
+    first.write_text("one\n two \u2028 x \nthree", encoding="utf-8")
+    second.write_text("eins\nzwei\ndrei\n", encoding="utf-8")
+    return [first, second]
+
+
+def test_lines_of_two_files_belong_together(files):
+    assert read_pairs(files)[0] == pairs(("one", "eins"), ("two \u2028 x", "zwei"), ("three", "drei"))
+    assert read_pairs(files, reverse=True)[0][0] == SentencePair("eins", "one")
+
+
+def test_a_file_with_tabs_has_sources_and_references(tmp_path):
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(gzip.compress(b"one \teins\tCC-BY\ntwo\tzwei\n"))
+    assert read_pairs([path])[0] == read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("two", "zwei"))
+    assert read_pairs([path], reverse=True)[0] == pairs(("eins", "one"), ("zwei", "two"))
+
+
+def test_a_file_without_tabs_has_only_sources(files):
+    assert read_pairs_or_sources(files[1])[0] == tuple(map(SentencePair, ("eins", "zwei", "drei")))
+
+
+def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("no tab here\nHello\tHallo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.tsv, line 1: expected two sentences with a tab between them, got 'no tab"):
+        read_pairs_or_sources(path)
+
+
+def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\n \ntwo\n", encoding="utf-8")
+    found, source = read_pairs_or_sources(path)
+    assert found == (SentencePair("one"), SentencePair("two"))
+    assert [pair.line for pair in found] == [1, 4]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
+    assert Split(examples=found, source=source).in_rows(["eins", "zwei"], "") == ["eins", "", "", "zwei"]
+    path.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a.txt: all 2 lines are without text"):
+        read_pairs_or_sources(path)
+
+
+def test_a_carriage_return_within_a_line_is_a_blank(files):
+    files[0].write_bytes(b"one\rmore\r\ntwo\r\nthree\r\n")
+    assert [pair.source for pair in read_pairs(files)[0]] == ["one more", "two", "three"]
+    assert [pair.source for pair in read_pairs_or_sources(files[0])[0]] == ["one more", "two", "three"]
+
+
+def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_partner(files):
+    files[1].write_text("eins\nzwei\ndrei\nvier\nfünf\n", encoding="utf-8")
+    message = r"a.en has 3 lines, .*a.de has 5; line 4 of .*a.de has no partner: 'vier'"
+    with pytest.raises(DataError, match=message):
+        read_pairs(files)
+    with pytest.raises(DataError, match=r"a.de has 5 lines, .*a.en has 3; line 4 of .*a.de has no partner: 'vier'"):
+        read_pairs(files[::-1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, reverse):
+    files[1].write_text("eins\n \ndrei\n\n\n")
+    found, source = read_pairs(files, reverse=reverse)
+    expected = [("one", "eins"), ("three", "drei")]
+    assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
+    assert [pair.line for pair in found] == [1, 3]
+    assert (source.places, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
+    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3, the first in line 2"]
+
+
+def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, caplog):
+    path = tmp_path / "a.tsv"
+    path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
+    assert read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("four", "vier"))
+    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3, the first in line 2"]
+
+
+def test_other_encodings_are_read(files):
+    files[0].write_bytes("caf\xe9\n\u20ac\nx\n".encode("cp1252"))
+    assert [pair.source for pair in read_pairs(files, encoding="cp1252")[0]] == ["caf\xe9", "\u20ac", "x"]
+
+
+def test_invalid_utf8_is_named_with_file_and_line(files):
+    files[0].write_bytes(b"one\ntwo\nthr\xe9\n")
+    with pytest.raises(DataError, match=r"a.en, line 3, offset 11: byte 0xe9 is not UTF-8"):
+        read_pairs(files)
+
+
+def test_a_line_that_is_no_pair_is_named(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("one\teins\ntwo zwei\n")
+    with pytest.raises(
+        DataError, match=r"a.tsv, line 2: expected two sentences with a tab between them, got 'two zwei"
+    ):
+        read_pairs([path])
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none.en"):
+        read_pairs([tmp_path / "none.en", tmp_path / "none.de"])
+
+
+def test_held_out_pairs_share_no_source_with_training_and_do_not_depend_on_the_order():
+    found = [SentencePair(f"s{n % 40}", f"t{n}") for n in range(100)]
+    train, held = held_out(found, 0.25)
+    assert sorted([*train, *held]) == list(range(100))
+    sources = {found[n].source for n in held}
+    assert len(sources) == 10
+    assert not sources & {found[n].source for n in train}
+    assert {found[::-1][n].source for n in held_out(found[::-1], 0.25)[1]} == sources
+    assert len(held_out(found[:2], 0.99)[1]) == 1
+    with pytest.raises(DataError, match="1 distinct sentences cannot be divided"):
+        held_out(found[:1], 0.5)

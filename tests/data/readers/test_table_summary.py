@@ -1,0 +1,40 @@
+from data.readers.table_summary import summary
+from jaxnlp.targets import Classes, Scale
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "cat"])
+
+
+def rows(*pairs):
+    return [LabelledText(str(number), texts, label) for number, (texts, label) in enumerate(pairs)]
+
+
+def test_rows_classes_lengths_and_repeated_pairs_are_counted():
+    processor = TextClassifierProcessor(VOCABULARY, 8, 2, Classes(("no", "perhaps", "yes")))
+    train = rows((("a", "b"), 0), (("c", "d"), 2), (("e", "f"), 2))
+    splits = {"validation": rows((("b", "a"), 0), (("x", "y"), 2)), "test": rows((("z", "z"), None))}
+    assert summary(processor, train, splits, [4, 6, 8], 1).splitlines() == [
+        "pairs: 3 for training, 2 for validation, 1 for test",
+        "3 classes in training: yes 2, no 1, perhaps 0",
+        "tokens: median 6, 95% have at most 8, maximum 8; pairs for training truncated to 8: 1",
+        "pairs of validation that are also in training: 1",  # in the other order
+        "validation has no row of 1 of the classes, such as perhaps",
+        "6 tokens in the vocabulary",
+    ]
+
+
+def test_numbers_have_their_ends_and_their_mean():
+    processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
+    lines = summary(processor, rows((("a",), 1.0), (("b",), 5.0)), {}, [3, 3], 0).splitlines()
+    assert lines[1] == "numbers in training from 1 to 5, mean 3"
+
+
+def test_a_vocabulary_that_is_given_and_unknown_tokens_are_reported():
+    processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
+    train = rows((("a",), 1.0), (("b",), 5.0))
+    last = summary(processor, train, {}, [3, 3], 0, unknown={"validation": 0.25}, given=True).splitlines()[-1]
+    assert last == (
+        "6 tokens in the vocabulary, which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count "
+        "are not used; 25.0% of the tokens of validation are unknown"
+    )

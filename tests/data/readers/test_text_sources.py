@@ -1,0 +1,124 @@
+import gzip
+import re
+from collections import Counter
+
+import pytest
+
+from data import DataError
+from data.readers.text_sources import python_docs, read_documents, read_text, text_files
+
+
+def written(folder, content):
+    path = folder / "text.txt"
+    path.write_bytes(content)
+    return path
+
+
+def test_python_docs_is_english_prose_long_enough_to_learn_from():
+    text = python_docs()
+    words = re.findall(r"[a-z]+", text.lower())
+    assert len(text) > 400_000
+    assert Counter(words).most_common(1)[0][0] == "the"
+    assert Counter(letter for word in words for letter in word).most_common(1)[0][0] == "e"
+    assert len(set(text)) < 200
+
+
+def test_python_docs_holds_the_topics_of_help_in_alphabetical_order():
+    text = python_docs()
+    places = [text.index(f'The "{keyword}" statement\n*') for keyword in ("assert", "break", "try", "while")]
+    assert places == sorted(places)
+
+
+def test_python_docs_is_the_same_text_each_time():
+    assert python_docs() == read_text("python_docs") == python_docs()
+
+
+@pytest.mark.parametrize("source", ["text_file", "tiny_shakespeare"])
+def test_a_given_path_is_read_whatever_the_source(tmp_path, source):
+    assert read_text(source, str(written(tmp_path, b"my own text"))) == "my own text"
+
+
+def test_text_file_without_path_says_which_option_is_missing():
+    with pytest.raises(DataError, match=r"text_file needs the file: give it with --data\.path FILE"):
+        read_text("text_file")
+
+
+def test_python_docs_refuses_a_path():
+    with pytest.raises(
+        DataError, match=r"python_docs takes no path, got my\.txt; for your own text, set --data.source text_file"
+    ):
+        read_text("python_docs", "my.txt")
+
+
+def test_unknown_source_is_named_next_to_the_known_ones():
+    with pytest.raises(DataError, match="one of python_docs, tiny_shakespeare, text_file, got 'war_and_peace'"):
+        read_text("war_and_peace")
+
+
+@pytest.mark.realdata
+def test_tiny_shakespeare_has_its_published_size():
+    text = read_text("tiny_shakespeare")
+    assert (len(text), len(set(text))) == (1_115_394, 65)
+    assert text.startswith("First Citizen:\nBefore we proceed any further, hear me speak.")
+
+
+@pytest.fixture
+def poems(tmp_path, monkeypatch):
+    """A folder of texts, other files, and a subfolder; it is the current folder."""
+    for name in ("b.txt", "a.txt", "notes.md", "deep/c.txt", "deep/.x.png"):
+        path = tmp_path / "poems" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n")
+    (tmp_path / "poems" / "d.txt.gz").write_bytes(gzip.compress(b"d\n"))
+    (tmp_path / "poems" / "folder.txt").mkdir()
+    monkeypatch.chdir(tmp_path / "poems")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["."], ["a.txt", "b.txt", "d.txt.gz", "deep/c.txt"]),
+        (["b.txt", "a.txt"], ["a.txt", "b.txt"]),
+        (["*.txt"], ["a.txt", "b.txt"]),
+        (["*"], ["a.txt", "b.txt", "d.txt.gz", "notes.md"]),
+        (["**/*.txt"], ["a.txt", "b.txt", "deep/c.txt"]),
+        (["notes.md", "deep", "[a]*"], ["a.txt", "deep/c.txt", "notes.md"]),
+    ],
+)
+def test_files_folders_and_patterns_are_sorted_files(poems, given, expected):
+    assert [path.as_posix() for path in text_files(given)] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (["a.txt", "a.txt"], DataError, "a.txt is given twice, by a.txt and by a.txt"),
+        (["a.txt", "../poems/*.txt"], DataError, "../poems/a.txt is given twice, by a.txt and by ../poems/*.txt"),
+        (["folder.txt"], DataError, 'the folder folder.txt has no .txt files; give others by a pattern: --data.path "'),
+        (["*.rst"], DataError, "no file fits the pattern *.rst"),
+        (["c.txt"], FileNotFoundError, "there is no text file at c.txt; give text files, a folder or a pattern with"),
+    ],
+)
+def test_files_that_cannot_be_meant_are_refused(poems, given, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        text_files(given)
+
+
+def test_each_file_of_the_users_is_a_document(poems):
+    assert read_documents("text_file", ("b.txt", "d.txt.gz", "a.txt")) == ["a.txt\n", "b.txt\n", "d\n"]
+    assert read_documents("text_file", "a.txt") == ["a.txt\n"]
+    assert read_documents("python_docs") == [python_docs()]
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "message"),
+    [
+        ("text_file", None, "needs the text: give files, a folder or a pattern with --data.path"),
+        ("text_file", (), "needs the text: give files, a folder or a pattern with --data.path"),
+        ("tiny_shakespeare", ("a.txt", "b.txt"), "data.source tiny_shakespeare takes one path, got a.txt, b.txt"),
+        ("python_docs", "a.txt", "python_docs takes no path, got a.txt; for your own text"),
+    ],
+)
+def test_paths_that_a_source_does_not_take_are_refused(poems, source, path, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_documents(source, path)

@@ -1,0 +1,51 @@
+import re
+
+import pytest
+
+from jaxnlp.cli.verbs import every_command, run_verb, verb_table
+
+
+def test_every_verb_is_listed_once_with_one_short_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "105")
+    lines = verb_table().splitlines()
+    assert [line.split()[0] for line in lines] == list(every_command())
+    assert all(line.endswith(".") for line in lines)
+
+
+def test_a_verb_that_several_tasks_have_has_a_line_for_all_of_them():
+    for verb, kinds in every_command().items():
+        assert len(kinds) == 1 or sum("summary" in vars(kind) for kind in kinds) == 1, verb
+
+
+def test_a_verb_with_several_meanings_has_them_all_in_its_help(capsys):
+    assert run_verb("predict", ["--help"], "jaxnlp") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: jaxnlp predict RUN [options]\n")
+    assert printed.count("\n- ") == len(every_command()["predict"])
+
+
+def test_a_verb_with_one_meaning_has_its_options_in_its_help(capsys):
+    assert run_verb("embed", ["--help"], "jaxnlp") == 0
+    assert "--similarities" in capsys.readouterr().out
+
+
+def test_a_run_before_the_verb_is_named(tmp_path):
+    with pytest.raises(
+        ValueError, match=f"^give the verb before the run's folder: prog VERB {re.escape(str(tmp_path))}$"
+    ):
+        run_verb(str(tmp_path), ["generate"], "prog")
+
+
+def test_of_two_mistakes_the_verb_is_named_first(tmp_path):
+    with pytest.raises(ValueError, match=r"there is no verb 'genrate'; did you mean generate\?"):
+        run_verb("genrate", [str(tmp_path)], "jaxnlp")
+    with pytest.raises(ValueError, match="there is no verb 'tran'; did you mean train"):
+        run_verb("tran", [], "jaxnlp", others=["train"])
+
+
+def test_a_folder_of_runs_names_them(finished_run):
+    parent = finished_run.folder.parent
+    with pytest.raises(
+        ValueError, match=rf"{parent} is not a training run; runs inside it: .*{finished_run.folder.name}"
+    ):
+        run_verb("generate", [str(parent)], "jaxnlp")

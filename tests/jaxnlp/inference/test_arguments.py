@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxnlp.inference.arguments import one_or_many
+
+
+@one_or_many
+def joined(trained, inputs, pairs=None, *, end="."):
+    """Joins."""
+    assert isinstance(inputs, list)
+    return [f"{trained}:{one}{end}" if pairs is None else f"{one}+{pairs[n]}" for n, one in enumerate(inputs)]
+
+
+def test_one_input_gives_one_result_and_a_list_gives_a_list():
+    assert joined("m", "ab") == "m:ab."
+    assert joined("m", ["ab"]) == ["m:ab."]
+    assert joined("m", ("ab", "c"), end="!") == ["m:ab!", "m:c!"]
+    assert joined("m", Path("x.png")) == "m:x.png."
+    assert joined.__doc__ == "Joins."
+
+
+def test_a_pair_is_given_as_its_first_text_is():
+    assert joined("m", "a", "b") == "a+b"
+    assert joined("m", "a", pairs="bc") == "a+bc"
+    assert joined("m", ["a", "c"], ["b", "d"]) == ["a+b", "c+d"]
+    with pytest.raises(ValueError, match="joined: a list of inputs needs a list of second texts, got one text"):
+        joined("m", ["a", "c"], "bd")
+
+
+def test_inputs_have_the_name_of_the_function_and_wrong_arguments_are_refused_by_it():
+    assert joined("m", inputs="ab", end="!") == "m:ab!"
+    with pytest.raises(TypeError, match=r"^joined: got an unexpected keyword argument 'start'$"):
+        joined("m", "ab", start="!")
+    with pytest.raises(TypeError, match=r"^joined: missing a required argument: 'inputs'$"):
+        joined("m")
+
+
+def test_an_image_is_one_input_and_several_are_several():
+    seen = []
+
+    @one_or_many
+    def look(trained, images):
+        seen.append(len(images))
+        return images
+
+    assert look(None, np.zeros((8, 8, 3))).shape == (8, 8, 3)
+    assert look(None, jnp.zeros((8, 8))).shape == (8, 8)
+    assert look(None, Image.new("L", (8, 9))).size == (8, 9)
+    assert len(look(None, np.zeros((5, 8, 8, 3)))) == 5
+    assert len(look(None, [Image.new("L", (8, 9))] * 2)) == 2
+    assert seen == [1, 1, 1, 5, 2]
+
+
+@pytest.mark.parametrize("inputs", [None, 3, b"a text", {"text": "a"}])
+def test_what_is_no_input_is_refused(inputs):
+    with pytest.raises(ValueError, match=r"expected one input, or a list of them, got (NoneType|int|bytes|dict)$"):
+        joined("m", inputs)

@@ -1,0 +1,96 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from jaxnlp.saving.atomic_files import AppendedFile, naming, require_place, write_file
+
+
+def test_a_record_is_appended_whole_or_not_at_all(tmp_path, small_disk):
+    file = AppendedFile(tmp_path / "x")
+    file.append(b"a" * 60)
+    with pytest.raises(OSError, match="File too large") as caught:
+        file.append(b"b" * 60)
+    assert caught.value.filename == str(tmp_path / "x")
+    file.append(b"c" * 30)
+    file.close()
+    assert (tmp_path / "x").read_bytes() == b"a" * 60 + b"c" * 30
+
+
+def test_a_file_that_does_not_fit_is_named_and_the_earlier_one_kept(tmp_path, small_disk):
+    write_file(tmp_path / "x", b"one")
+    with pytest.raises(OSError, match="File too large") as caught:
+        write_file(tmp_path / "x", b"2" * 200)
+    assert caught.value.filename == str(tmp_path / "x")
+    assert os.listdir(tmp_path) == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.ENOSPC, "No space left on device", "temporary"), True),
+        (ValueError('RESOURCE_EXHAUSTED: Error writing "x" [OS error 28: ENOSPC No space left on device]'), True),
+        (OSError("a message"), False),
+        (ValueError("2 is too many"), False),
+    ],
+    ids=str,
+)
+def test_errors_of_the_file_system_name_the_file_whoever_raises_them(error, named):
+    with pytest.raises((OSError, ValueError)) as caught, naming(Path("a/b")):
+        raise error
+    if named:
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "a/b")
+    else:
+        assert caught.value is error
+
+
+def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
+    write_file(tmp_path / "new" / "x", b"one")
+    write_file(tmp_path / "new" / "x", b"two")
+    assert (tmp_path / "new" / "x").read_bytes() == b"two"
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="no space left"):
+        write_file(tmp_path / "new" / "x", b"three")
+    assert os.listdir(tmp_path / "new") == ["x"]
+    assert (tmp_path / "new" / "x").read_bytes() == b"two"
+
+
+def test_a_pipe_is_written_to_and_a_folder_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_file(tmp_path / "pipe", b"one")
+    assert os.read(reader, 10) == b"one"
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        write_file(tmp_path, b"one")
+
+
+def test_an_error_has_the_name_of_the_file_and_not_that_of_a_temporary_one(tmp_path, monkeypatch):
+    def missing(path, content):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", missing)
+    with pytest.raises(FileNotFoundError) as found:
+        write_file(tmp_path / "x", b"one")
+    assert found.value.filename == str(tmp_path / "x")
+
+
+def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for place in (None, tmp_path / "file", tmp_path / "new", tmp_path / "new" / "folder" / "x"):
+        require_place(place)
+    assert os.listdir(tmp_path) == ["file"]
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        require_place(tmp_path)
+    with pytest.raises(NotADirectoryError, match="file"):
+        require_place(tmp_path / "file" / "x")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match=str(tmp_path)):
+        require_place(tmp_path / "new" / "x")

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from jaxnlp.text.raw_texts import (
+    as_texts,
+    is_blank,
+    refuse_blank,
+    require_sentences,
+    require_texts,
+    unless_blank,
+)
+
+
+def test_texts_must_be_texts():
+    assert require_texts(["a", ""]) == ["a", ""]
+    assert require_texts([], "questions") == []
+    with pytest.raises(ValueError, match="expected questions, got int at index 1"):
+        require_texts(["a", 2], "questions")
+
+
+def test_a_processor_needs_a_text():
+    assert as_texts("a") == ["a"]
+    with pytest.raises(ValueError, match="there are no texts"):
+        as_texts([])
+
+
+@pytest.mark.parametrize(
+    ("row", "blank"), [(("a",), False), (("",), True), ((" \n\t",), True), (("a", "b"), False), (("a", " "), True)]
+)
+def test_a_row_is_blank_where_one_of_its_texts_is(row, blank):
+    assert is_blank(row) is blank
+    if blank:
+        with pytest.raises(ValueError, match="the text is blank"):
+            refuse_blank(row)
+    else:
+        refuse_blank(row)
+
+
+def test_blank_rows_keep_their_place_with_the_empty_answer():
+    asked = []
+
+    def answers(rows):
+        asked.append(rows)
+        return [text.upper() for (text,) in rows]
+
+    assert unless_blank([("a",), ("",), ("b",), (" ",)], answers, "none") == ["A", "none", "B", "none"]
+    assert unless_blank([("",)], answers, "none") == ["none"]
+    assert unless_blank([], answers, "none") == []
+    assert asked == [[("a",), ("b",)]]
+
+
+def test_sentences_are_texts_or_lists_of_words():
+    assert require_sentences(["a b", ["a", "New York"], ("c",), np.array(["d"])]) == [
+        "a b",
+        ["a", "New York"],
+        ["c"],
+        ["d"],
+    ]
+    for words, message in (
+        (["a", 3], "text 2: expected words, got int at index 1"),
+        ([" "], "text 2: expected words, got ' ' at index 0"),
+        ([["a"]], "text 2: expected words, got list at index 0"),
+        (3, "expected texts, got int at index 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            require_sentences(["a", words])

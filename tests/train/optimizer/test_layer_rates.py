@@ -1,0 +1,298 @@
+"""Parameters that are frozen, and layers that learn more slowly than those above them."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxnlp.models import Parameter
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.saving.serialization import ConfigError
+from jaxnlp.text.labels import Labels
+from train.optimizer import (
+    OptimizerConfig,
+    clip_by_global_norm,
+    has_weight_decay,
+    leave_frozen,
+    make_optimizer,
+    make_schedule,
+)
+from train.optimizer.layer_rates import layer_factors
+from train.optimizer.schedules import current_learning_rate, scale_by_progress
+from train.run.begin import begin
+from train.run.setup import set_up
+
+ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
+PARTS = (("sst", Labels("classification", 1, ("0", "1"))), ("quora", Labels("paraphrase", 2, ("0", "1"))))
+TASKED = TextTasksConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
+SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
+
+
+def tree(seed):
+    generator = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda shape: generator.normal(size=shape).astype(np.float32), SHAPES, is_leaf=lambda x: isinstance(x, tuple)
+    )
+
+
+def params_of(config):
+    """Random, in the shapes of a model's."""
+    model, tokens = config.build(7), jnp.zeros((1, 1), jnp.int32)
+    if isinstance(config, TextTasksConfig):
+        model, tokens = config.build(7, PARTS), jnp.zeros((1, 2, 1), jnp.int32)
+    init = jax.eval_shape(model.init, jax.random.key(0), tokens)
+    generator = np.random.default_rng(0)
+    return jax.tree.map(lambda s: generator.normal(size=s.shape).astype(np.float32), init["params"])
+
+
+def by_path(tree):
+    return {
+        tuple(part.key for part in path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def stepped(config, params, gradients, frozen=lambda path: False, parameter=TASKED.parameter):
+    """Parameters after an update with each gradient, and the optimizer's state."""
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=10), parameter=parameter, frozen=frozen)
+    state, update = jax.jit(optimizer.init)(params), jax.jit(optimizer.update)
+    for gradient in gradients:
+        updates, state = update(gradient, state, params, progress=np.int32(1))
+        params = jax.tree.map(np.add, params, updates)
+    return params, state
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"name": "adamw", "weight_decay": 0.3}, 2),
+        ({"name": "adam"}, 2),
+        ({"name": "muon", "weight_decay": 0.3}, None),
+        ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.3}, 1),
+        ({"name": "adamw", "reference_tokens": 1, "decay_tokens": 5}, 2),
+    ],
+)
+def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
+    config = OptimizerConfig(learning_rate=0.1, **settings)
+    before = params_of(TASKED)
+    gradients = [jax.tree.map(lambda x, n=n: np.cos(x + n), before) for n in range(3)]
+    after, state = stepped(config, before, gradients, TASKED.frozen)
+    for path, value in by_path(before).items():
+        assert (by_path(after)[path].tobytes() == value.tobytes()) == (path[0] == "encoder"), path
+    np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(3)))
+    heads = {name: part for name, part in before.items() if name != "encoder"}
+    assert len(heads) == 3
+    _, alone = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
+    assert [x.shape for x in jax.tree.leaves(state)] == [x.shape for x in jax.tree.leaves(alone)]
+    if kept is not None:
+        assert len([x for x in jax.tree.leaves(state) if x.ndim]) == kept * len(jax.tree.leaves(heads))
+
+
+def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
+    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, max_grad_norm=0.1)
+    before = params_of(TASKED)
+    heads = {name: part for name, part in before.items() if name != "encoder"}
+    gradients = [jax.tree.map(lambda x, n=n: 100.0 * np.cos(x + n), before) for n in range(3)]
+    after, _ = stepped(config, before, gradients, TASKED.frozen)
+    expected, _ = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
+    chex.assert_trees_all_equal({name: after[name] for name in heads}, expected)
+
+
+def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
+    config, params = OptimizerConfig(weight_decay=0.3), params_of(TASKED)
+    schedule = make_schedule(config, total_steps=10)
+    plain = optax.chain(
+        clip_by_global_norm(1.0),
+        optax.scale_by_adam(),
+        optax.add_decayed_weights(0.3, mask=functools.partial(has_weight_decay, describe=TASKED.parameter)),
+        scale_by_progress(schedule, by_tokens=False),
+    )
+    free = dataclasses.replace(TASKED, freeze_encoder=False)
+    for optimizer in (
+        make_optimizer(config, schedule, parameter=TASKED.parameter),
+        make_optimizer(config, schedule, parameter=TASKED.parameter, frozen=free.frozen),
+    ):
+        chex.assert_trees_all_equal(jax.jit(optimizer.init)(params), jax.jit(plain.init)(params))
+
+
+def test_an_update_without_parameters_may_leave_frozen_ones_too():
+    optimizer = leave_frozen(optax.with_extra_args_support(optax.sgd(0.5)), lambda path: path == ("a",))
+    updates, _ = optimizer.update({"a": jnp.ones(2), "b": jnp.ones(1)}, optimizer.init({"a": 0, "b": 0}))
+    chex.assert_trees_all_equal(updates, {"a": jnp.zeros(2), "b": jnp.array([-0.5])})
+
+
+@pytest.mark.thorough
+def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_fit, stop_at, tmp_path):
+    class WithFrozenTokens(type(tiny_config().model)):
+        def frozen(self, path):
+            return path[0] == "tokens"
+
+    config = tiny_config(model=WithFrozenTokens())
+    straight = quick_fit(config, tmp_path / "straight").state
+    with stop_at(5):
+        assert quick_fit(config, tmp_path / "killed").stopped_by == "SIGTERM"
+    killed = quick_fit(config, tmp_path / "killed").state
+    chex.assert_trees_all_equal((killed.params, killed.opt_state), (straight.params, straight.opt_state))
+    setup = set_up(begin(config))
+    first = jax.jit(setup.initial_state)(setup.given).params
+    np.testing.assert_array_equal(straight.params["tokens"]["embedding"], first["tokens"]["embedding"])
+    assert (straight.params["head"]["kernel"] != first["head"]["kernel"]).all()
+
+
+def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_heads():
+    factors = by_path(
+        layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), TASKED.parameter, 0.5)
+    )
+    seen = set()
+    for path, factor in factors.items():
+        if path[:2] == ("encoder", "blocks"):
+            np.testing.assert_array_equal(factor.ravel(), [0.125, 0.25, 0.5])
+            assert factor.shape[0] == 3
+        elif path[0] == "encoder" and path[1] in ("tokens", "positions", "segments", "embedding_norm"):
+            assert factor == 0.0625
+        else:
+            assert factor == 1.0
+            assert path[0] in ("heads_sst", "heads_quora", "relations_pairs") or path[1] in ("final_norm", "pooler")
+        seen.add(path[:2])
+    assert len(seen) == 4 + 1 + 2 + 6
+    model = GPTConfig(num_layers=2, num_heads=1, width=4, context_length=4, tie_embeddings=False)
+    gpt = layer_factors(params_of(model), model.parameter, 0.1)
+    np.testing.assert_allclose(gpt["blocks"]["feed_forward"]["up"]["kernel"].ravel(), [0.01, 0.1], rtol=1e-6)
+    np.testing.assert_allclose([gpt["tokens"]["embedding"], gpt["positions"]], 0.001, rtol=1e-6)
+    assert gpt["head"]["kernel"] == gpt["final_norm"]["scale"] == 1.0
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
+    params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
+    gradient = jax.tree.map(np.cos, params)
+    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, max_grad_norm=None)
+    (found, state), (plain, _) = (
+        stepped(c, params, [gradient]) for c in (config, dataclasses.replace(config, layer_decay=1.0))
+    )
+    factors = by_path(layer_factors(params, TASKED.parameter, 0.7))
+    for path, before in by_path(params).items():
+        expected = factors[path] * (by_path(plain)[path] - before)
+        np.testing.assert_allclose(by_path(found)[path] - before, expected, atol=1e-6, err_msg=path)
+        assert np.abs(expected).max() > 1e-2
+    np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(1)))
+
+
+def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_above():
+    params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
+    plain, slower = (by_path(layer_factors(params, TASKED.parameter, 0.5, ratio)) for ratio in (1.0, 0.25))
+    below = [path for path in plain if (plain[path] < 1.0).all()]
+    assert 0 < len(below) < len(plain)
+    for path in plain:
+        np.testing.assert_array_equal(slower[path], plain[path] * (0.25 if path in below else 1.0))
+    gradient = jax.tree.map(np.cos, params)
+    config = OptimizerConfig(name="sgd", learning_rate=1.0, blocks_lr_ratio=0.25, max_grad_norm=None)
+    after, _ = stepped(config, params, [gradient])
+    moved = {path: value - by_path(params)[path] for path, value in by_path(after).items()}
+    rate = float(make_schedule(config, total_steps=10)(jnp.float32(1)))
+    for path, value in by_path(gradient).items():
+        np.testing.assert_allclose(moved[path], -rate * value * (0.25 if path in below else 1.0), atol=1e-6)
+
+
+def test_layers_that_are_partly_frozen_have_the_factors_of_all():
+    params, config = (
+        params_of(TASKED),
+        OptimizerConfig(name="sgd", layer_decay=0.5, max_grad_norm=None, learning_rate=1.0),
+    )
+
+    def frozen(path):
+        return "attention" in path or "tokens" in path
+
+    ones = jax.tree.map(np.ones_like, params)
+    config = dataclasses.replace(config, schedule="constant")
+    after, _ = stepped(config, params, [ones], frozen)
+    change = by_path(jax.tree.map(lambda a, b: b - a, after, params))
+    np.testing.assert_allclose(change["encoder", "blocks", "feed_forward", "up", "bias"][:, 0], [0.125, 0.25, 0.5])
+    assert not change["encoder", "tokens", "embedding"].any()
+    np.testing.assert_allclose(change["encoder", "segments"], 0.0625, rtol=1e-5)
+
+
+def nested(values):
+    """A tree of nested dicts, from values by path."""
+    tree = {}
+    for path, value in values.items():
+        node = tree
+        for name in path[:-1]:
+            node = node.setdefault(name, {})
+        node[path[-1]] = value
+    return tree
+
+
+def toy_factors(shapes, table, decay=0.5):
+    params = nested({path: np.ones(shape) for path, shape in shapes.items()})
+    return by_path(layer_factors(params, table.__getitem__, decay))
+
+
+def test_a_vision_transformer_has_its_patch_embedding_below_its_blocks_whatever_the_names():
+    shapes = {
+        ("patches", "kernel"): (12, 4),
+        ("class_token",): (4,),
+        ("transformer", "kernel"): (2, 4, 8),
+        ("classifier", "kernel"): (4, 3),
+    }
+    table = {
+        ("patches", "kernel"): Parameter("PD", "below", matrix=True),
+        ("class_token",): Parameter("D", "below"),
+        ("transformer", "kernel"): Parameter("LDF", 0, matrix=True),
+        ("classifier", "kernel"): Parameter("DC", matrix=True, head=True),
+    }
+    found = toy_factors(shapes, table)
+    assert found["patches", "kernel"] == found["class_token",] == 0.125
+    np.testing.assert_array_equal(found["transformer", "kernel"], np.array([0.25, 0.5]).reshape(2, 1, 1))
+    assert found["classifier", "kernel"] == 1.0
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+def test_encoder_and_decoder_count_their_own_blocks(stacked):
+    shapes, table = {("shared", "embedding"): (5, 4)}, {("shared", "embedding"): Parameter("VD", "below")}
+    for side, layers in (("encoder", 1), ("decoder", 3)):
+        shapes |= {(side, "tokens"): (5, 4), (side, "norm"): (4,)}
+        table |= {(side, "tokens"): Parameter("VD", "below"), (side, "norm"): Parameter("D", "above")}
+        if stacked:
+            shapes |= {(side, "blocks", "kernel"): (layers, 4, 4)}
+            table |= {(side, "blocks", "kernel"): Parameter("LDD", matrix=True)}
+        else:
+            shapes |= {(side, f"block_{n}", "kernel"): (4, 4) for n in range(layers)}
+            table |= {(side, f"block_{n}", "kernel"): Parameter("DD", n, matrix=True) for n in range(layers)}
+    found = toy_factors(shapes, table)
+
+    def of_blocks(side):
+        return [float(x) for path, value in found.items() if path[0] == side and len(path) == 3 for x in value.ravel()]
+
+    assert (of_blocks("encoder"), of_blocks("decoder")) == ([0.5], [0.125, 0.25, 0.5])
+    assert (found["encoder", "tokens"], found["decoder", "tokens"]) == (0.25, 0.0625)
+    assert found["encoder", "norm"] == found["decoder", "norm"] == 1.0
+    assert found["shared", "embedding"] == 0.0625
+
+
+def test_recurrent_layers_are_blocks():
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 4), tie_embeddings=True)
+    factors = by_path(layer_factors(params_of(model), model.parameter, 0.5))
+    assert {factors[path].item() for path in factors if "layer_0_forward" in path} == {0.25}
+    assert {factors[path].item() for path in factors if "layer_1_forward" in path} == {0.5}
+    assert factors["tokens", "embedding"] == 0.125
+
+
+def test_layer_decay_is_refused_where_no_blocks_are_trained():
+    message = r"layer_decay and optimizer.blocks_lr_ratio need a model with trained blocks, which this model"
+    two_layers = PerceiverConfig(num_layers=2, num_heads=1, width=4, context_length=4, num_latents=2)
+    config = OptimizerConfig(layer_decay=0.5)
+    with pytest.raises(ConfigError, match=message):
+        stepped(config, params_of(two_layers), [], parameter=two_layers.parameter)
+    with pytest.raises(ConfigError, match=message):
+        stepped(config, params_of(TASKED), [], TASKED.frozen)

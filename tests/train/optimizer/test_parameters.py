@@ -1,0 +1,74 @@
+"""The sets of parameters that have weight decay and Muon, for every model of the library."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.text.labels import Labels
+from train.optimizer.muon import as_matrices, is_hidden_matrix
+from train.optimizer.parameters import map_described
+
+PARTS = (("sst", Labels("classification", 1, ("0", "1"))), ("quora", Labels("paraphrase", 2, ("0", "1"))))
+ENCODER = BertConfig(num_layers=2, num_heads=2, width=4, max_positions=4)
+DECODER = {"num_layers": 3, "num_heads": 2, "width": 4, "context_length": 4, "tie_embeddings": False}
+LAYERS = ("recurrent/layer_0_forward", "recurrent/layer_1_forward")
+
+
+def block(prefix, *attention):
+    names = (*(f"attention/{name}" for name in attention), "attention/out", "feed_forward/up", "feed_forward/down")
+    return {f"{prefix}/{name}/kernel" for name in names}
+
+
+RECURRENT = {f"{layer}/{name}" for layer in LAYERS for name in ("kernel", "recurrent_kernel")}
+ENCODED = block("encoder/blocks", "qkv") | {"encoder/pooler/kernel"}
+PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("up_project", "q", "kv")
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(
+    ("model", "hidden", "heads"),
+    [
+        (GPTConfig(**DECODER), block("blocks", "qkv"), {"head/kernel"}),
+        (SynthesizerConfig(**DECODER), block("blocks", "zv") | {"blocks/attention/kernel"}, {"head/kernel"}),
+        (PerceiverConfig(**DECODER, num_latents=2), PERCEIVER, {"head/kernel"}),
+        (PerceiverConfig(**DECODER, num_latents=2, latent_placement="along"), PERCEIVER, {"head/kernel"}),
+        (
+            RecurrentLMConfig(embedding_width=4, widths=(6, 5), tie_embeddings=True),
+            RECURRENT | {"projection/kernel"},
+            set(),
+        ),
+        (RecurrentLMConfig(embedding_width=4, widths=(6, 5), cell="gru"), RECURRENT, {"head_kernel"}),
+        (BertPretrainingConfig(encoder=ENCODER), ENCODED | {"heads/transform/kernel"}, {"heads/follows/kernel"}),
+        (
+            TextTasksConfig(encoder=ENCODER, pair_layer="separate"),
+            ENCODED | {"relations_quora/kernel"},
+            {"heads_sst/kernel", "heads_quora/kernel"},
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "build") else "",
+)
+def test_weight_decay_is_for_these_matrices_and_muon_for_those_that_are_not_heads(model, hidden, heads):
+    built, tokens = model.build(7), jnp.zeros((1, 1), jnp.int32)
+    if isinstance(model, TextTasksConfig):
+        built, tokens = model.build(7, PARTS), jnp.zeros((1, 2, 1), jnp.int32)
+    shapes = jax.eval_shape(built.init, jax.random.key(0), tokens)["params"]
+
+    def kinds(parameter, value):
+        if is_hidden_matrix(parameter):
+            assert len(as_matrices(parameter.axes, value.shape).shape) == (3 if "L" in parameter.axes else 2)
+        return {"matrix": parameter.matrix, "muon": is_hidden_matrix(parameter)}
+
+    decayed, muon = set(), set()
+    for path, marked in jax.tree_util.tree_leaves_with_path(map_described(kinds, model.parameter, shapes)):
+        if marked:
+            name = "/".join(part.key for part in path[:-1])
+            (decayed if path[-1].key == "matrix" else muon).add(name)
+    assert muon == hidden
+    assert decayed == hidden | heads

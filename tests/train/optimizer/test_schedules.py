@@ -1,0 +1,147 @@
+"""Formulas of learning rates, compared with PyTorch and the papers; test_optimizer.py tests them through the config."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from train.optimizer import OptimizerConfig, make_schedule, plateau_scale, schedules
+
+PEAK, STEPS = 2.0, 60
+TO_THE_END = {"min_lr_ratio": 0.1}
+
+
+def ours(warmup=0, **fields):
+    """The rates of a config after 0 to STEPS updates."""
+    config = OptimizerConfig(learning_rate=PEAK, warmup_steps=warmup, **fields)
+    schedule = jax.jit(jax.vmap(make_schedule(config, total_steps=STEPS)))
+    return np.asarray(schedule(jnp.arange(STEPS + 1, dtype=jnp.float32)))
+
+
+def pytorchs(make):
+    """The rates of a PyTorch scheduler after 0 to STEPS updates."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=PEAK)
+    scheduler = make(optimizer)
+    rates = []
+    for _ in range(STEPS + 1):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        if len(rates) <= STEPS:
+            scheduler.step()
+    return rates
+
+
+def lr(name, **options):
+    return lambda optimizer: getattr(torch.optim.lr_scheduler, name)(optimizer, **options)
+
+
+@pytest.mark.parametrize(
+    ("fields", "make"),
+    [
+        ({"schedule": "constant"}, lr("ConstantLR", factor=1.0)),
+        (
+            {"schedule": "linear", **TO_THE_END},
+            lr("LinearLR", start_factor=1.0, end_factor=0.1, total_iters=STEPS),
+        ),
+        ({"schedule": "cosine", **TO_THE_END}, lr("CosineAnnealingLR", T_max=STEPS, eta_min=0.1 * PEAK)),
+        (
+            {"schedule": "cosine_restarts", "interval_steps": 7, "restart_growth": 2.0, **TO_THE_END},
+            lr("CosineAnnealingWarmRestarts", T_0=7, T_mult=2, eta_min=0.1 * PEAK),
+        ),
+        (
+            {"schedule": "cosine_restarts", "interval_steps": 9, "min_lr_ratio": 0.0},
+            lr("CosineAnnealingWarmRestarts", T_0=9),
+        ),
+        ({"schedule": "step", "interval_steps": 8, "decay_factor": 0.5}, lr("StepLR", step_size=8, gamma=0.5)),
+        # A quotient of float32 is rounded down here.
+        ({"schedule": "step", "interval_steps": 41, "decay_factor": 0.5}, lr("StepLR", step_size=41, gamma=0.5)),
+        ({"schedule": "cosine_restarts", "interval_steps": 41}, lr("CosineAnnealingWarmRestarts", T_0=41, eta_min=0.2)),
+        ({"schedule": "exponential", "interval_steps": 1, "decay_factor": 0.9}, lr("ExponentialLR", gamma=0.9)),
+        (
+            # PyTorch's first and last steps are numbered 0 and total_steps - 1, and its rise ends one step earlier.
+            {"schedule": "one_cycle", "warmup": 17, "start_lr_ratio": 0.04, "min_lr_ratio": 0.04 / 1e4},
+            lr("OneCycleLR", max_lr=PEAK, total_steps=STEPS + 1, pct_start=18 / (STEPS + 1)),
+        ),
+    ],
+    ids=lambda value: "_".join(str(one) for one in value.values()) if isinstance(value, dict) else "",
+)
+def test_rates_are_those_of_pytorch(fields, make):
+    np.testing.assert_allclose(ours(**fields), pytorchs(make), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedule": "constant"},
+        {"schedule": "plateau"},
+        {"schedule": "linear"},
+        {"schedule": "cosine"},
+        {"schedule": "step", "interval_steps": 5},
+        {"schedule": "exponential", "interval_steps": 5},
+        {"schedule": "cosine_restarts", "interval_steps": 5},
+        {"schedule": "noam"},
+    ],
+    ids=lambda fields: fields["schedule"],
+)
+def test_the_warmup_is_linear_and_ends_at_the_peak(fields):
+    found = ours(warmup=10, **fields)
+    np.testing.assert_allclose(found[:11], PEAK * np.arange(11) / 10, rtol=1e-6)
+    assert found.max() == pytest.approx(PEAK)
+
+
+def test_after_the_warmup_a_schedule_begins_as_it_does_without_one():
+    for fields in (
+        {"schedule": "step", "interval_steps": 5},
+        {"schedule": "exponential", "interval_steps": 5},
+        {"schedule": "cosine_restarts", "interval_steps": 5, "restart_growth": 3.0},
+    ):
+        np.testing.assert_allclose(ours(warmup=10, **fields)[10:], ours(**fields)[: STEPS - 9], rtol=1e-5)
+
+
+@pytest.mark.thorough
+def test_a_restart_is_at_its_step_whatever_the_logarithm_rounds_to():
+    for growth, interval in ((2.0, 10), (3.0, 1), (1.5, 64), (1.1, 100)):
+        starts = [interval * (growth**n - 1.0) / (growth - 1.0) for n in range(9)]
+        starts = [math.ceil(start - 1e-6) for start in starts]
+        options = {"peak": 1.0, "warmup": 0, "interval": interval, "growth": growth, "min_lr_ratio": 0.0}
+        steps = np.array([*starts, *(start - 1 for start in starts[1:])], np.float32)
+        at_start, before = np.split(jax.jit(functools.partial(schedules.cosine_restarts, **options))(steps), [9])
+        assert at_start.min() > 0.99 - 4.0 / interval**2
+        assert interval < 10 or before.max() < 0.1
+
+
+def test_the_published_schedule_of_the_transformer():
+    steps = np.array([1, 100, 4_000, 16_000], np.float32)
+    expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4_000**-1.5)
+    noam = jax.jit(functools.partial(schedules.noam, peak=(512 * 4_000) ** -0.5, warmup=4_000))
+    found = noam(np.array([*steps, 0.0], np.float32))
+    np.testing.assert_allclose(found, [*expected, 0.0], rtol=1e-5)
+
+
+def test_the_cosine_schedule_begins_at_zero_peaks_and_ends_at_its_floor():
+    cosine = jax.jit(functools.partial(schedules.cosine, peak=2.0, warmup=10, end=110, min_lr_ratio=0.1))
+    found = cosine(np.array([0.0, 10.0, 60.0, 200.0], np.float32))
+    np.testing.assert_allclose(found, [0.0, 2.0, 1.1, 0.2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_a_plateau_lowers_the_rate_when_pytorch_does(patience):
+    for losses in np.random.default_rng(patience).random((20, 30)).tolist():
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=PEAK)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            optimizer, factor=0.5, patience=patience, min_lr=PEAK / 100, eps=0.0
+        )
+        for number, loss in enumerate(losses, start=1):
+            scheduler.step(loss)
+            scale = schedules.plateau_scale(losses[:number], patience=patience, factor=0.5, min_lr_ratio=0.01)
+            assert PEAK * scale == pytest.approx(optimizer.param_groups[0]["lr"])
+
+
+def test_a_plateau_is_found_where_the_loss_is_nan_and_no_other_schedule_looks_for_one():
+    config = OptimizerConfig(schedule="plateau", plateau_patience=1, decay_factor=0.5, min_lr_ratio=0.0)
+    assert [plateau_scale(config, [3.0] + [math.nan] * count) for count in range(5)] == [1.0, 1.0, 0.5, 0.5, 0.25]
+    assert plateau_scale(OptimizerConfig(), [3.0, 3.0]) is None

@@ -1,0 +1,118 @@
+import io
+import shutil
+
+import chex
+import pytest
+from rich.console import Console
+
+from jaxnlp.saving.checkpoints import checkpoint_steps
+from tests.train.loop_helpers import arrays, rows
+from train.config import update
+from train.report.metrics import early_stop
+from train.run.early_stopping import evaluations_since_best, reason_to_stop, stops_early
+from train.run.folder import has_ended, read_environment
+from train.sweep import SweptRun
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "since"),
+    [
+        ([], 0),
+        ([-1.0], 0),
+        ([-3.0, -2.0, -1.0], 0),
+        ([0.5, 0.4, 0.3], 2),
+        ([0.5, 0.5, 0.5], 2),  # equal is not better
+        ([0.1, 0.5, 0.2, 0.4], 2),
+        ([0.5, NAN, 0.6, NAN], 1),
+        ([NAN, NAN], 2),
+        ([NAN, -5.0], 0),
+    ],
+    ids=str,
+)
+def test_evaluations_are_counted_since_the_first_of_the_best(scores, since):
+    assert evaluations_since_best(scores) == since
+    assert [stops_early(scores, patience) for patience in (None, since, since + 1)] == [False, True, False]
+
+
+def test_the_reason_counts_evaluations():
+    assert reason_to_stop("f1", [0.5, 0.4]) == "the validation f1 has not improved in 1 evaluation"
+    assert reason_to_stop("loss", [-1.0, -2.0, -3.0]) == "the validation loss has not improved in 2 evaluations"
+
+
+@pytest.fixture(scope="module")
+def stalling(tiny_config):
+    """A run of twelve steps whose validation loss rises after its third evaluation."""
+    rates = {"optimizer.learning_rate": 10.0, "optimizer.schedule": "linear", "optimizer.name": "sgd"}
+    return tiny_config(stop_after=2, evaluate_every_steps=1, keep_checkpoints=1, **rates)
+
+
+@pytest.fixture(scope="module")
+def ended(stalling, quick_fit, tmp_path_factory):
+    """The folder of such a run, its last state, and what it printed."""
+    workdir, console = tmp_path_factory.mktemp("ended"), Console(file=io.StringIO(), soft_wrap=True)
+    outcome = quick_fit(stalling, workdir, console)
+    assert outcome.stopped_by is None
+    return workdir, arrays(outcome.state), console.file.getvalue()
+
+
+def losses(workdir):
+    return [row["loss"] for row in rows(workdir) if row["split"] == "validation"]
+
+
+def test_a_run_ends_early_says_why_and_keeps_its_last_and_best_checkpoint(stalling, ended):
+    workdir, state, printed = ended
+    found = losses(workdir)
+    step, best = len(found), found.index(min(found)) + 1
+    assert step == int(state.step) < stalling.total_steps
+    assert evaluations_since_best([-loss for loss in found]) == step - best == 2
+    assert {best, step} <= {*checkpoint_steps(workdir)}
+    rate = rows(workdir)[-2]["learning_rate"]
+    assert printed.splitlines()[-4:] == [
+        "writing the report",
+        "stopped early    the validation loss has not improved in 2 evaluations",
+        f"last checkpoint  step {step} of 12; the learning rate {rate:.3g} is at step {step} of 12 of the schedule "
+        "linear",
+        f"best checkpoint  step {best}, with the validation loss {min(found):.4f}",
+    ]
+
+
+def test_the_same_command_on_a_run_that_has_stopped_early_says_so_and_trains_nothing(
+    stalling, ended, quick_fit, loud, tmp_path
+):
+    workdir, state, _ = ended
+    workdir = shutil.copytree(workdir, tmp_path / "run")
+    before = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+    again = quick_fit(stalling, workdir, loud)
+    chex.assert_trees_all_equal(arrays(again.state), state)
+    assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
+    assert "the run has stopped early; to continue it, give a larger --stop-after, or None" in loud.file.getvalue()
+    assert has_ended(workdir, stalling)
+    assert SweptRun({}, (), stalling, workdir).finished
+    longer = update(stalling, stop_after=None)
+    assert not has_ended(workdir, longer)
+    assert int(quick_fit(longer, workdir).state.step) == 12
+    assert has_ended(workdir, longer)
+
+
+@pytest.mark.thorough
+def test_a_run_that_was_stopped_and_continued_ends_early_at_the_same_bits(
+    stalling, ended, quick_fit, stop_at, tmp_path
+):
+    workdir, state, _ = ended
+    with stop_at(3):
+        assert quick_fit(stalling, tmp_path).stopped_by == "SIGTERM"
+    with stop_at(int(state.step)):  # the run ends there all the same
+        outcome = quick_fit(stalling, tmp_path)
+    assert outcome.stopped_by is None
+    chex.assert_trees_all_equal(arrays(outcome.state), state)
+    assert rows(tmp_path) == rows(workdir)
+
+
+def test_the_report_says_that_a_run_has_stopped_early(stalling, ended):
+    workdir, _, _ = ended
+    found = early_stop({"stop_after": 2}, read_environment(workdir), rows(workdir))
+    assert found == "the validation loss has not improved in 2 evaluations"
+    assert early_stop({"stop_after": None}, read_environment(workdir), rows(workdir)) == ""
+    assert early_stop({}, {}, rows(workdir)) == ""

@@ -1,0 +1,438 @@
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.runs import load_run
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, find_checkpoint
+from jaxnlp.saving.serialization import ConfigError, to_json
+from train.config import TrainConfig, update
+from train.report.__main__ import main as report
+from train.run import folder as run_folder
+from train.run.folder import (
+    RunMismatchError,
+    RunSpec,
+    check,
+    create,
+    keep_lines_until,
+    read_config,
+    read_ledger,
+    update_environment,
+    write_environment,
+    write_json,
+)
+
+PROCESSOR = {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["a", "b"]}
+
+
+def spec(config):
+    return RunSpec(to_json(config), PROCESSOR, description="d", fingerprint="f")
+
+
+def files(path):
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def edit(path, **fields):
+    """Changes fields of a JSON file, dotted names reaching inside."""
+    content = json.loads(path.read_text())
+    for name, value in fields.items():
+        *parents, last = name.split("__")
+        place = content
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_config, tiny_gpt, tmp_path_factory, quick_fit):
+    """The folder and the config of a run of six steps, with checkpoints of steps 3 and 6."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    config = tiny_config(model=tiny_gpt, total_steps=6, evaluate_every_steps=3, ema_decay=0.9)
+    quick_fit(config, folder)
+    return folder, config
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it that a test may damage."""
+    return shutil.copytree(finished[0], tmp_path / "run")
+
+
+def test_a_created_folder_has_config_and_processor(tmp_path, tiny_config, tiny_gpt):
+    config = tiny_config(model=tiny_gpt)
+    folder = tmp_path / "runs" / "a"
+    create(folder, spec(config))
+    assert files(folder).keys() == {"config.json", "processor.json"}
+    assert read_config(folder) == config
+    check(folder, to_json(config))
+
+
+def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_path, tiny_config):
+    create(tmp_path, spec(tiny_config()))
+    before = files(tmp_path)
+    with pytest.raises(RunMismatchError) as caught:
+        check(tmp_path, to_json(tiny_config(seed=3, **{"optimizer.learning_rate": 0.25})))
+    message, *lines = str(caught.value).splitlines()
+    assert str(tmp_path) in message
+    assert "--workdir" in message
+    assert lines == ["  optimizer.learning_rate: 0.03 -> 0.25", "  seed: 0 -> 3"]
+    assert files(tmp_path) == before
+
+
+def test_a_run_of_another_recipe_is_refused_without_a_list_of_differences(tmp_path, tiny_config):
+    config = tiny_config()
+    create(tmp_path, spec(config))
+    other = to_json(tiny_config(recipe="other", seed=3))
+    with pytest.raises(RunMismatchError, match=rf"of the recipe {config.recipe}, not other; give another --workdir$"):
+        check(tmp_path, other)
+
+
+@pytest.mark.thorough
+def test_a_run_continues_under_another_compute_and_other_intervals(run, finished, quick_fit):
+    changes = {"model.compute.remat": True, "model.compute.attention": "xla", "log_every_steps": 2, "total_steps": 6}
+    config = update(finished[1], evaluate_every_steps=2, checkpoint_every_steps=1, keep_checkpoints=5, **changes)
+    shutil.rmtree(run / "checkpoints" / "6")
+    state = quick_fit(config, run).state
+    expected = load_run(finished[0], checkpoint="latest").params
+    for a, b in zip(jax.tree.leaves(state.ema), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    assert load_run(run).step == 6
+    assert json.loads((run / "environment.json").read_text())["compute"]["remat"] is True
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"model__num_heads": 1}, {"seed": 5}, {"recipe": "other"}, {"data__sequence_length": 7}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_an_edited_config_is_refused_by_everything_that_loads_with_the_field_named(run, fields, capsys):
+    edit(run / "config.json", **fields)
+    (field,) = fields
+    with pytest.raises(RunError, match=rf"config\.json was edited.*\n  {field.replace('__', '.')}: "):
+        load_run(run)
+    with pytest.raises(SystemExit):
+        report(run)
+    assert f"  {field.replace('__', '.')}: " in capsys.readouterr().err
+
+
+def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(run, finished, quick_fit):
+    path = run / "processor.json"
+    characters = json.loads(path.read_text())["characters"]
+    edit(path, characters=[characters[1], characters[0], *characters[2:]])
+    before = files(run)
+    with pytest.raises(RunError, match=r"processor\.json was edited"):
+        load_run(run)
+    with pytest.raises(RunMismatchError, match=r"processor\.json was edited"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_another_place_of_the_data_is_another_config_even_where_config_json_was_edited(
+    run, finished, quick_fit, small_text, tmp_path
+):
+    text = tmp_path / "text.txt"
+    text.write_text(small_text.read_text()[::-1])
+    config = update(finished[1], **{"data.path": str(text)})
+    path = str(finished[1].data.path)
+    (run / "config.json").write_text((run / "config.json").read_text().replace(path, str(text)))
+    before = files(run)
+    with pytest.raises(RunMismatchError, match=r"has checkpoints of another config; .*\n  data\.path: "):
+        quick_fit(config, run)
+    assert files(run) == before
+
+
+def test_another_alphabet_leaves_the_saved_one_in_place(run, finished, quick_fit):
+    source = Path(finished[1].data.path)
+    original, before = source.read_text(), files(run)
+    try:
+        source.write_text("xyz " * 300)
+        with pytest.raises(RunMismatchError, match="has changed since"):
+            quick_fit(finished[1], run)
+    finally:
+        source.write_text(original)
+    assert files(run) == before
+
+
+def test_deleted_averages_are_noticed(run):
+    shutil.rmtree(run / "checkpoints" / "6" / "ema")
+    with pytest.raises(DamagedCheckpointError, match="is incomplete; missing: ema"):
+        load_run(run, checkpoint="latest")
+
+
+def test_an_edited_score_does_not_change_which_checkpoint_is_the_best(run, caplog):
+    best = find_checkpoint(run, "best")
+    other = ({3, 6} - {best}).pop()
+    path = run / "checkpoints" / str(other) / "record" / "metadata"
+    edit(path, metrics={"score": 1e9, "loss": 0.0})
+    assert find_checkpoint(run, "best") == best
+    assert "fails its checksum" in caplog.text
+
+
+def test_a_renamed_checkpoint_is_noticed(run):
+    shutil.move(run / "checkpoints" / "3", run / "checkpoints" / "5")
+    with pytest.raises(DamagedCheckpointError, match="is a copied or renamed checkpoint of step 3"):
+        load_run(run, checkpoint=5)
+
+
+def test_deleted_checkpoints_are_not_taken_for_a_new_run(run, finished, quick_fit):
+    shutil.rmtree(run / "checkpoints")
+    before = files(run)
+    with pytest.raises(RunMismatchError, match="has metrics up to step 6 but no checkpoints"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_emptied_checkpoints_are_not_taken_for_a_new_run(run, finished, quick_fit):
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    before = files(run)
+    with pytest.raises(RunMismatchError, match="has metrics up to step 6 but no checkpoints"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_a_run_that_was_killed_during_its_first_save_begins_again_whatever_it_has_logged(run, finished):
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    (run / "checkpoints" / "3.orbax-checkpoint-tmp").mkdir()
+    check(run, to_json(finished[1]))
+
+
+def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, quick_fit):
+    config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
+    quick_fit(config, tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(RunMismatchError, match="has trained to step 2, but total_steps is 1; give at least 2"):
+        quick_fit(update(config, total_steps=1), tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_changed_data_is_refused_before_anything_is_written(run, finished, quick_fit):
+    """The config and the vocabulary are the same: only the fingerprint differs."""
+    source = Path(finished[1].data.path)
+    original, before = source.read_text(), files(run)
+    try:
+        source.write_text(original[::-1])
+        with pytest.raises(RunMismatchError, match=r"restore the data, or .*\n  before and now: .*\n  the description"):
+            quick_fit(finished[1], run)
+        source.write_text(original + "Q")
+        details = r"\n  before: .*\n  now: .*\n  processor\.json would differ:\n    characters: \["
+        with pytest.raises(RunMismatchError, match=rf"^the data has changed since the run in .* started.*{details}"):
+            quick_fit(finished[1], run)
+    finally:
+        source.write_text(original)
+    assert files(run) == before
+
+
+def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, monkeypatch):
+    from jaxnlp.tasks.language_model import LanguageModel
+    from train.run.begin import begin
+    from train.run.setup import set_up
+
+    for given, message in (
+        ({"haed": {"bias": jax.numpy.zeros(11)}}, "the parameter haed/bias, which the model does not have"),
+        ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), but its given value has \(3,\)"),
+    ):
+        monkeypatch.setattr(LanguageModel, "initial_params", lambda *_, given=given: given)
+        with pytest.raises(RunError, match=message):
+            set_up(begin(tiny_config())).abstract_state()
+
+
+def test_a_ledger_that_is_something_else_is_refused(tmp_path):
+    path = tmp_path / "ledger.json"
+    path.write_text("[1, 2]")
+    with pytest.raises(ValueError, match=r"ledger\.json is not a ledger"):
+        read_ledger(path)
+    path.write_text('[{"recipe": "a"}]')
+    assert read_ledger(path) == [{"recipe": "a"}]
+
+
+def test_many_and_long_differences_do_not_fill_the_screen():
+    before = {f"f{number}": "a" * 5000 for number in range(25)}
+    with pytest.raises(RunMismatchError) as caught:
+        run_folder.refuse_change(before, dict.fromkeys(before, "b"), "changed")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1 + 20 + 1
+    assert max(map(len, lines)) < 310
+    assert lines[-1] == "  and 5 more"
+
+
+def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
+    check(tmp_path / "new", to_json(tiny_config()))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_file_where_the_folder_should_be_is_refused(tmp_path, tiny_config, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunMismatchError, match="is a file; give a directory with --workdir"):
+        check(tmp_path / place, to_json(tiny_config()))
+
+
+def test_broken_config_file_is_named_with_its_line(tmp_path, tiny_config):
+    (tmp_path / "config.json").write_text('{\n"recipe": oh\n}')
+    with pytest.raises(RunMismatchError, match=r"config\.json, line 2: not JSON"):
+        check(tmp_path, to_json(tiny_config()))
+
+
+def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp_path, tiny_config, tiny_gpt):
+    create(tmp_path, spec(tiny_config(model=tiny_gpt)))
+    held = json.loads((tmp_path / "config.json").read_text())
+    write_json(tmp_path / "config.json", held | {"total_steps": "many"})
+    with pytest.raises(ConfigError, match=r"config\.total_steps: expected int, got 'many'"):
+        read_config(tmp_path)
+
+
+def test_environment_has_versions_devices_and_commit(tmp_path, root):
+    write_environment(tmp_path, pretrained=None, parameters=12, parallel="pmap", command="python -m train x")
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["command"] == "python -m train x"
+    assert environment["versions"]["jax"] == jax.__version__
+    assert (environment["devices"], environment["parameters"], environment["parallel"]) == (8, 12, "pmap")
+    if (root / ".git").exists():
+        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        assert environment["commit"].removesuffix("-dirty") == head.stdout.strip()
+
+
+def test_only_the_first_process_writes(tmp_path, tiny_config, monkeypatch):
+    environment = {"pretrained": None, "parameters": 12, "parallel": "jit", "command": None}
+    run = tmp_path / "run"
+
+    def write_all():
+        create(run, spec(tiny_config()))
+        write_environment(run, **environment)
+        update_environment(run, seconds_to_first_step=1.5)
+
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    write_all()
+    assert not run.exists()
+    monkeypatch.setattr(jax, "process_index", lambda: 0)
+    write_all()
+    before = files(run)
+    assert before.keys() == {"config.json", "processor.json", "environment.json"}
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    create(run, spec(tiny_config(seed=3)))
+    write_environment(run, **environment | {"parameters": 13})
+    update_environment(run, seconds_to_first_step=2.5)
+    assert files(run) == before
+
+
+def test_added_facts_join_the_environment(tmp_path):
+    write_environment(tmp_path, pretrained=None, parameters=12, parallel="jit", command=None)
+    before = json.loads((tmp_path / "environment.json").read_text())
+    update_environment(tmp_path, seconds_to_first_step=1.5)
+    assert json.loads((tmp_path / "environment.json").read_text()) == before | {"seconds_to_first_step": 1.5}
+
+
+@pytest.mark.parametrize("stranger", ["metrics.jsonl", "checkpoints/3", "holiday.jpg"])
+def test_a_folder_with_files_but_no_config_is_not_a_run(tmp_path, tiny_config, stranger):
+    (tmp_path / stranger).mkdir(parents=True)
+    with pytest.raises(RunMismatchError, match=f"has {stranger.partition('/')[0]} but no config.json"):
+        check(tmp_path, to_json(tiny_config()))
+    assert [path.name for path in tmp_path.iterdir()] == [stranger.partition("/")[0]]
+
+
+def test_what_a_start_that_was_killed_at_once_has_left_is_no_obstacle(tmp_path, tiny_config):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "processor.json").write_text("{}")
+    check(tmp_path, to_json(tiny_config()))
+
+
+def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_config):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for place in (tmp_path / "link", tmp_path / "link" / "run"):
+        with pytest.raises(RunMismatchError, match=r"link is a link to .*gone, which does not exist"):
+            check(place, to_json(tiny_config()))
+    with pytest.raises(RunMismatchError, match="a run needs its own folder, not the current one"):
+        check(Path(""), to_json(tiny_config()))
+
+
+def test_commit_is_unknown_without_git(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run_folder.commit() is None
+
+
+def test_written_json_reads_back_and_leaves_no_other_file(tmp_path):
+    write_json(tmp_path / "a.json", {"old": 1})
+    write_json(tmp_path / "a.json", {"naïve": [1, None, "汉字"]})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"naïve": [1, None, "汉字"]}
+    assert set(files(tmp_path)) == {"a.json"}
+
+
+def test_writing_that_dies_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    for function in ("replace", "rename"):
+        monkeypatch.setattr(os, function, die)
+    with pytest.raises(KeyboardInterrupt):
+        write_json(path, {"new": 2})
+    assert json.loads(path.read_text()) == {"old": 1}
+
+
+def test_value_that_is_no_json_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"new": object()})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert set(files(tmp_path)) == {"a.json"}
+
+
+def test_lines_after_a_step_are_dropped_and_the_others_stay_byte_for_byte(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    kept = b'{"step": 1, "text": "\xe6\xb1\x89 \xe2\x80\xa8"}\n{"text":"b",  "step":2}\n'
+    path.write_bytes(kept + b'{"step": 3}\n{"step": 4')
+    keep_lines_until(path, 2)
+    assert path.read_bytes() == kept
+    assert set(files(tmp_path)) == {"rows.jsonl"}
+
+
+def test_file_of_lines_that_is_missing_stays_missing(tmp_path):
+    keep_lines_until(tmp_path / "rows.jsonl", 2)
+    assert files(tmp_path) == {}
+
+
+def test_broken_line_that_is_not_the_last_is_named_and_nothing_is_lost(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    content = '{"step": 1}\n{"step"\n{"step": 2}\n'
+    path.write_text(content)
+    with pytest.raises(RunMismatchError, match=r"rows\.jsonl, line 2: not JSON"):
+        keep_lines_until(path, 5)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("line", ["[1]", '{"split": "train"}', '{"step": "1"}'], ids=["list", "no step", "text"])
+def test_a_row_that_is_no_row_is_refused_before_anything_is_written(run, finished, quick_fit, line):
+    path = run / "metrics.jsonl"
+    path.write_text(line + "\n" + path.read_text())
+    before = files(run)
+    with pytest.raises(RunMismatchError, match=r"metrics\.jsonl, line 1: expected"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt):
+    config = update(tiny_config(model=tiny_gpt), **{"model.width": 16, "task.sample_prompt": "a"})
+    create(tmp_path, spec(config))
+    assert isinstance(read_config(tmp_path), TrainConfig)
+    assert read_config(tmp_path) == config
+
+
+def test_a_config_of_an_untrusted_package_is_not_said_to_be_of_another_version(tmp_path, tiny_config, tiny_gpt):
+    config = to_json(tiny_config(model=tiny_gpt))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model": {"type": "others:Model"}}), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"config\.json cannot be read: config\.model: type 'others:Model' is not in a"
+    ):
+        read_config(tmp_path)

@@ -1,0 +1,1 @@
+"""The command line of the training programs."""

@@ -1,0 +1,1 @@
+"""Scoring of a model, in training and of saved runs."""

@@ -1,0 +1,77 @@
+"""The validation of a run: the task's evaluator, the score of checkpoints, and the start of averaging."""
+
+import math
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxnlp.tasks import Evaluation, Trained
+from train.evaluation.scoring import SplitScoring
+from train.logs.log import RunLog
+from train.parallel import Parallel
+from train.run.setup import Setup
+from train.step import TrainState
+
+
+class Validation:
+    """The task's evaluator `validation` on the validation split; compiles each program once."""
+
+    def __init__(self, setup: Setup, layout: Parallel, workdir: Path):
+        self._setup, self._layout, self._workdir = setup, layout, workdir
+        self._evaluator = setup.config.task.evaluators()["validation"]()
+        self._kept: dict[Hashable, Any] = {}
+
+    def __call__(self, step: int, state: TrainState, log: RunLog) -> Evaluation:
+        """Scores the state after a step, and logs what it finds."""
+        log.announce_evaluation()
+        config, corpus = self._setup.config, self._setup.corpus
+        trained = Trained(
+            task=config.task,
+            model=self._setup.model,
+            params=state.evaluation_params,
+            processor=corpus.processor,
+            name=config.recipe,
+            folder=self._workdir,
+            step=step,
+            config=self._setup.spec.config,
+        )
+        scoring = SplitScoring(
+            trained,
+            corpus.split("validation"),
+            "validation",
+            training=corpus.splits.get("train"),
+            objective=self._setup.objective,
+            layout=self._layout,
+            kept=self._kept,
+        )
+        evaluation = self._evaluator(scoring)
+        missing = [name for name in ("loss", config.best_metric) if name not in evaluation.metrics]
+        if missing:
+            raise ValueError(
+                f"{type(config.task).__name__} declares the metric {missing[0]}, but its evaluator validation did not "
+                "measure it"
+            )
+        log.log_evaluation(step, "validation", {name: metric.value for name, metric in evaluation.metrics.items()})
+        log.log_blocks(step, evaluation.blocks)
+        return evaluation
+
+
+def checkpoint_score(evaluation: Evaluation, setup: Setup) -> dict[str, float]:
+    """The score that orders checkpoints: the best metric, negated if lower is better; the loss breaks ties."""
+    name = setup.config.best_metric
+    sign = 1.0 if setup.metrics[name].better == "higher" else -1.0
+    return {"score": sign * evaluation.metrics[name].value, "loss": evaluation.metrics["loss"].value}
+
+
+def has_stalled(losses: Sequence[float], patience: int) -> bool:
+    """Whether the latest validation loss exceeds the lowest one of more than `patience` evaluations before it.
+
+    Losses that are not finite are ignored.
+
+    Source: Merity et al. 2018, algorithm 1.
+    """
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    if not losses or not math.isfinite(losses[-1]):
+        return False
+    older = finite[: max(0, len(finite) - 1 - patience)]
+    return len(older) > 0 and finite[-1] > min(older)

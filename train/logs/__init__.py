@@ -1,0 +1,1 @@
+"""The logs of a run."""

@@ -1,0 +1,118 @@
+"""Muon: the gradients of weight matrices are orthogonalised, with all singular values near 1.
+
+A few directions, which many examples share, dominate the gradient of a matrix, and Adam follows them. Muon makes the
+update orthogonal: a direction that only a few examples need is learnt as fast as one that all examples need.
+
+Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2, for the size of the update; Wang et al. 2025 for its
+effect on rare facts.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxnlp.models import Parameter
+from jaxnlp.ops.matrix_products import operand_dtype, product, transposed
+from jaxnlp.saving.serialization import ConfigError
+from jaxnlp.typing import Array, Params, PyTree
+from train.optimizer.parameters import Describe, map_described
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the quintic iteration: steep at 0, so that singular values approach 1 fast. They do not converge."""
+ITERATIONS = 5
+ADAM_SIZE = 0.2
+"""Root mean square of an update, about that of Adam, so that the same learning rate and weight decay fit both."""
+
+
+def orthogonalized(x: Array) -> Array:
+    """An approximation of U V^T, for X = U S V^T: its singular values are between about 0.6 and 1.3.
+
+    X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Operands of the products are bfloat16 where the
+    processor has instructions for it; sums are float32.
+
+    Args:
+      x: matrices [..., M, N], float.
+
+    Returns:
+      [..., M, N], float32.
+    """
+    wide = x.shape[-2] <= x.shape[-1]
+    # Transposed in memory: XLA on CPU rejects some bfloat16 products of an operand with only relabelled axes.
+    x = jnp.asarray(x if wide else transposed(x), jnp.float32)
+    batch = x.shape[:-2]
+    x = x.reshape(-1, *x.shape[-2:])
+    x = x / (jnp.linalg.norm(x, axis=(-2, -1), keepdims=True) + 1e-7)
+    a, b, c = COEFFICIENTS
+    operands = operand_dtype("auto") or jnp.float32
+    for _ in range(ITERATIONS):
+        short = x.astype(operands)
+        square = product(short, short, "lmk,lnk->lmn")
+        short_square = square.astype(operands)
+        polynomial = b * square + c * product(short_square, short_square, "lmk,lkn->lmn")
+        x = a * x + product(polynomial.astype(operands), short, "lmk,lkn->lmn")
+    x = x.reshape(*batch, *x.shape[-2:])
+    return x if wide else x.swapaxes(-1, -2)
+
+
+class MuonState(NamedTuple):
+    """Running mean of the gradients."""
+
+    momentum: PyTree
+
+
+def scale_by_muon(momentum: float, describe: Describe) -> optax.GradientTransformation:
+    """Turns gradients of matrices into orthogonalised updates with the root mean square `ADAM_SIZE`.
+
+    The iteration reads a gradient as a stack of matrices [..., M, N]: see `as_matrices`.
+
+    Args:
+      momentum: decay rate of the running mean of gradients, which looks one step ahead (Nesterov).
+      describe: the model's table, `ModelConfig.parameter`.
+    """
+
+    def init(params: Params) -> MuonState:
+        return MuonState(jax.tree.map(jnp.zeros_like, params))
+
+    def update(updates: PyTree, state: MuonState, params: Params | None = None) -> tuple[PyTree, MuonState]:
+        del params
+        mean = jax.tree.map(lambda m, g: momentum * m + (1.0 - momentum) * g, state.momentum, updates)
+        matrices = map_described(lambda parameter, g: as_matrices(parameter.axes, g.shape), describe, updates)
+
+        def direction(m: Array, g: Array, matrix: Matrices) -> Array:
+            ahead = orthogonalized((momentum * m + (1.0 - momentum) * g).reshape(matrix.shape))
+            return (ADAM_SIZE * max(matrix.shape[-2:]) ** 0.5 * ahead).reshape(g.shape).astype(g.dtype)
+
+        return jax.tree.map(direction, mean, updates, matrices), MuonState(mean)
+
+    return optax.GradientTransformation(init, update)
+
+
+@dataclasses.dataclass(frozen=True)
+class Matrices:
+    """The shape of a parameter as a stack of matrices: [inputs, outputs] or [L, inputs, outputs]."""
+
+    shape: tuple[int, ...]
+
+
+def as_matrices(axes: str, shape: tuple[int, ...]) -> Matrices:
+    """A kernel's shape with one input axis and one output axis, [L, D, 3, H, K] as [L, D, 3 * H * K].
+
+    The first axis, or the first after L, is that of the inputs. All further axes together are the outputs. So a
+    convolution for Muon must have a kernel [patch height * patch width * channels, D].
+
+    Raises:
+      ConfigError: when there are no outputs, or L is not the first axis.
+    """
+    batch = axes.startswith("L")
+    if len(shape) < 2 + batch or "L" in axes[batch:]:
+        raise ConfigError(f"Muon needs matrices [inputs, outputs...] or [L, inputs, outputs...], got {axes!r} {shape}")
+    return Matrices((*shape[: 1 + batch], math.prod(shape[1 + batch :])))
+
+
+def is_hidden_matrix(parameter: Parameter) -> bool:
+    """Whether Muon trains a parameter: a matrix that does not map to the model's outputs (words, classes)."""
+    return parameter.matrix and not parameter.head

@@ -1,0 +1,1 @@
+"""A run: its start, its folder, its checkpoints and its end."""

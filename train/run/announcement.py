@@ -1,0 +1,107 @@
+"""What a run prints before its first step: its data, parameters and devices, and settings that need a longer run; and
+after its last step: its checkpoints, and the state of its learning-rate schedule."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from jaxnlp.corpus import Corpus
+from jaxnlp.saving.checkpoints import SCHEDULES_TO_THE_END, find_checkpoint, read_record
+from train.config import TrainConfig
+from train.run import folder as run_folder
+from train.run.begin import Initialisation
+from train.run.early_stopping import reason_to_stop, stops_early
+from train.run.setup import Setup, count_parameters
+
+
+def announcement(setup: Setup, begun: Initialisation, *, step: int, scores: Sequence[float] = ()) -> list[str]:
+    """The lines that summarise a run which has trained `step` steps, with the scores of its evaluations so far."""
+    total = setup.config.total_steps
+    if step >= total:
+        state = [f"the run is finished, at step {step} of {total}"]
+    elif stops_early(scores, setup.config.stop_after):
+        state = ["the run has stopped early; to continue it, give a larger --stop-after, or None"]
+    else:
+        state = [*([f"continuing from step {step} of {total}"] if step else []), "compiling the training step"]
+    parameters = count_parameters(setup.abstract_state().params)
+    return [
+        setup.corpus.description,
+        *notes_of_splits(setup.corpus),
+        *begun.notes,
+        *settings_for_longer_runs(setup.config),
+        f"{parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
+        *state,
+    ]
+
+
+def ending(workdir: Path, setup: Setup, *, scores: Sequence[float]) -> list[str]:
+    """The lines about the end of a run, or of a start that a signal has stopped: its last checkpoint, the state of the
+    learning-rate schedule, its best checkpoint, and why it stopped early if it did.
+
+    Args:
+      workdir: the run's folder, with at least one checkpoint.
+      setup: of the run.
+      scores: of all evaluations.
+    """
+    config, last = setup.config, find_checkpoint(workdir, "latest")
+    lines = [f"last checkpoint  step {last} of {config.total_steps}; {schedule_state(workdir, config, last)}"]
+    best = read_record(workdir, find_checkpoint(workdir, "best"))
+    if best.metrics is not None:
+        sign = 1.0 if setup.metrics[config.best_metric].better == "higher" else -1.0
+        score = sign * best.metrics["score"]
+        lines.append(f"best checkpoint  step {best.step}, with the validation {config.best_metric} {score:.4f}")
+    if last < config.total_steps and stops_early(scores, config.stop_after):
+        lines.insert(0, f"stopped early    {reason_to_stop(config.best_metric, scores)}")
+    return lines
+
+
+def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
+    """The learning rate of a step, and where in its schedule the step is."""
+    optimizer = config.optimizer
+    rate = run_folder.learning_rate(workdir / run_folder.METRICS_FILE, step)
+    found = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
+    if optimizer.schedule not in SCHEDULES_TO_THE_END:
+        return f"{found} follows the schedule {optimizer.schedule}"
+    if optimizer.counts_tokens:
+        return f"{found} follows the schedule {optimizer.schedule}, of {optimizer.decay_tokens} tokens"
+    end = optimizer.decay_steps or config.total_steps
+    return f"{found} is at step {min(step, end)} of {end} of the schedule {optimizer.schedule}"
+
+
+def notes_of_splits(corpus: Corpus) -> list[str]:
+    """A line for each note of the splits. It starts with the names of the split, which may have two."""
+    names_of: dict[str, list[str]] = {}
+    for name, split in corpus.splits.items():
+        for note in split.notes:
+            names_of.setdefault(note, []).append(name)
+    return [f"{', '.join(names)}: {note}" for note, names in names_of.items()]
+
+
+def settings_for_longer_runs(config: TrainConfig) -> list[str]:
+    """A line for each setting that needs more steps, or more evaluations, than the run has."""
+    evaluations = -(-config.total_steps // config.evaluate_every_steps)
+    lines = []
+    warmup = config.optimizer.warmup_steps
+    if warmup > config.total_steps:
+        lines.append(
+            f"the warmup of {warmup} steps is longer than the run, so the learning rate ends at "
+            f"{config.total_steps / warmup:.0%} of its peak; lower --optimizer.warmup-steps"
+        )
+    if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
+        lines.append(
+            f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "
+            "evaluate more often, or lower --nt-asgd-patience"
+        )
+    if config.stop_after is not None and evaluations < config.stop_after + 2:
+        lines.append(
+            f"early stopping needs at least {config.stop_after + 2} evaluations, but the run has {evaluations}; "
+            "evaluate more often, or lower --stop-after"
+        )
+    needed = config.optimizer.plateau_patience + 2
+    if config.optimizer.schedule == "plateau" and evaluations <= needed:
+        lines.append(
+            f"the schedule plateau needs at least {needed} evaluations, but the run has {evaluations}; evaluate more "
+            "often, or lower --optimizer.plateau-patience"
+        )
+    return lines

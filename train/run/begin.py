@@ -1,0 +1,162 @@
+"""The start of a run from pretrained weights: their model's shape, parameters and processor."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from jaxnlp.models import ModelConfig
+from jaxnlp.runs import is_run, load
+from jaxnlp.saving.checkpoints import PROCESSOR_FILE, DamagedCheckpointError, RunError, array_bytes, checkpoint_steps
+from jaxnlp.saving.serialization import ConfigError, differences, from_json, processor_from_json, to_json
+from jaxnlp.typing import Params
+from train.config import TrainConfig
+from train.recipes import UnknownRecipeError, load_recipe
+from train.run import folder as run_folder
+
+TYPED_MODEL_FILE = "typed_model.json"
+"""File with the model's config as the user gave it, if pretrained weights have changed it: a continued run is given the
+same config again."""
+
+
+class Initialisation(NamedTuple):
+    """A run's config, and the parts of pretrained weights that it uses.
+
+    Attributes:
+      config: the config, with the shape of the pretrained model.
+      params: pretrained parameters, by their paths; all others are initialised at random. {} if a run continues.
+      processor: the pretrained model's processor; None = the data set makes its own.
+      digest: SHA-256 of `params`, or with `params_for` of all parameters of the pretrained model. None = the run
+        continues, or starts without pretrained parameters.
+      notes: messages for the user.
+      typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
+      params_for: from the data's processor to further pretrained parameters; None = no more.
+    """
+
+    config: TrainConfig
+    params: Params
+    processor: Any = None
+    digest: str | None = None
+    notes: tuple[str, ...] = ()
+    typed_model: Any = None
+    params_for: Callable[[Any], Params] | None = None
+
+
+def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
+    """Reads the pretrained weights that a config names.
+
+    Args:
+      config: the config, as the user gave it.
+      workdir: the run's folder. If it has checkpoints, the run continues from them, and the pretrained weights are not
+        read: they may have been deleted.
+
+    Raises:
+      ConfigError: when the model's fields do not fit the pretrained weights.
+      RunError, DamagedCheckpointError: when the weights are missing, cannot be read, or belong to another model.
+      DataError: when the validation split contains examples that the earlier run was trained on.
+    """
+    if config.init_from is None:
+        return Initialisation(config, {})
+    if workdir is not None and checkpoint_steps(workdir):
+        return _continued(config, workdir)
+    place = config.init_from
+    try:
+        found = load(place, checkpoint="latest" if is_run(place) else "best", ignore=config.init_ignore)
+        adopted = config.model.adopt(found)
+        _refuse_overridden(config, adopted.config)
+        whole = dataclasses.replace(config, model=adopted.config)
+    except (ConfigError, DamagedCheckpointError):
+        raise
+    except ValueError as error:
+        where = "--init-from" if str(place) in str(error) else f"--init-from {place}"
+        raise RunError(f"{where}: {error}") from error
+    if is_run(place):
+        config.data.check_after(run_folder.read_config(Path(place)).data)
+    typed = to_json(config.model)
+    return Initialisation(
+        whole,
+        params=adopted.params,
+        processor=adopted.processor,
+        digest=params_digest(adopted.params if adopted.params_for is None else found.params),
+        notes=adopted.notes,
+        typed_model=typed if typed != to_json(adopted.config) else None,
+        params_for=adopted.params_for,
+    )
+
+
+def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
+    """Raises ConfigError for a field that the user set to a value other than the pretrained model's."""
+    try:
+        recipe = to_json(load_recipe(config.recipe).model)
+    except UnknownRecipeError:  # a config without a recipe: the user has set the fields that differ from their defaults
+        recipe = to_json(config.model)
+        for field in dataclasses.fields(config.model):
+            if field.default_factory is not dataclasses.MISSING:
+                recipe[field.name] = to_json(field.default_factory())
+            elif field.default is not dataclasses.MISSING:
+                recipe[field.name] = to_json(field.default)
+    model = to_json(config.model)
+    typed = {line.partition(":")[0] for line in differences(recipe, model)}
+    lost = [line for line in differences(model, to_json(adopted)) if line.partition(":")[0] in typed]
+    if lost:
+        lines = "".join(f"\n  model.{line}" for line in lost)
+        raise ConfigError(f"--init-from {config.init_from} sets these fields of the model; remove them:{lines}")
+
+
+def typed_config(workdir: Path) -> TrainConfig:
+    """The config of a run, as the user gave it when the run started. Raises: FileNotFoundError, ConfigError."""
+    config = run_folder.read_config(workdir)
+    typed = workdir / TYPED_MODEL_FILE
+    if not typed.is_file():
+        return config
+    return dataclasses.replace(config, model=from_json(run_folder.read_json(typed), ModelConfig, where="model"))
+
+
+def _continued(config: TrainConfig, workdir: Path) -> Initialisation:
+    """For a run that continues: its folder has the parameters, the model's config and the processor."""
+    processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
+    typed = workdir / TYPED_MODEL_FILE
+    if not typed.is_file():
+        return Initialisation(config, {}, processor)
+    before = run_folder.read_json(typed)
+    now = to_json(config.model)
+    if run_folder.identity({"model": before}) != run_folder.identity({"model": now}):
+        return Initialisation(config, {}, processor)  # the folder's check names the differences
+    held = run_folder.read_config(workdir).model
+    model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
+    return Initialisation(dataclasses.replace(config, model=model), {}, processor, typed_model=before)
+
+
+def merge(params: Params, given: Params) -> Params:
+    """The parameters, with the given ones in place of those at the same paths.
+
+    Raises: RunError naming a given parameter that the model does not have, or that has another shape in the model.
+    """
+    ours, theirs = flatten_dict(params), flatten_dict(given)
+    for path, value in theirs.items():
+        name = "/".join(path)
+        if path not in ours:
+            raise RunError(f"a value is given for the parameter {name}, which the model does not have")
+        if ours[path].shape != value.shape:
+            raise RunError(
+                f"the parameter {name} has the shape {tuple(ours[path].shape)}, but its given value has {value.shape}"
+            )
+    return unflatten_dict(ours | theirs)
+
+
+def overlay(params: Params, newer: Params) -> Params:
+    """The parameters of both trees. If both have a parameter, the newer tree's is used."""
+    return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
+
+
+def params_digest(params: Params) -> str:
+    """SHA-256 of the paths, shapes, types and values of parameters."""
+    found = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        found.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}\n".encode())
+        found.update(array_bytes(leaf).data)
+    return found.hexdigest()

@@ -1,0 +1,271 @@
+"""Checkpoints of a run: state, data iterator and digests in one atomic item. Damaged checkpoints are moved."""
+
+import contextlib
+import errno
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
+
+from jaxnlp.cli.messages import logging_unchanged
+from jaxnlp.saving.atomic_files import naming
+from jaxnlp.saving.checkpoints import (
+    CHECKPOINTS,
+    EMA,
+    PARAMS,
+    RECORD,
+    TRAINING,
+    DamagedCheckpointError,
+    Record,
+    check_arrays,
+    checkpoint_steps,
+    checksums,
+    json_digest,
+    plain_path,
+    read_record,
+    restore_items,
+)
+from train.run.folder import RunSpec, writes_folder
+from train.step import TrainState
+
+_logger = logging.getLogger(__name__)
+
+DAMAGED = "damaged_checkpoints"
+BYTES_OF_FILES, BYTES_OF_METADATA = 200_000, 2_000
+"""What a checkpoint takes on the disk at most: without its arrays, and for an array besides its values."""
+
+
+class Restored(NamedTuple):
+    """The contents of a checkpoint."""
+
+    state: TrainState
+    record: Record
+
+
+class Checkpoints:
+    """The checkpoints of one run's folder.
+
+    Saving is asynchronous: training continues while the files are written, and an unfinished checkpoint is ignored if
+    the process dies. A context manager: its exit waits for the writing. Nothing is written before the first `save`,
+    except that damaged checkpoints are moved once an older one was read.
+    """
+
+    def __init__(self, workdir: Path, *, keep: int):
+        self._workdir = workdir
+        self._folder = (workdir / CHECKPOINTS).absolute()
+        self._keep = keep
+        self._ranks: dict[int, tuple[float, float]] = {}
+        self._manager: ocp.CheckpointManager | None = None
+        self._on_exit = contextlib.ExitStack()
+
+    def _open(self) -> ocp.CheckpointManager:
+        """Orbax's manager; made at the first save, since it writes."""
+        if self._manager is None:
+            self._on_exit.enter_context(logging_unchanged())
+            for step in checkpoint_steps(self._workdir):
+                with contextlib.suppress(DamagedCheckpointError):  # a damaged checkpoint is never the best
+                    self._rank(read_record(self._workdir, step))
+            options = ocp.CheckpointManagerOptions(
+                preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
+            )
+            self._folder.mkdir(parents=True, exist_ok=True)
+            place = self._on_exit.enter_context(plain_path(self._folder))
+            self._manager = ocp.CheckpointManager(place, options=options)
+        return self._manager
+
+    def _rank(self, record: Record) -> None:
+        if record.metrics is not None:
+            self._ranks[record.step] = record.rank
+
+    def latest_step(self) -> int | None:
+        """The latest saved step, or None."""
+        if self._manager is not None:
+            return self._manager.latest_step()
+        steps = checkpoint_steps(self._workdir)
+        return steps[-1] if steps else None
+
+    def save(
+        self,
+        state: TrainState,
+        run: RunSpec,
+        *,
+        train_seconds: float,
+        metrics: dict[str, float] | None,
+        losses: Sequence[float],
+        scores: Sequence[float],
+        data_state: dict[str, Any],
+    ) -> None:
+        """Starts to save; the arrays may be donated as soon as this returns.
+
+        Args:
+          state: without the layout over devices, see `Parallel.fetch`.
+          run: its config, processor and data.
+          train_seconds: spent on training so far.
+          metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
+          losses: of all evaluations so far, including this step's.
+          scores: of the same evaluations.
+          data_state: state of the data's iterator after the last batch.
+        """
+        step = int(state.step)
+        manager = self._open()
+        if step in manager.all_steps():
+            return
+        # Copies, since on a CPU these are views of buffers that the next step overwrites. On the host, since otherwise
+        # each device would write a part of a replicated array.
+        items = jax.tree.map(np.array, _items(state))
+        record = Record(
+            step=step,
+            config=run.config,
+            processor_digest=json_digest(run.processor),
+            description=run.description,
+            fingerprint=run.fingerprint,
+            train_seconds=train_seconds,
+            metrics=metrics,
+            losses=list(losses),
+            scores=list(scores),
+            data_state=data_state,
+            items={name: checksums(tree) for name, tree in items.items()},
+        )
+        self._require_space(bytes_on_disk(items))
+        self._rank(record)
+        with naming(self._folder):
+            manager.save(
+                step,
+                args=ocp.args.Composite(
+                    **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                    **{RECORD: ocp.args.JsonSave(record.to_json())},
+                ),
+            )
+
+    def _require_space(self, needed: int) -> None:
+        """Raises OSError when the disk has no space for a checkpoint. (Orbax would notice that in several threads,
+        each with an error and half-written files.)"""
+        usage = shutil.disk_usage(self._folder)
+        if usage.free < needed and usage.total:  # some network disks do not tell their size
+            sizes = f"{usage.free / 1e6:.2f} MB are free, and it takes up to {needed / 1e6:.2f} MB"
+            raise OSError(errno.ENOSPC, f"no space left for a checkpoint: {sizes}", str(self._folder))
+
+    def restore_latest(
+        self, like: TrainState, check: Callable[[Record], None] = lambda record: None
+    ) -> Restored | None:
+        """The latest readable checkpoint; None if nothing was saved.
+
+        Damaged checkpoints after it are logged and moved to `damaged_checkpoints`, not deleted. Damaged checkpoints
+        before it stay: most were being deleted when the process died, and the next save deletes the rest of them.
+
+        Args:
+          like: an abstract state, with the shardings in which arrays are read.
+          check: raises when a record belongs to another run; called before that checkpoint's arrays are read, and
+            before anything is moved.
+
+        Raises:
+          DamagedCheckpointError: when there are checkpoints but none can be read; nothing is moved then.
+        """
+        failures: dict[int, str] = {}
+        restored: Restored | None = None
+        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
+            try:
+                record = read_record(self._workdir, step)
+                if restored is None:
+                    check(record)
+                    restored = Restored(self._restore(record, like), record)
+            except DamagedCheckpointError as error:
+                failures[step] = str(error)
+                continue
+            self._rank(record)
+        if failures and restored is None:
+            reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
+            raise DamagedCheckpointError(f"no checkpoint can be read; to start over, give another --workdir: {reasons}")
+        if restored is not None:
+            newest = restored.record.step
+            for step in [step for step in failures if step > newest]:
+                self._set_aside(step, failures[step], continuing_from=newest)
+        return restored
+
+    def _restore(self, record: Record, like: TrainState) -> TrainState:
+        expected = _items(like)
+        place = self._folder / str(record.step)
+        if expected.keys() != record.items.keys():
+            raise DamagedCheckpointError(
+                f"checkpoint {place} has {', '.join(record.items)}, expected {', '.join(expected)}"
+            )
+        found = restore_items(place, **expected)
+        for name in expected:
+            check_arrays(found[name], record.items[name], f"{name} of checkpoint {place}")
+        rest = dict(found[TRAINING])
+        key = jax.random.wrap_key_data(rest.pop("key"))
+        return TrainState(params=found[PARAMS], ema=found.get(EMA), key=key, **rest)
+
+    def _set_aside(self, step: int, reason: str, *, continuing_from: int) -> None:
+        if not writes_folder():
+            return
+        damaged = self._workdir / DAMAGED
+        damaged.mkdir(exist_ok=True)
+        target, number = damaged / str(step), 1
+        while target.exists():
+            number += 1
+            target = damaged / f"{step}.{number}"
+        shutil.move(self._folder / str(step), target)
+        _logger.warning(
+            "the checkpoint of step %d is damaged (%s); moved to %s, continuing from step %d",
+            *(step, reason.splitlines()[0][:300], target, continuing_from),
+        )
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Waits until all saved checkpoints are on disk. Raises: errors of the writing."""
+        with self._on_exit, naming(self._folder):
+            if self._manager is not None:
+                self._manager.close()
+
+
+def bytes_on_disk(items: Any) -> int:
+    """An upper bound of what a checkpoint of these items takes on the disk."""
+    return BYTES_OF_FILES + sum(array.nbytes + BYTES_OF_METADATA for array in jax.tree.leaves(items))
+
+
+class _NewestAndBest(checkpoint_managers.PreservationPolicy):
+    """Keeps the latest checkpoints, and the best evaluated one."""
+
+    def __init__(self, keep: int, ranks: dict[int, tuple[float, float]]):
+        self._keep, self._ranks = keep, ranks
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """See Orbax. Args: the checkpoints in ascending order of their steps."""
+        del context
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        newest = set(sorted(steps)[-self._keep :])
+        evaluated = [step for step in steps if step in self._ranks]
+        best = max(evaluated, key=lambda step: (self._ranks[step], -step), default=None)
+        return [step in newest or step == best for step in steps]
+
+
+def _items(state: TrainState) -> dict[str, Any]:
+    """The items of a state, or of an abstract state. Inference reads only `ema` or `params`."""
+    training = {
+        "step": state.step,
+        "key": _key_data(state.key),
+        "opt_state": state.opt_state,
+        "skipped_updates": state.skipped_updates,
+        "first_skipped_step": state.first_skipped_step,
+    }
+    if state.averaged is not None:
+        training["averaged"] = state.averaged
+    if jax.tree.leaves(state.carry):
+        training["carry"] = state.carry
+    return {PARAMS: state.params, TRAINING: training} | ({} if state.ema is None else {EMA: state.ema})
+
+
+def _key_data(key: Any) -> Any:
+    if not isinstance(key, jax.ShapeDtypeStruct):
+        return jax.random.key_data(key)
+    data = jax.eval_shape(jax.random.key_data, key)
+    return jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=key.sharding)

@@ -1,0 +1,390 @@
+"""A run's folder: the files of a run, and checks that a run may continue in an existing folder."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxnlp.corpus import Corpus
+from jaxnlp.ops.matrix_products import operand_dtype
+from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.checkpoints import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    PROCESSOR_FILE,
+    DamagedCheckpointError,
+    Record,
+    checkpoint_steps,
+    identity,
+    is_longer,
+    json_digest,
+    read_record,
+)
+from jaxnlp.saving.serialization import ConfigError, UntrustedError, differences, from_json, processor_to_json, to_json
+from train.config import TrainConfig
+from train.logs.json_lines import Line, read_lines
+from train.run.early_stopping import stops_early
+
+ENVIRONMENT_FILE = "environment.json"
+METRICS_FILE = "metrics.jsonl"
+BLOCKS_FILE = "blocks.jsonl"
+REPORT_FILE = "report.html"
+EXTENDED = "extended_from_total_steps"
+"""Key in the environment: the earlier values of total_steps of an extended run."""
+LOCK_FILE = ".lock"
+"""The lock file of the process that trains in the folder."""
+MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
+"""Maximum number of differences that a message shows, and of characters in each."""
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+
+
+class RunMismatchError(ValueError):
+    """The folder has another run, or is not a run."""
+
+
+class RunSpec(NamedTuple):
+    """The facts that must stay equal when a run continues.
+
+    Attributes:
+      config: the config as JSON.
+      processor: the processor as JSON.
+      description: one line about the data.
+      fingerprint: a digest of the data.
+    """
+
+    config: Any
+    processor: Any
+    description: str
+    fingerprint: str
+
+    @classmethod
+    def of(cls, config: TrainConfig, corpus: Corpus) -> "RunSpec":
+        """The specification of a run with this config on this data."""
+        return cls(to_json(config), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
+
+
+def writes_folder() -> bool:
+    """Whether this process writes the run's folder and prints messages: only the first process of all hosts does."""
+    return jax.process_index() == 0
+
+
+def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
+    """Checks that the folder is new, or has a run with this config. Writes nothing.
+
+    Args:
+      workdir: the run's folder.
+      config: the config as JSON.
+      extend: whether the run may become longer than planned.
+
+    Raises:
+      RunMismatchError: when the folder has a run with another config, whose differences the message shows; when it is
+        not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
+    """
+    check_place(workdir)
+    for text in (str(workdir), json.dumps(config, ensure_ascii=False)):
+        refuse_undecoded(text)
+    path = workdir / CONFIG_FILE
+    if path.exists():
+        refuse_config_change(read_json(path), config, f"{workdir} holds a run with another config", extend=extend)
+    elif workdir.is_dir():
+        # A start that was killed at once has left an empty folder of checkpoints, and perhaps a processor.
+        left = {LOCK_FILE, PROCESSOR_FILE} | ({CHECKPOINTS} if not any((workdir / CHECKPOINTS).glob("*")) else set())
+        others = sorted({found.name for found in workdir.iterdir()} - left)
+        if others:
+            raise RunMismatchError(
+                f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
+            )
+    saved = logged_steps(workdir / METRICS_FILE, "validation")
+    logged_steps(workdir / BLOCKS_FILE)  # an error for broken lines, before anything is written
+    # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. A run that
+    # was killed during the save has an unfinished checkpoint, and may have logged more.
+    folder = workdir / CHECKPOINTS
+    lost = not folder.is_dir() or (len(saved) > 1 and not any(path.is_dir() for path in folder.iterdir()))
+    if saved and lost:
+        raise RunMismatchError(
+            f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
+            f"{CHECKPOINTS}, or give another --workdir to start over"
+        )
+
+
+def check_place(workdir: Path) -> None:
+    """Raises RunMismatchError for a path that cannot be a run's folder."""
+    if not workdir.parts:
+        raise RunMismatchError("a run needs its own folder, not the current one; give its name with --workdir")
+    for path in (workdir, *workdir.parents):
+        if path.is_file():
+            raise RunMismatchError(f"{path} is a file; give a directory with --workdir")
+        if path.is_symlink() and not path.exists():
+            raise RunMismatchError(
+                f"{path} is a link to {path.readlink()}, which does not exist; give another --workdir"
+            )
+
+
+def refuse_undecoded(text: str) -> None:
+    """Raises RunMismatchError for a name of a file that is not UTF-8: the files of a run could not hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(error.start - 20, 0) : error.end + 20]
+        raise RunMismatchError(
+            f"{text[error.start]!r} in {near!r} is not a character of UTF-8; rename the file or folder"
+        ) from error
+
+
+def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: bool = False) -> None:
+    """Raises RunMismatchError when a checkpoint has another config, processor or data than the run that continues, or
+    more steps than `total_steps`."""
+    steps = run.config["total_steps"]
+    if record.step > steps:
+        raise RunMismatchError(
+            f"{workdir} has trained to step {record.step}, but total_steps is {steps}; give at least {record.step}, or "
+            "another --workdir"
+        )
+    refuse_config_change(record.config, run.config, f"{workdir} has checkpoints of another config", extend=extend)
+    path = workdir / PROCESSOR_FILE
+    if json_digest(run.processor) != record.processor_digest:
+        held = read_json(path) if path.is_file() else {}
+        changed = differences(held, run.processor)
+        if changed:
+            raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{_listed(changed)}")
+        raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
+    if path.is_file() and json_digest(read_json(path)) != record.processor_digest:
+        raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
+    refuse_data_change(record, run, workdir)
+
+
+def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:
+    """Raises RunMismatchError when a checkpoint was trained on other data."""
+    if record.fingerprint != data.fingerprint:
+        raise _changed_data(record, data, workdir)
+
+
+def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *details: str) -> RunMismatchError:
+    """The error for data that a checkpoint was not trained on, with both descriptions and further lines."""
+    descriptions = [f"before: {record.description}", f"now: {data.description}"]
+    if record.description == data.description:
+        descriptions = [f"before and now: {record.description}", "the descriptions are equal, but the contents differ"]
+    lines = "".join(f"\n  {line}" for part in (*descriptions, *details) for line in part.splitlines())
+    return RunMismatchError(
+        f"the data has changed since the run in {workdir} started; restore the data, or give another --workdir:{lines}"
+    )
+
+
+def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
+    """Raises RunMismatchError when the run's checkpoint of this step was trained on other data."""
+    refuse_data_change(read_record(workdir, step), corpus, workdir)
+
+
+def create(workdir: Path, run: RunSpec) -> None:
+    """Writes the config and the processor. Call it only after the existing checkpoints were read and checked."""
+    if not writes_folder():
+        return
+    (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    path = workdir / CONFIG_FILE
+    if path.exists() and (workdir / ENVIRONMENT_FILE).exists():
+        before = read_json(path)
+        if identity(before) != identity(run.config):  # it was extended: any other change is an error
+            earlier = read_environment(workdir).get(EXTENDED, [])
+            update_environment(workdir, **{EXTENDED: [*earlier, before["total_steps"]]})
+    write_json(workdir / PROCESSOR_FILE, run.processor)
+    write_json(path, run.config)
+
+
+def refuse_config_change(before: Any, now: Any, message: str, *, extend: bool) -> None:
+    """Raises RunMismatchError when two configs give different training.
+
+    With `extend` the run may become longer, even if its learning rate depends on its length.
+    """
+    if before.get("recipe") != now.get("recipe"):  # most fields differ, and none of them helps
+        recipe = before.get("recipe")
+        raise RunMismatchError(f"{message}, of the recipe {recipe}, not {now.get('recipe')}; give another --workdir")
+    same = is_longer(before, now)
+    if same and extend:
+        before = before | {"total_steps": now["total_steps"]}
+    elif same and identity(before) != identity(now):
+        message += (
+            ". The learning rates of the steps so far depend on total_steps. --extend continues nevertheless, with "
+            "the learning rates of the longer schedule for the remaining steps"
+        )
+    refuse_change(identity(before), identity(now), message)
+
+
+def refuse_change(before: Any, now: Any, message: str) -> None:
+    """Raises RunMismatchError when the two differ. The error has the message, a remedy and each difference."""
+    changed = differences(before, now)
+    if changed:
+        raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{_listed(changed)}")
+
+
+def _listed(changed: list[str]) -> str:
+    """Differences, one a line, each truncated; beyond the maximum only their number."""
+    lines = "".join(f"\n  {_truncated(line)}" for line in changed[:MAX_DIFFERENCES])
+    more = len(changed) - MAX_DIFFERENCES
+    return lines + (f"\n  and {more} more" if more > 0 else "")
+
+
+def _truncated(line: str) -> str:
+    """A truncated line, because a changed vocabulary would fill the screen."""
+    return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."
+
+
+def read_config(workdir: Path) -> TrainConfig:
+    """Reads the config of a run. Raises: FileNotFoundError, or ConfigError naming the field that is not valid."""
+    path = workdir / CONFIG_FILE
+    try:
+        return from_json(read_json(path), TrainConfig)
+    except UntrustedError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
+
+
+def read_environment(workdir: Path) -> dict[str, Any]:
+    """Reads the environment that the latest start of a run recorded."""
+    return read_json(workdir / ENVIRONMENT_FILE)
+
+
+def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
+    """Records the versions, the device and the command of this start; replaces those of an earlier start.
+
+    Args:
+      workdir: the run's folder.
+      pretrained: SHA-256 of the pretrained parameters that the run starts with; None = keep the value of the first
+        start.
+      facts: further entries.
+    """
+    if not writes_folder():
+        return
+    before = read_environment(workdir) if (workdir / ENVIRONMENT_FILE).exists() else {}
+    if pretrained is None:
+        pretrained = before.get("pretrained_sha256")
+    if EXTENDED in before:
+        facts[EXTENDED] = before[EXTENDED]
+    environment = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device_name(),
+        "devices": jax.device_count(),
+        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "matmul_dtype_auto": operand_dtype("auto"),
+        "malloc": os.environ.get("GLIBC_TUNABLES"),
+        "pretrained_sha256": pretrained,
+        "versions": versions(),
+        "commit": commit(),
+        **facts,
+    }
+    write_json(workdir / ENVIRONMENT_FILE, environment)
+
+
+def update_environment(workdir: Path, **facts: Any) -> None:
+    """Adds facts to the recorded environment."""
+    if writes_folder():
+        write_json(workdir / ENVIRONMENT_FILE, read_environment(workdir) | facts)
+
+
+def read_ledger(path: Path) -> list[dict[str, Any]]:
+    """Reads the entries of a ledger file. Raises: ValueError naming the file when it is not a ledger."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{path} is not a ledger: expected a list of objects")
+    return entries
+
+
+def versions() -> dict[str, str]:
+    """The versions of the packages on which a run's numbers depend."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def commit(checkout: Path = Path(__file__).parent) -> str | None:
+    """The commit of the checkout, with `-dirty` if files were changed since; None outside a git checkout."""
+    git = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def device_name() -> str:
+    """The name of the accelerator, or without one of the CPU."""
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        return device.device_kind
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def keep_lines_until(path: Path, step: int) -> None:
+    """Removes the lines of a JSON-lines file that were written after the checkpoint from which a run continues.
+
+    Raises: RunMismatchError naming a line that is not an object with a step; the file is then unchanged.
+    """
+    if path.exists():
+        kept = [line.text for line in _lines(path) if line.row["step"] <= step]
+        write_file(path, b"".join(text + b"\n" for text in kept))
+
+
+def logged_steps(path: Path, split: str | None = None) -> list[int]:
+    """The step of each row of a JSON-lines file, or of each row of one split; [] if the file does not exist.
+
+    Raises: RunMismatchError, like `keep_lines_until`.
+    """
+    return [line.row["step"] for line in _lines(path) if split is None or line.row.get("split") == split]
+
+
+def learning_rate(path: Path, step: int) -> float | None:
+    """The learning rate that a metrics.jsonl has of the last logged step up to this one; None = it has none.
+
+    Raises: RunMismatchError, like `keep_lines_until`.
+    """
+    rows = (line.row for line in _lines(path))
+    return max(
+        ((row["step"], row["learning_rate"]) for row in rows if "learning_rate" in row and row["step"] <= step),
+        default=(0, None),
+    )[1]
+
+
+def has_ended(workdir: Path, config: TrainConfig) -> bool:
+    """Whether a run with this config has a checkpoint of its last step, or has stopped early."""
+    step = max(checkpoint_steps(workdir), default=0)
+    if not step or step >= config.total_steps or config.stop_after is None:
+        return 0 < config.total_steps <= step
+    try:
+        return stops_early(read_record(workdir, step).scores, config.stop_after)
+    except DamagedCheckpointError:  # the next start sets it aside, and trains its steps again
+        return False
+
+
+def _lines(path: Path) -> list[Line]:
+    try:
+        return read_lines(path, step=int)
+    except ValueError as error:
+        raise RunMismatchError(str(error)) from error
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file of the run. Raises: RunMismatchError naming the line that is not valid JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a UTF-8 file atomically, and creates its parent directories."""
+    write_file(path, text.encode("utf-8"))

@@ -1,0 +1,154 @@
+"""The objects of a run before its first step: data, model, objective, optimizer, and the initial state."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Corpus, DataError
+from jaxnlp.saving.serialization import ConfigError
+from jaxnlp.tasks import MetricKind, Objective
+from jaxnlp.typing import Params
+from train.config import TrainConfig
+from train.optimizer import make_optimizer, make_schedule
+from train.optimizer.schedules import Schedule
+from train.parallel import ParallelMode
+from train.run.begin import Initialisation, merge, overlay
+from train.run.folder import RunSpec
+from train.step import StepOutput, TrainState, init_state, train_step
+
+
+class Setup(NamedTuple):
+    """The objects of a run before its first step.
+
+    Attributes:
+      config: with the shape of a pretrained model.
+      corpus: the data.
+      spec: the facts that must stay equal when the run continues.
+      model: the Linen module.
+      objective: the loss.
+      metrics: the declared metrics of training and validation.
+      optimizer: see `train.optimizer`.
+      initial_state: given parameters -> the state before the first step; jit it.
+      given: the parameters that are not initialised at random.
+    """
+
+    config: TrainConfig
+    corpus: Corpus
+    spec: RunSpec
+    model: Any
+    objective: Objective
+    metrics: dict[str, MetricKind]
+    optimizer: Any
+    initial_state: Callable[[Params], TrainState]
+    given: Params
+
+    def release(self) -> "Setup":
+        """A copy with only the shapes of the given parameters, to free their memory: the state has them now."""
+        return self._replace(given=jax.eval_shape(lambda: self.given))
+
+    def abstract_state(self) -> TrainState:
+        """Shapes and types of the state, without computing it."""
+        return jax.eval_shape(self.initial_state, self.given)
+
+
+def set_up(
+    begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
+) -> Setup:
+    """Loads the data, and makes model, objective and optimizer. Nothing is computed on a device.
+
+    Args:
+      begun: the result of `begin`.
+      devices: number of devices that share a batch.
+      parallel: the mode of data parallelism.
+      schedule: replaces the schedule of the config.
+
+    Raises:
+      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
+        for accumulation and pmap of an objective that is not a mean, and for a best metric that validation does not
+        measure.
+      DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
+    """
+    config, task = begun.config, begun.config.task
+    corpus = config.data.load(config.seed, begun.processor)
+    validation = corpus.split("validation")
+    metrics = dict(task.metrics(corpus.processor, validation))
+    names = sorted(name for name, kind in metrics.items() if not kind.training_only)
+    if config.best_metric not in names:
+        whole = [name for name in metrics if name in names and name != "loss" and "/" not in name]  # not of one part
+        raise ConfigError(
+            f"best_metric must be one of {', '.join(names)}, got {config.best_metric!r}; set --best-metric "
+            f"{next(iter(whole), 'loss')}"
+        )
+    try:
+        config.model.check(corpus.processor)
+        model, inputs = config.model.build(corpus.processor), config.model.inputs(corpus.processor)
+        given = config.model.initial_params(corpus)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    task.check_corpus(config.model, corpus)
+    objective = task.objective(model, corpus)
+    for use, name in (("it orders checkpoints", "loss"), ("its objective counts progress by it", objective.progress)):
+        if name not in metrics:
+            raise ConfigError(
+                f"{type(task).__name__}.metrics must declare {name!r}, since {use}; it declares {', '.join(metrics)}"
+            )
+    if not objective.is_mean and (config.accumulation_steps > 1 or (parallel == "pmap" and devices > 1)):
+        raise ConfigError(
+            f"the objective of {type(task).__name__} is not a mean over one count, so a batch cannot be divided: set "
+            f"accumulation_steps to 1, got {config.accumulation_steps}, and parallel to jit, got {parallel}"
+        )
+    rows = config.data.batch_size
+    carries = config.data.carries and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
+    if carries and rows % devices:
+        raise ConfigError(f"rows carry state, so {devices} devices must divide data.batch_size, {rows}")
+    if carries and config.accumulation_steps > 1:
+        raise ConfigError(
+            f"rows carry state from batch to batch, so accumulation_steps must be 1, got {config.accumulation_steps}"
+        )
+    optimizer = make_optimizer(
+        config.optimizer,
+        schedule or make_schedule(config.optimizer, total_steps=config.total_steps),
+        parameter=config.model.parameter,
+        frozen=config.model.frozen,
+    )
+    init_key, state_key = jax.random.split(jax.random.key(config.seed))
+
+    def initial_state(given: Params) -> TrainState:
+        zeros = [jnp.zeros(x.shape, x.dtype) for x in inputs]
+        return init_state(
+            merge(model.init(init_key, *zeros)["params"], given),
+            optimizer,
+            state_key,
+            ema=config.ema_decay is not None,
+            mean=config.nt_asgd_patience is not None,
+            carry=objective.empty_carry(rows) if carries else (),
+        )
+
+    # Pretrained parameters replace those of the model, such as word vectors.
+    given = overlay(given, begun.params)
+    if begun.params_for is not None:
+        given = overlay(given, begun.params_for(corpus.processor))
+    spec = RunSpec.of(config, corpus)
+    return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given)
+
+
+def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:
+    """The pure step: a function of (state, batch)."""
+    return functools.partial(
+        train_step,
+        objective=setup.objective,
+        optimizer=setup.optimizer,
+        ema_decay=setup.config.ema_decay,
+        accumulation_steps=setup.config.accumulation_steps,
+    )
+
+
+def count_parameters(params: Params) -> int:
+    """Number of values, including frozen ones, in arrays or shapes."""
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(params))
