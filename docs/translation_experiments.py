@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from configs.number_words import get_config
-from jaxnlp.models.encoder_decoder import INITIAL_STDDEV, EncoderDecoderConfig
+from jaxnlp.models.encoder_decoder import INITIAL_STDDEV, EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.typing import Params
 
 Norm = Literal["pre", "post"]
