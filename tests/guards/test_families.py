@@ -36,7 +36,7 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.question_answering import QuestionAnswering
@@ -65,7 +65,9 @@ def gpt_characters(files):
 
 
 def gpt_perceiver(files):
-    model = gpt(PerceiverConfig, num_layers=4, context_length=96, compute=Compute(scan_layers=True), num_latents=8)
+    model = gpt(
+        PerceiverConfig, num_layers=4, context_length=96, compute=TransformerCompute(scan_layers=True), num_latents=8
+    )
     return run(NamesQuestions(**names(files)), model, task=QuestionAnswering(), best_metric="exact_match")
 
 
@@ -86,7 +88,7 @@ def gpt_synthesizer(files):
     )
     return run(
         data,
-        gpt(SynthesizerConfig, num_layers=2, context_length=96, compute=Compute(scan_layers=True)),
+        gpt(SynthesizerConfig, num_layers=2, context_length=96, compute=TransformerCompute(scan_layers=True)),
         task=QuestionAnswering(),
     )
 
