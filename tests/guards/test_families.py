@@ -120,8 +120,8 @@ def gru_windows(files):
 def lstm_sampled_softmax(files):
     return run(
         words(files, "streams", length_multiple=8),
-        lstm(tie_embeddings=True, scale_embeddings=True, forget_bias=1.0),
-        task=RecurrentLanguageModel(num_sampled=6, num_frequent=5, init_bias_from_unigram=True),
+        lstm(tie_embeddings=True, scale_embeddings=True, forget_bias=1.0, init_bias_from_unigram=True),
+        task=RecurrentLanguageModel(num_sampled=6, num_frequent=5),
         optimizer=muon(),
         ema_decay=0.9,
     )
