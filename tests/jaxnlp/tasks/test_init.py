@@ -105,7 +105,7 @@ def setup(config):
 def validated(setup):
     """What validation measures of a model that is not trained."""
     task, split = setup.config.task, setup.corpus.split("validation")
-    _, inputs = task.build(setup.config.model, setup.corpus.processor)
+    inputs = setup.config.model.inputs(setup.corpus.processor)
     params = jax.device_put(random_parameters(setup.model, *inputs, spread=0.02))
     scoring = SplitScoring(
         Trained(task, setup.model, params, setup.corpus.processor),

@@ -15,6 +15,7 @@ from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_to_text import TextToText, with_perplexity
 from jaxnlp.text.subwords import Subwords
 from jaxnlp.text.translation import TranslationProcessor
+from tests.processors import translating
 from tests.random_parameters import random_parameters
 from train.__main__ import main as train_main
 
@@ -57,7 +58,7 @@ def test_shared_embeddings_need_one_vocabulary_and_others_do_not():
 
 @pytest.mark.thorough
 def test_progress_is_the_number_of_source_and_target_tokens():
-    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8).build(11)
+    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8).build(translating(11))
     batch = {name: np.ones((2, 6), np.int32) for name in ("source", "inputs", "targets")}
     batch |= {"source_mask": np.arange(6)[None] < np.array([[6], [2]])}
     batch |= {"loss_mask": np.arange(6)[None] < np.array([[4], [3]])}

@@ -39,7 +39,7 @@ LABELS = ("O", "B-X", "I-X")
 
 def tagger(task=None, **fields):
     processor, config = TaggerProcessor(INPUTS, LABELS, "bio"), TaggerConfig(**{"crf": False, **FIELDS, **fields})
-    model, shapes = Tagging().build(config, processor)
+    model, shapes = config.build(processor), config.inputs(processor)
     return Trained(task or Tagging(), model, random_parameters(model, *shapes), processor, name="mine")
 
 
@@ -101,7 +101,7 @@ def test_of_other_taggers_transformers_reads_the_bert(tmp_path, capsys, fields, 
 def parser():
     processor = ParserProcessor(INPUTS, (), ("root", "nsubj"), tag_column="none")
     config = RecurrentParserConfig(**FIELDS | {"recurrent_widths": (3,)})
-    model, shapes = Parsing().build(config, processor)
+    model, shapes = config.build(processor), config.inputs(processor)
     return Trained(Parsing(), model, random_parameters(model, *shapes), processor, name="mine")
 
 

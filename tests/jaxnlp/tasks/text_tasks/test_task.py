@@ -48,7 +48,7 @@ def batch(part, labels):
 
 @functools.cache
 def build(task, *names, config=CONFIG, scale=1.0):
-    model, inputs = task.build(config, processor(*names))
+    model, inputs = config.build(processor(*names)), config.inputs(processor(*names))
     return model, jax.tree.map(lambda x: np.float32(scale * x), random_parameters(model, *inputs, spread=0.02))
 
 
