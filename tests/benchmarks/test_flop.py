@@ -54,7 +54,7 @@ def gpt_names_forward():
 def bert_finetune_forward():
     config = dataclasses.replace(bert_finetune.CONFIG, compute=TransformerCompute(attention="xla"))
     model, batch = config.build(bert_finetune.processor()), bert_finetune.task_batch()
-    return bert_finetune.flop(), of_model(model, *(batch[name] for name in config.inputs))
+    return bert_finetune.flop(), of_model(model, *(batch[name] for name in config.reads))
 
 
 def lstm_lm_forward():

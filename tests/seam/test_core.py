@@ -62,7 +62,6 @@ METRICS = {
 """Names of metrics that families declare, or parts of a name such as `macro_f1`: every run has only `loss`."""
 MAY_NAME = {
     "jaxnlp/targets.py": {"labels"},  # what classifiers of texts and of images predict; the core does not import it
-    "jaxnlp/models/__init__.py": {"vocabulary"},  # what a processor may have, in a docstring
 }
 
 # All public attributes of the bases: each is a part of the seam, for every family. What only some families have belongs

@@ -308,5 +308,5 @@ def test_shapes_that_cannot_be_are_refused(fields, message):
 
 def test_one_table_needs_one_vocabulary():
     config = dataclasses.replace(CONFIG, embeddings="shared", embedding_width=WIDTH)
-    with pytest.raises(ValueError, match="model.embeddings shared needs one vocabulary"):
+    with pytest.raises(ValueError, match=r"model\.embeddings shared needs one vocabulary"):
         config.check(translating(SOURCE_SIZE, TARGET_SIZE))

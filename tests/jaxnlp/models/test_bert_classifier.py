@@ -26,7 +26,7 @@ MODEL = CONFIG.build(PROCESSOR)
 
 @pytest.fixture(scope="module")
 def params():
-    inputs = [jnp.zeros(shape.shape, shape.dtype) for shape in CONFIG.reads(PROCESSOR)]
+    inputs = [jnp.zeros(shape.shape, shape.dtype) for shape in CONFIG.inputs(PROCESSOR)]
     return jax.jit(MODEL.init)(jax.random.key(0), *inputs)["params"]
 
 

@@ -2,13 +2,12 @@
 
 import math
 import sys
-import types
 
 import jax
 import numpy as np
 import pytest
 
-from jaxnlp.corpus import DataError, Split
+from jaxnlp.corpus import Split
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks import Metric
@@ -47,13 +46,13 @@ def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, monkeypatch
 
 def test_shared_embeddings_need_one_vocabulary_and_others_do_not():
     one, other = (Subwords("words", (word,)) for word in ("sea", "man"))
-    shared, two = (types.SimpleNamespace(processor=TranslationProcessor(one, y)) for y in (one, other))
+    shared, two = (TranslationProcessor(one, target) for target in (one, other))
     for kind in (EncoderDecoderConfig, AttentionLSTMConfig):
         for embeddings in ("separate", "tied"):
-            TextToText().check_corpus(kind(embeddings=embeddings), two)
-        TextToText().check_corpus(kind(embeddings="shared"), shared)
-        with pytest.raises(DataError, match="shared needs one vocabulary"):
-            TextToText().check_corpus(kind(embeddings="shared"), two)
+            kind(embeddings=embeddings).check(two)
+        kind(embeddings="shared").check(shared)
+        with pytest.raises(ValueError, match="shared needs one vocabulary"):
+            kind(embeddings="shared").check(two)
 
 
 @pytest.mark.thorough

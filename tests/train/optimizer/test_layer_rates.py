@@ -47,12 +47,8 @@ def tree(seed):
 
 def params_of(config):
     """Random, in the shapes of a model's."""
-    model, tokens = (
-        config.build(of_parts(7, PARTS) if isinstance(config, TextTasksConfig) else sized(7)),
-        jnp.zeros((1, 1), jnp.int32),
-    )
-    if isinstance(config, TextTasksConfig):
-        tokens = jnp.zeros((1, 2, 1), jnp.int32)
+    processor = of_parts(7, PARTS) if isinstance(config, TextTasksConfig) else sized(7)
+    model = config.build(processor)
     init = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))
     generator = np.random.default_rng(0)
     return jax.tree.map(lambda s: generator.normal(size=s.shape).astype(np.float32), init["params"])

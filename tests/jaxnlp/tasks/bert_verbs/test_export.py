@@ -180,7 +180,7 @@ def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_toget
     found = trained.processor.tokenize(rows)
     batch = trained.processor.batch(found.tokens, found.segments, len(rows), inputs["input_ids"].shape[1])
     ours = jax.jit(trained.model.apply)(
-        {"params": trained.params}, *(batch[name] for name in trained.model.config.inputs)
+        {"params": trained.params}, *(batch[name] for name in trained.model.config.reads)
     )
     np.testing.assert_allclose(ours, expected, atol=1e-5)
     assert np.ptp(expected, axis=0).max() > 1e-2

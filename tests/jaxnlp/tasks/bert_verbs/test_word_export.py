@@ -65,7 +65,7 @@ def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_pa
     first = [inputs.word_ids(0).index(number) for number in range(len(WORDS))]
     np.testing.assert_array_equal(first, batch["first_pieces"][0][: len(WORDS)])
     ours = jax.jit(trained.model.apply)(
-        {"params": trained.params}, *(batch[name] for name in trained.model.config.inputs)
+        {"params": trained.params}, *(batch[name] for name in trained.model.config.reads)
     )
     np.testing.assert_allclose(ours.scores[0, : len(WORDS)], logits[first], atol=1e-5)
     assert np.ptp(logits[first], axis=0).max() > 1e-2
