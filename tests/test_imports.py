@@ -99,6 +99,7 @@ ALLOWED = {
         "jaxnlp.models",
         "jaxnlp.tasks",
         "jaxnlp.nn.compute",
+        "jaxnlp.nn.recurrent",
         "data",
         "configs",
     ),

@@ -60,7 +60,6 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     """A BERT that encodes a text, or a pair of texts together, with a dense layer on its vector; or a BERT that encodes
     the texts of a pair apart, with a dense layer on features of both vectors. Several parts share the encoder."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     pooling: Pooling = "pooler"

@@ -129,8 +129,8 @@ class TaggerConfig(ModelConfig):
     width: int = 16
     """Model width, D."""
 
-    def build(self, vocabulary_size, tags):
-        return Tagger(self, vocabulary_size, tags)
+    def build(self, processor):
+        return Tagger(self, len(processor.words), len(processor.tags))
 
     def parameter(self, path):
         return {
@@ -208,9 +208,6 @@ class Tagging(Task):
             | ({"objective": loss._replace(training_only=True)} if self.l2 else {})
             | ({"accuracy": MetricKind("words")} if split.scored else {})
         )
-
-    def build(self, model, processor):
-        return model.build(len(processor.words), len(processor.tags)), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
 
     def objective(self, model, corpus):
         def loss(params, batch, key, carry):

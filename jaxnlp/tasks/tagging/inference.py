@@ -65,7 +65,7 @@ def labels_and_confidence(
 
 
 def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Array]:
-    found = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+    found = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
     return found, batch["word_mask"].sum(axis=1)
 
 

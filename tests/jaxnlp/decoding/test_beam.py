@@ -13,7 +13,8 @@ from jaxnlp.decoding.generation import Decoder, decoder_of, pad_to_bucket
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
+from tests.processors import sized
 
 pytestmark = pytest.mark.sweep
 
@@ -30,7 +31,7 @@ def log_softmax(logits):
     )
 
 
-TRANSFORMER = {"num_heads": 2, "width": 8, "context_length": CONTEXT, "compute": Compute(scan_layers=True)}
+TRANSFORMER = {"num_heads": 2, "width": 8, "context_length": CONTEXT, "compute": TransformerCompute(scan_layers=True)}
 CONFIGS = {
     "gpt": GPTConfig(num_layers=1, use_bias=False, **TRANSFORMER),
     "perceiver with a prefix": PerceiverConfig(num_layers=3, num_latents=12, **TRANSFORMER),
@@ -43,7 +44,7 @@ every_model = pytest.mark.parametrize("model", [*CONFIGS, "recurrent"], indirect
 @functools.cache
 def tiny(kind):
     """Parameters, decoder, log-probabilities of what follows, [B, T, V], by a pass without cache; and V."""
-    model = CONFIGS[kind].build(SIZE)
+    model = CONFIGS[kind].build(sized(SIZE))
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: 0.5 * generator.normal(size=leaf.shape).astype(np.float32), shapes)

@@ -45,4 +45,4 @@ def test_the_task_refuses_every_other_config(config):
 
 def test_a_family_without_a_module_is_named():
     with pytest.raises(TypeError, match=r"Outside cannot build a model: it does not define build\(\)"):
-        Outside().build(5, 6)
+        Outside().build(None)

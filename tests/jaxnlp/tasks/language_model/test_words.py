@@ -28,7 +28,7 @@ def text(ids):
 
 @pytest.fixture(scope="module")
 def model():
-    return RecurrentLMConfig(embedding_width=4, widths=(6,)).build(VOCABULARY.size)
+    return RecurrentLMConfig(embedding_width=4, widths=(6,)).build(VOCABULARY)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
@@ -105,9 +105,9 @@ def test_weights_are_those_of_each_single_text_and_one_program_computes_all(vari
         "num_heads": 2,
         "width": 8,
         "context_length": 40,
-        "compute": Compute(scan_layers=True),
+        "compute": TransformerCompute(scan_layers=True),
     } | GPTS[variant]
-    model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY.size)
+    model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY)
     # Large ones, so that attention is far from even.
     params = jax.device_put(random_parameters(model, np.zeros((1, 1), np.int32), spread=0.4))
     scoring = scoring_of(model, params)
@@ -171,7 +171,7 @@ def test_an_output_of_a_perceiver_attends_to_what_its_latents_attend_to():
 
 @pytest.fixture(scope="module")
 def model():
-    return GPTConfig(num_layers=1, num_heads=2, width=8, context_length=40).build(VOCABULARY.size)
+    return GPTConfig(num_layers=1, num_heads=2, width=8, context_length=40).build(VOCABULARY)
 
 
 @pytest.fixture(scope="module")
