@@ -76,7 +76,7 @@ class TextClassifierProcessor:
             raise ValueError(f"parts must be at least one, with distinct names, got {', '.join(names) or 'none'}")
         texts = {part.texts for _, part in self.parts}
         if not texts <= {1, 2}:
-            raise ValueError(f"texts must be 1, or 2 for pairs, got {', '.join(map(str, texts))}")
+            raise ValueError(f"texts must be 1, or 2 for pairs, got {', '.join(map(str, sorted(texts)))}")
         if self.pairs not in get_args(PairReading) or (self.pairs == "apart" and texts == {1}):
             raise ValueError(f"pairs must be together, or apart if there are 2 texts, got {self.pairs!r}")
         least = 5 if 2 in texts and self.pairs == "together" else 3

@@ -87,21 +87,22 @@ class Classification(Task):
         refuse_unread(self, rules)
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        found, losses = dict[str, MetricKind](), set[MetricKind]()
+        found, losses = dict[str, MetricKind](), list[MetricKind]()
         for name, one in processor.by_part.items():
             of, measures = one.counted, measures_of(one.targets)
-            losses.add(loss := MetricKind(of, measures.unit, "lower"))
+            kinds = measures.loss_kinds(of)
+            losses.append(kinds["loss"])
             part = split.parts.get(name, Split()) if name else split
-            kinds = {"loss": loss} | measures.kinds(None, of)
             if part.examples and part.scored:
-                kinds |= measures.kinds(measures.targets.values([example.label for example in part.examples]), of)
+                kinds |= measures.kinds(one.targets.values([example.label for example in part.examples]), of)
             for metric, kind in kinds.items():
                 title = f"{name} {kind.title}" if name and kind.title else kind.title
                 found[of_part(name, metric)] = kind._replace(title=title)
-            if name and split.scored:
-                found["mean_score"] = MetricKind("examples")
-        loss = losses.pop() if len(losses) == 1 else MetricKind("examples", "nats and squared errors", "lower")
-        return {"loss": loss} | found | {"objective": loss._replace(training_only=True)}
+        if "" not in processor.by_part and split.scored:
+            found["mean_score"] = MetricKind("examples")
+        units = " and ".join(dict.fromkeys(loss.unit for loss in losses))
+        loss = losses[0] if len(losses) == 1 else MetricKind("examples", units, "lower")
+        return found | {"loss": loss, "objective": loss._replace(training_only=True)}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if not isinstance(model, ClassifierConfig):

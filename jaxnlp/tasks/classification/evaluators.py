@@ -74,7 +74,8 @@ class Validation(Evaluator):
             raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        metrics, files, blocks = scoring.sums(), dict[str, str](), list[Block]()
+        metrics = scoring.sums() if scoring.split.scored else {}
+        files, blocks = dict[str, str](), list[Block]()
         for name in scoring.trained.processor.by_part:
             if not name or name in scoring.split.parts:
                 found = self._part(scoring.part(name) if name else scoring, name)

@@ -48,17 +48,18 @@ class Measures(Generic[T]):
         label_smoothing: float = 0.0,
         focal_gamma: float = 0.0,
     ) -> tuple[ClassLosses, Metrics]:
-        """The losses, and further metrics of training, of outputs [B, C] and labels as `Targets.array` makes them.
+        """The losses, and the metrics besides the loss, of outputs [B, C] and labels as `Targets.array` makes them.
 
         The options are those of `jaxnlp.ops.classification`.
         """
         raise TypeError(f"{type(self).__name__} does not define loss()")
 
-    def kinds(self, labels: np.ndarray | None, of: str) -> dict[str, MetricKind]:
-        """What `scores` measures of examples with these labels [N, ...]; None = what the loss measures of a batch.
+    def loss_kinds(self, of: str) -> dict[str, MetricKind]:
+        """The metrics of `loss`, with their units. Args: of: the plural noun for examples."""
+        return {"loss": MetricKind(of, self.unit, "lower")}
 
-        `of` is the plural noun for examples.
-        """
+    def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
+        """What `scores` measures of examples with these labels [N, ...]; `of` is the plural noun for examples."""
         raise TypeError(f"{type(self).__name__} does not define kinds()")
 
     def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:

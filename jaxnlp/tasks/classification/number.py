@@ -26,10 +26,8 @@ class NumberMeasures(Measures[Number]):
         del options
         return squared_error(outputs, labels, batch["loss_mask"]), {}
 
-    def kinds(self, labels: np.ndarray | None, of: str) -> dict[str, MetricKind]:
+    def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
         """Labels [N]."""
-        if labels is None:
-            return {}
         errors = {name: MetricKind(of, "label", "lower") for name in ("mean_absolute_error", "root_mean_squared_error")}
         correlations = {
             name: MetricKind(of, title=f"{name.capitalize()} correlation") for name in ("pearson", "spearman")

@@ -31,13 +31,13 @@ class OneClassMeasures(Measures[OneClass]):
         right = ((outputs.argmax(axis=1) == labels) & loss_mask).sum().astype(found.nll.dtype)
         return found, {"accuracy": (right, found.count)}
 
-    def kinds(self, labels: np.ndarray | None, of: str) -> dict[str, MetricKind]:
+    def loss_kinds(self, of: str) -> dict[str, MetricKind]:
+        return super().loss_kinds(of) | {"accuracy": MetricKind(of)}
+
+    def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
         """Areas under curves need examples of every class, and F1 of a class examples of it; labels [N]."""
-        found = {"accuracy": MetricKind(of)}
-        if labels is None:
-            return found
         names = self.targets.names
-        found |= {"balanced_accuracy": MetricKind(of), "macro_f1": MetricKind(of, title="macro F1")}
+        found = {"balanced_accuracy": MetricKind(of), "macro_f1": MetricKind(of, title="macro F1")}
         found["calibration_error"] = MetricKind(of, "points", "lower")
         if len(np.unique(labels)) == len(names):
             found |= areas(of)

@@ -21,10 +21,8 @@ class SeveralClassesMeasures(Measures[SeveralClasses]):
     def loss(self, outputs: Array, labels: Array, batch: Batch, **options: Any) -> tuple[ClassLosses, Metrics]:
         return several_cross_entropy(outputs, labels, batch["loss_mask"], **options), {}
 
-    def kinds(self, labels: np.ndarray | None, of: str) -> dict[str, MetricKind]:
+    def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
         """Areas under curves need a class with positive and negative examples; labels [N, C]."""
-        if labels is None:
-            return {}
         titles = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1"}
         found = {name: MetricKind(of, title=title) for name, title in titles.items()}
         if _with_both(labels).any():

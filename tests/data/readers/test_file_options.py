@@ -5,7 +5,6 @@ import pytest
 from data import DataError
 from data.character_text import CharacterText
 from data.masked_text import MaskedText
-from data.minbert import MinBertData
 from data.readers.file_options import TableFiles, TextFiles
 from data.span_corruption import CorruptedText
 from data.tagged_sentences import TaggedSentences
@@ -81,8 +80,8 @@ def test_all_files_of_users_are_read_in_the_given_encoding(tmp_path, kind, optio
     assert kind(**{option: given}, **fields, encoding="cp1252").load(0).description
 
 
-def test_every_table_of_a_text_task_is_read_as_it_is_written():
-    config = MinBertData(parts=("mine",), tables=("mine=mine.csv",), encoding="cp1252", delimiter=";")
+def test_every_table_of_several_parts_is_read_as_it_is_written():
+    config = TextTable(parts=("mine",), tables=("mine=mine.csv",), encoding="cp1252", delimiter=";")
     assert config.writing == Writing(None, ";", "auto", "cp1252")
-    with pytest.raises(ValueError, match=r"data.encoding applies only to data.tables"):
-        MinBertData(encoding="cp1252")
+    with pytest.raises(ValueError, match=r"data.encoding applies only to"):
+        TextTable(parts=("sst",), encoding="cp1252")
