@@ -44,7 +44,7 @@ ALLOWED = {
     ),
     "jaxnlp.typing": (),
     "jaxnlp.config": (),
-    "jaxnlp.corpus": (),
+    "jaxnlp.corpus": ("jaxnlp.config",),
     "jaxnlp.metrics": ("jaxnlp.typing",),
     "jaxnlp.targets": (),
     "jaxnlp.public_names": (),

@@ -193,7 +193,7 @@ class ImageValidation(Evaluator):
 
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
-        logits = scoring.outputs(scoring.once("logits", lambda: logits_of(trained.model)))
+        logits = scoring.outputs(scoring.once(logits_of, trained.model))
         labels = np.array([label for _, label in examples])
         found = scoring.sums()
         # The same number by another way: outputs are in the order of the examples.

@@ -242,7 +242,7 @@ class TagValidation(Evaluator):
 
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
-        scores = scoring.outputs(scoring.once("scores", lambda: scores_of(trained.model)))
+        scores = scoring.outputs(scoring.once(scores_of, trained.model))
         transitions = np.asarray(scoring.params_here()["transitions"])
         tags = [
             [trained.processor.tags[i] for i in viterbi(row[: len(words)], transitions)]

@@ -73,13 +73,12 @@ PUBLIC = {
     ),
     jaxnlp.tasks.Task: (
         "section full_name usual ignores model_types metrics check check_corpus objective "
-        "evaluators commands functions warm_ups offers from_pretrained"
+        "evaluators commands functions warm_ups from_pretrained"
     ),
-    data.DataConfig: (
+    jaxnlp.corpus.DataConfig: (
         "section full_name usual ignores batch_size max_length needs parts together carries check_steps load "
         "check_after read_file require_at_least"
     ),
-    jaxnlp.corpus.DataFacts: "max_length parts together carries",
 }
 
 # Expressions that look like a question for the family and are none, with the reason.

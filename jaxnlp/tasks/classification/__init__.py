@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.classifier import ClassifierConfig
@@ -104,7 +104,7 @@ class Classification(Task):
         loss = losses[0] if len(losses) == 1 else MetricKind("examples", units, "lower")
         return found | {"loss": loss, "objective": loss._replace(training_only=True)}
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ClassifierConfig):
             raise ValueError(f"classification needs a ClassifierConfig, got model {type(model).__name__}")
         for name in ("part_weights", "part_label_smoothing"):
@@ -190,15 +190,13 @@ class Classification(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"predict": predict, "embed": embed, "attend": attend}
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        found: dict[str, Callable[..., Any]] = {"predict": predict}
+        found |= {"embed": embed} if model is None or has_bert(model) else {}
+        return found | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"predict": warm_up, "embed": warm_up_embed}
-
-    def offers(self, function: str, model: nn.Module) -> bool:
-        conditions = {"embed": has_bert, "attend": attends}
-        return function not in conditions or conditions[function](model)
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -47,7 +47,7 @@ class ChooseThreshold(Evaluator):
             raise ValueError("a threshold applies only to two classes, or to any number of classes per example")
         if not scoring.split.scored:
             raise ValueError("choosing a threshold needs examples with labels, but these do not have labels")
-        outputs = scoring.once(("outputs", ""), lambda: outputs_of(trained.model, ""))
+        outputs = scoring.once(outputs_of, trained.model, "")
         found = targets.predicted(scoring.outputs(outputs))
         labels = targets.values([example.label for example in examples])
         tried = candidates(found if labels.ndim == 2 else found[:, 1])

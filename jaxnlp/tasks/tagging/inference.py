@@ -37,7 +37,7 @@ def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: boo
     return Chain(*(jnp.where(ok, x, -jnp.inf) for ok, x in zip(processor.allowed, chain, strict=True)))
 
 
-def best_labels(model: Any, processor: TaggerProcessor, *, constrained: bool) -> Callable[[Params, Batch], Array]:
+def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Callable[[Params, Batch], Array]:
     """A function of parameters and a batch: the ids of the best labels [B, T]; T is the maximum of all batches."""
 
     def predict(params: Params, batch: Batch) -> Array:

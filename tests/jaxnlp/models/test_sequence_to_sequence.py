@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from jaxnlp.corpus import DataFacts
+from jaxnlp.corpus import DataConfig
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
@@ -11,7 +11,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.tasks.text_to_text import TextToText
 
 
-class Facts(DataFacts):
+class Facts(DataConfig):
     max_length = 8
     parts = ()
     together = carries = False

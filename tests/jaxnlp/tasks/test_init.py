@@ -143,7 +143,7 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
         calls.append((options, compilation._watch.depth))
 
     task: Any = SimpleNamespace(
-        warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, offers=lambda name, model: name == "predict"
+        warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, functions=lambda model: {"predict": None}
     )
     trained = Trained(task, None, {}, None)
     trained.warm_up()

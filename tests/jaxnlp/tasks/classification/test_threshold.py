@@ -62,8 +62,8 @@ class Given:
         self.split = types.SimpleNamespace(examples=[types.SimpleNamespace(label=x) for x in labels], scored=True)
         self.outputs = lambda function: np.log(found) if isinstance(targets, OneClass) else scipy.special.logit(found)
 
-    def once(self, key, make):
-        return make()
+    def once(self, make, *arguments):
+        return make(*arguments)
 
 
 def chosen(targets, found, labels):

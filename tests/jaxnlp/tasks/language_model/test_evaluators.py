@@ -139,7 +139,7 @@ DECODER = decoder_of(MODEL)
 def continued(prompts, trained=RUN, other=None, **options):
     """The evaluation, and the ids [N, n] of the words in its lines."""
     scoring = Scoring(trained, other, examples=tuple(prompts), scored=False)
-    scoring.once("decoder", lambda: DECODER)
+    scoring._kept[decoder_of, (trained.model,)] = DECODER
     evaluation = Continuations(**options)(scoring)
     lines = [line.split(" | ") for line in evaluation.predictions["continuations.txt"].splitlines()]
     assert [begin.split() for begin, _ in lines] == [[WORDS.words[i] for i in row] for row in prompts]
