@@ -147,17 +147,16 @@ class TextTable(TableFiles):
                 ReadWhen("source", "table", not self.parts, "data without data.parts"),
                 ReadWhen("schedule", "round_robin", several, "several data.parts"),
                 ReadWhen("schedule_steps", 1_000, stretched, "data.schedule annealed and sequential"),
-                ReadWhen("validation_path", None, own, only_own),
-                ReadWhen("test_path", None, own, only_own),
+                *(ReadWhen(name, None, own, only_own) for name in ("validation_path", "test_path", "pair")),
                 ReadWhen("text", "text", own, only_own),
-                ReadWhen("pair", None, own, only_own),
                 ReadWhen("label", "label", own, only_own),
                 ReadWhen("predict", "class", own, only_own),
                 *self.read_if_own(own or bool(self.tables), only_own),
                 ReadWhen("separator", ",", self.predict == "classes", "data.predict classes"),
-                ReadWhen("validation_fraction", 0.1, held_out, "data without separate validation rows"),
-                ReadWhen("fold", 0, held_out, "data without separate validation rows"),
-                ReadWhen("split_seed", 0, held_out, "data without separate validation rows"),
+                *(
+                    ReadWhen(name, default, held_out, "data without separate validation rows")
+                    for name, default in (("validation_fraction", 0.1), ("fold", 0), ("split_seed", 0))
+                ),
                 ReadWhen("oversample", False, one_class, "data.predict class"),
                 ReadWhen("swap_pairs", False, paired, "pairs of texts"),
                 ReadWhen("pairs", "together", paired, "pairs of texts"),
