@@ -86,7 +86,7 @@ def chosen_part(processor: Any, name: str | None, texts: int | None = None) -> s
     fitting = [key for key, one in parts.items() if texts in (None, one.texts)]
     if len(fitting) != 1:
         hint = "" if fitting or texts is None else f"; none of them takes {number_of_texts(texts)}"
-        raise ValueError(f"choose a part: {', '.join(fitting or parts)}{hint}")
+        raise ValueError(f"choose a part (--part): {', '.join(fitting or parts)}{hint}")
     return fitting[0]
 
 

@@ -210,7 +210,7 @@ def test_predictions_are_those_of_the_model_in_the_order_of_the_texts(trained, p
 
 
 def test_a_part_is_chosen_where_several_fit(trained, make_trained):
-    with pytest.raises(ValueError, match="choose a part: sst, reviews"):
+    with pytest.raises(ValueError, match=r"choose a part \(--part\): sst, reviews"):
         trained.predict("the cat")
     with pytest.raises(ValueError, match="this model does not have the part 'nli'; it has: sst, reviews, quora, sts"):
         trained.predict("the cat", part="nli")
@@ -289,7 +289,7 @@ def test_predictions_of_the_first_lines_do_not_wait_for_the_others(trained, caps
         ({"inputs": ("a",), "pair": ("b", "c")}, "each text needs a second one; number of texts: 1, after --pair: 2"),
         ({"inputs": ("a",), "part": "sts"}, "each text needs a second one; number of texts: 1, after --pair: 0"),
         ({"inputs": ("a",), "pair": ("b",), "part": "sst"}, "--pair applies only to pairs of texts; remove it"),
-        ({"file": "nowhere"}, "choose a part: sst, reviews, quora, sts"),
+        ({"file": "nowhere"}, "choose a part (--part): sst, reviews, quora, sts"),
         ({"inputs": ("a",), "part": "nli"}, "this model does not have the part 'nli'"),
     ],
 )
