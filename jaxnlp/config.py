@@ -7,13 +7,47 @@ import re
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+
+class Within(NamedTuple):
+    """The bounds of a number, in the type of its field: `width: Annotated[int, Within("[1, inf)")]`.
+
+    Attributes:
+      interval: "[a, b)", with a square bracket on the side of a bound that is allowed. NaN is in none.
+    """
+
+    interval: str
+
+    def __contains__(self, value: object) -> bool:
+        lowest, highest = map(float, self.interval[1:-1].split(","))
+        number: Any = value
+        above = lowest <= number if self.interval[0] == "[" else lowest < number
+        return above and (number <= highest if self.interval[-1] == "]" else number < highest)
+
+    def __str__(self) -> str:
+        lowest, highest = self.interval[1:-1].split(", ")
+        if highest != "inf":
+            return f"in {self.interval}"
+        return {"[0": "finite and not negative", "(0": "positive and finite", "(-inf": "finite"}.get(
+            self.interval[0] + lowest, f"at least {lowest} and finite"
+        )
+
+
+Count = Annotated[int, Within("[1, inf)")]
+Natural = Annotated[int, Within("[0, inf)")]
+Seed = Annotated[int, Within("[0, 4294967296)")]
+Rate = Annotated[float, Within("[0, 1)")]
+Fraction = Annotated[float, Within("[0, 1]")]
+ProperFraction = Annotated[float, Within("(0, 1)")]
+Positive = Annotated[float, Within("(0, inf)")]
+NonNegative = Annotated[float, Within("[0, inf)")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass that checks its choices (`Literal` fields) whenever it is created, and refuses a text as a
-    number.
+    """A frozen dataclass that checks its choices (`Literal` fields) and its numbers (`Within`) whenever it is created,
+    and refuses a text as a number.
 
     A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs.
 
@@ -45,6 +79,9 @@ class Config:
                 raise ValueError(
                     f"{self.full_name(name)} must be one of {', '.join(map(str, choices))}, got {value!r}{hint}"
                 )
+            outside = _outside(value, expected)
+            if outside:
+                raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
 
     @classmethod
     def full_name(cls, field: str) -> str:
@@ -117,6 +154,25 @@ def _choices(expected: Any) -> tuple[Any, ...]:
         elif typing.get_origin(option) is tuple:
             found += _choices(typing.get_args(option)[0])
     return tuple(found)
+
+
+def _outside(value: Any, expected: Any) -> str:
+    """What a number, or each number of a tuple, had to be; "" = it is."""
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin is typing.Annotated:
+        bounds = [bound for bound in arguments[1:] if isinstance(bound, Within)]
+        for bound in bounds if isinstance(value, int | float) else ():
+            if value not in bound:
+                least = bound.interval[1:-1].split(", ")[0]
+                whole = arguments[0] is int and bound.interval.endswith("inf)")
+                return f"at least {least}" if whole else str(bound)
+        return _outside(value, arguments[0])
+    if origin is tuple and isinstance(value, tuple):
+        found = [_outside(item, arguments[0]) for item in value]
+        return next((f"{text} each" for text in found if text), "")
+    if origin in (typing.Union, types.UnionType) and value is not None:
+        return next(filter(None, (_outside(value, option) for option in arguments)), "")
+    return ""
 
 
 def _fits(value: Any, expected: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import Config
+from jaxnlp.config import Config, Count
 
 Example = TypeVar("Example")
 
@@ -119,12 +119,8 @@ class DataConfig(Config):
 
     section: ClassVar[str] = "data"
 
-    batch_size: int = 32
+    batch_size: Count = 32
     """Number of examples in a training step, over all devices."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.require_at_least(1, "batch_size")
 
     @property
     def usual(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import dataclasses
 import io
 import math
 from pathlib import Path
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxnlp.cli.messages import reason
-from jaxnlp.config import Config
+from jaxnlp.config import Config, Within
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.typing import Array
@@ -52,7 +53,7 @@ class FindOptions(Config):
     """Learning rate of the first step."""
     largest: float = 1.0
     """Learning rate of the last step."""
-    steps: int = 200
+    steps: Annotated[int, Within("[20, inf)")] = 200
     """Number of steps."""
     plot: Path | None = None
     """File of the plot; its suffix gives the format. None = runs/RECIPE.lr_find.svg."""
@@ -63,8 +64,6 @@ class FindOptions(Config):
             raise ValueError(
                 f"--smallest must be positive and less than --largest, got {self.smallest} and {self.largest}"
             )
-        if self.steps < 20:
-            raise ValueError(f"--steps must be at least 20, got {self.steps}")
         if self.plot is not None:
             from matplotlib.backend_bases import FigureCanvasBase
 
