@@ -14,7 +14,7 @@ from absl import flags
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, read_documents
-from jaxnlp.config import Count, Natural, ProperFraction, refuse_unread
+from jaxnlp.config import Count, Natural, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import CharacterVocabulary
@@ -43,7 +43,7 @@ class CharacterText(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        refuse_unread(self, self.read_if_own(self.source == "text_file", "data.source text_file"))
+        self.writing_only_if(self.source == "text_file", "data.source text_file")
 
     @property
     def needs(self) -> str:

@@ -20,7 +20,7 @@ from data.download import locate_folder
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.archives import short_reason
 from data.readers.image_files import LabelledImages, numbered, read_images
-from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
@@ -92,17 +92,10 @@ class Images(DataConfig):
         held_out = self.source == "digits" or (own and self.validation_path is None)
         if self.source == "digits":
             refuse_path(self.source, self.path, OWN_IMAGES)
-        refuse_unread(
-            self,
-            [
-                ReadWhen("validation_path", None, own, "data.source files"),
-                ReadWhen("validation_fraction", 0.1, held_out, "images without a separate validation set"),
-                ReadWhen("split_seed", 0, held_out, "images without a separate validation set"),
-                ReadWhen("resize", None, own, "data.source files"),
-                ReadWhen("skip_broken", False, own, "data.source files"),
-                ReadWhen("mix_alpha", 1.0, self.mix != "none", "data.mix mixup and cutmix"),
-            ],
-        )
+        self.only_if(own, "data.source files", "validation_path")
+        self.only_if(held_out, "images without a separate validation set", "validation_fraction", "split_seed")
+        self.only_if(own, "data.source files", "resize", "skip_broken")
+        self.only_if(self.mix != "none", "data.mix mixup and cutmix", "mix_alpha")
         if own and self.path is None:
             raise ValueError("data.source files needs data.path: a folder with a folder for each class, or a .npz file")
 

@@ -18,7 +18,7 @@ from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.fingerprints import vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, ProperFraction, ReadWhen, Within, refuse_unread
+from jaxnlp.config import Count, ProperFraction, Within
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
 MASKED_SHARE = 0.8
@@ -62,14 +62,8 @@ class MaskedText(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        own = self.vocabulary is None
-        refuse_unread(
-            self,
-            [
-                *self.read_if_own(self.source == "text_file", "data.source text_file"),
-                ReadWhen("vocabulary_size", 4_000, own, "a vocabulary trained on the training text"),
-            ],
-        )
+        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.only_if(self.vocabulary is None, "a vocabulary trained on the training text", "vocabulary_size")
 
     @property
     def max_length(self) -> int:

@@ -18,7 +18,7 @@ from data.download import locate_folder
 from data.invented_people import invent
 from data.pipelines.buckets import bucketed, padded
 from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
-from jaxnlp.config import Count, Fraction, Natural, ReadWhen, Within, refuse_unread
+from jaxnlp.config import Count, Fraction, Natural, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
 from jaxnlp.text import UnknownTokenError
@@ -313,13 +313,7 @@ class NamesPretraining(_NamesConfig):
             raise ValueError(
                 f"data.max_left_padding must be in [0, {self.sequence_length}), got {self.max_left_padding}"
             )
-        refuse_unread(
-            self,
-            [
-                ReadWhen("place_fraction", 0.0, self.corruption == "facts", "data.corruption facts"),
-                ReadWhen("facts_length", 72, self.corruption == "facts", "data.corruption facts"),
-            ],
-        )
+        self.only_if(self.corruption == "facts", "data.corruption facts", "place_fraction", "facts_length")
 
     @property
     def learns_questions(self) -> bool:

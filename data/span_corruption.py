@@ -18,7 +18,7 @@ from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, ProperFraction, Within, refuse_unread
+from jaxnlp.config import Count, ProperFraction, Within
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
@@ -131,7 +131,7 @@ class CorruptedText(TextFiles):
         super().__post_init__()
         if not self.lengths or self.lengths[0] < 4 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 4, got {self.lengths}")
-        refuse_unread(self, self.read_if_own(self.data_set is None, "your own files, without data.data_set"))
+        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
         _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
         if self.sentinels < spans + 1:
             raise ValueError(

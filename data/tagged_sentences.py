@@ -21,7 +21,7 @@ from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import Count, Natural, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural
 from jaxnlp.text.columns import position
 from jaxnlp.text.tag_schemes import (
     Scheme,
@@ -130,21 +130,10 @@ class TaggedSentences(TextFiles):
         own, drawn = self.source == "files", self.source == "small_grammar"
         if own or drawn:
             refuse_path(self.source, self.path, OWN_FILES)
-        refuse_unread(
-            self,
-            [
-                *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
-                *self.read_if_own(own, "data.source files"),
-                ReadWhen("format", "auto", own, "data.source files"),
-                ReadWhen("word_column", 0, own, "data.source files"),
-                ReadWhen("label_column", -1, own, "data.source files"),
-                ReadWhen("scheme", "auto", own, "data.source files"),
-                ReadWhen("unit", "words", own, "data.source files"),
-                ReadWhen("predict", "entities", drawn, "data.source small_grammar"),
-                ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
-                ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
-            ],
-        )
+        files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
+        self.only_if(own, "data.source files", *files)
+        self.writing_only_if(own, "data.source files")
+        self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
     def _columns(self) -> Columns:

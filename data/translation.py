@@ -17,7 +17,7 @@ from data.pipelines.pair_batches import Ids, Shapes, encoded, endless_batches, l
 from data.readers.file_options import TextFiles
 from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
-from jaxnlp.config import Count, Natural, ProperFraction, Rate, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, ProperFraction, Rate
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -61,7 +61,7 @@ class SentencePairs(DataConfig):
         super().__post_init__()
         if not self.lengths or self.lengths[0] < 2 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 2, got {self.lengths}")
-        refuse_unread(self, [ReadWhen("bpe_dropout", 0.0, self.subwords == "bpe", "data.subwords bpe")])
+        self.only_if(self.subwords == "bpe", "data.subwords bpe", "bpe_dropout")
 
     @property
     def max_length(self) -> int:
@@ -208,16 +208,10 @@ class ParallelText(SentencePairs, TextFiles):
             raise ValueError(
                 f"data.path is the folder of a public data set, got {self.path}; give your own files with --data.train"
             )
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
+        self.only_if(not self.validation, "data without a validation file", "validation_fraction")
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
-        refuse_unread(
-            self,
-            [
-                *self.read_if_own(self.data_set is None, "your own files, without data.data_set"),
-                ReadWhen("validation_fraction", 0.05, not self.validation, "data without a validation file"),
-                *(ReadWhen(name, defaults[name], not self.sentencepiece, "trained vocabularies") for name in trained),
-            ],
-        )
+        self.only_if(not self.sentencepiece, "trained vocabularies", *trained)
 
     @property
     def usual(self) -> tuple[str, ...]:

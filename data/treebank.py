@@ -17,7 +17,7 @@ from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import Count, ReadWhen, refuse_unread
+from jaxnlp.config import Count
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
@@ -85,15 +85,9 @@ class Treebank(TextFiles):
         own, drawn = self.source == "files", self.source == "small_grammar"
         if self.source != "ud_en_ewt":
             refuse_path(self.source, self.path, OWN_FILES)
-        refuse_unread(
-            self,
-            [
-                *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
-                *self.read_if_own(own, "data.source files"),
-                ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
-                ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
-            ],
-        )
+        self.only_if(own, "data.source files", "train", "validation", "test")
+        self.writing_only_if(own, "data.source files")
+        self.only_if(drawn, "data.source small_grammar", "sentences", "held_out_sentences")
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
 

@@ -21,7 +21,7 @@ from data.pipelines.word_batches import (
 )
 from data.readers.articles import FOLDERS, WordSource, read_articles
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import WordVocabulary
@@ -60,17 +60,10 @@ class WordText(TextFiles):
     def __post_init__(self):
         super().__post_init__()
         plain_text = self.source in ("python_docs", "text_file")
-        refuse_unread(
-            self,
-            [
-                ReadWhen("bptt_short_probability", 0.05, self.carries, "data.mode streams"),
-                ReadWhen("bptt_length_std", 5.0, self.carries, "data.mode streams"),
-                ReadWhen("length_multiple", 10, self.carries, "data.mode streams"),
-                *self.read_if_own(self.source == "text_file", "data.source text_file"),
-                ReadWhen("minimum_count", 2, plain_text, "data.source python_docs and text_file"),
-                ReadWhen("validation_fraction", 0.1, plain_text, "data.source python_docs and text_file"),
-            ],
-        )
+        streams = ("bptt_short_probability", "bptt_length_std", "length_multiple")
+        self.only_if(self.carries, "data.mode streams", *streams)
+        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.only_if(plain_text, "data.source python_docs and text_file", "minimum_count", "validation_fraction")
         if self.carries and not 1 <= self.length_multiple <= self.sequence_length:
             raise ValueError(
                 f"data.length_multiple must be in [1, {self.sequence_length}] (sequence_length), "

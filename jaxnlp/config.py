@@ -6,7 +6,6 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 
@@ -83,37 +82,28 @@ class Config:
             if outside:
                 raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
 
+    def only_if(self, is_read: object, what: str, *fields: str) -> None:
+        """Refuses fields that this config does not read, unless they have their defaults.
+
+        Args:
+          is_read: whether this config reads them.
+          what: the configs that do, to complete "applies only to ..."; a field and its value, such as
+            `data.source files`, are also a remedy.
+          fields: their names.
+
+        Raises: ValueError naming the field and the remedy.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for field in fields if not is_read else ():
+            value, name = getattr(self, field), self.full_name(field)
+            if value != defaults[field]:
+                other = f"set {what}, or set {name} to" if _SETTING.fullmatch(what) else "set it to"
+                raise ValueError(f"{name} applies only to {what}; {other} {defaults[field]!r}, got {value!r}")
+
     @classmethod
     def full_name(cls, field: str) -> str:
         """A field's name in messages: `model.width`."""
         return f"{cls.section}.{field}" if cls.section else field
-
-
-class ReadWhen(NamedTuple):
-    """A field that only some configs read.
-
-    Attributes:
-      field: its name.
-      default: the value of a config that does not read it.
-      is_read: whether this config reads it.
-      what: the configs that read it, to complete "applies only to ..."; a field and its value, such as
-        `data.source files`, are also a remedy.
-    """
-
-    field: str
-    default: Any
-    is_read: bool
-    what: str
-
-
-def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
-    """Raises ValueError, naming the field, when an unread field does not have its default."""
-    for rule in rules:
-        value = getattr(config, rule.field)
-        if not rule.is_read and value != rule.default:
-            name = config.full_name(rule.field)
-            other = f"set {rule.what}, or set {name} to" if _SETTING.fullmatch(rule.what) else "set it to"
-            raise ValueError(f"{name} applies only to {rule.what}; {other} {rule.default!r}, got {value!r}")
 
 
 _SETTING = re.compile(r"\w+\.[\w.]+ \S+")

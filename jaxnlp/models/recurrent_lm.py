@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.config import Count, Rate, ReadWhen, Within, refuse_unread
+from jaxnlp.config import Count, Rate, Within
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
@@ -78,13 +78,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
         if self.init_bias_from_unigram and not self.use_output_bias:
             raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
-        refuse_unread(
-            self,
-            (
-                ReadWhen("forget_bias", 0.0, self.cell == "lstm", "the cell lstm"),
-                ReadWhen("hidden_dropout_rate", 0.0, len(self.widths) > 1, "models with several layers"),
-            ),
-        )
+        self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
+        self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
     def build(self, processor: Any) -> "RecurrentLM":
         return RecurrentLM(self, processor.size)

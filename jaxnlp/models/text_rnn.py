@@ -18,7 +18,6 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
@@ -57,13 +56,8 @@ class TextRNNConfig(WordClassifierConfig):
         super().__post_init__()
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
-        refuse_unread(
-            self,
-            (
-                ReadWhen("forget_bias", 0.0, self.cell == "lstm", "the cell lstm"),
-                ReadWhen("hidden_dropout_rate", 0.0, len(self.widths) > 1, "models with several layers"),
-            ),
-        )
+        self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
+        self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
     @property
     def has_attention_weights(self) -> bool:

@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Rate, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Rate
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
@@ -49,7 +49,7 @@ class WordClassifierConfig(ClassifierConfig):
     def __post_init__(self):
         super().__post_init__()
         given = self.vectors != "random"
-        refuse_unread(self, [ReadWhen("vectors_path", None, given, "vectors that are not random")])
+        self.only_if(given, "vectors that are not random", "vectors_path")
         if given and not self.vectors_path:
             raise ValueError(f"model.vectors {self.vectors} needs a file of word vectors: set model.vectors_path")
 

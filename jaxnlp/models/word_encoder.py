@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Natural, Rate, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, Rate
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
@@ -94,19 +94,13 @@ class WordEncoderConfig(ModelConfig):
             raise ValueError("the model has no input: set model.bert, model.word_width or model.character_features")
         words, pairs, characters = self.word_width > 0, self.bigram_width > 0, self.character_features > 0
         layers = len(self.recurrent_widths)
-        refuse_unread(
-            self,
-            (
-                ReadWhen("freeze_bert", False, self.bert, "models with model.bert"),
-                ReadWhen("vectors_path", None, words, "models with word embeddings"),
-                ReadWhen("word_dropout_rate", 0.0, words or pairs, "models with embeddings of words or pairs"),
-                ReadWhen("bigram_buckets", 32_768, pairs, "models with model.bigram_width"),
-                ReadWhen("character_width", 30, characters, "models that read characters"),
-                ReadWhen("character_window", 3, characters, "models that read characters"),
-                ReadWhen("cell", "lstm", layers > 0, "models with recurrent layers"),
-                ReadWhen("hidden_dropout_rate", 0.0, layers > 1, "models with several recurrent layers"),
-            ),
-        )
+        self.only_if(self.bert, "models with model.bert", "freeze_bert")
+        self.only_if(words, "models with word embeddings", "vectors_path")
+        self.only_if(words or pairs, "models with embeddings of words or pairs", "word_dropout_rate")
+        self.only_if(pairs, "models with model.bigram_width", "bigram_buckets")
+        self.only_if(characters, "models that read characters", "character_width", "character_window")
+        self.only_if(layers > 0, "models with recurrent layers", "cell")
+        self.only_if(layers > 1, "models with several recurrent layers", "hidden_dropout_rate")
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxnlp.config import Config, Count, Fraction, NonNegative, Positive, Rate, ReadWhen, Within, refuse_unread
+from jaxnlp.config import Config, Count, Fraction, NonNegative, Positive, Rate, Within
 from jaxnlp.models import Parameter
 from jaxnlp.saving.checkpoints import SCHEDULES_TO_THE_END
 from jaxnlp.saving.serialization import ConfigError
@@ -98,25 +98,17 @@ class OptimizerConfig(Config):
         to_the_end, at_intervals = self.schedule in SCHEDULES_TO_THE_END, self.schedule in AT_INTERVALS
         has_floor = to_the_end or self.schedule in ("cosine_restarts", "plateau")
         has_factor = self.schedule in ("step", "exponential", "plateau")
-        refuse_unread(
-            self,
-            (
-                ReadWhen("beta1", 0.9, uses_adam, "adamw, adam and muon"),
-                ReadWhen("beta2", 0.999, uses_adam, "adamw, adam and muon"),
-                ReadWhen("epsilon", 1e-8, uses_adam, "adamw, adam and muon"),
-                ReadWhen("muon_momentum", 0.95, self.name == "muon", "muon"),
-                ReadWhen("momentum", 0.0, self.name == "sgd", "sgd"),
-                ReadWhen("weight_decay", 0.0, self.name != "adam", "adamw, muon and sgd"),
-                ReadWhen("decay_steps", None, to_the_end, "the schedules cosine, linear and one_cycle"),
-                ReadWhen("decay_tokens", None, to_the_end, "the schedules cosine, linear and one_cycle"),
-                ReadWhen("min_lr_ratio", 0.1, has_floor, "the schedules with a floor"),
-                ReadWhen("start_lr_ratio", 0.04, self.schedule == "one_cycle", "the schedule one_cycle"),
-                ReadWhen("interval_steps", None, at_intervals, "the schedules step, exponential and cosine_restarts"),
-                ReadWhen("decay_factor", 0.1, has_factor, "the schedules step, exponential and plateau"),
-                ReadWhen("restart_growth", 1.0, self.schedule == "cosine_restarts", "the schedule cosine_restarts"),
-                ReadWhen("plateau_patience", 3, self.schedule == "plateau", "the schedule plateau"),
-            ),
-        )
+        self.only_if(uses_adam, "adamw, adam and muon", "beta1", "beta2", "epsilon")
+        self.only_if(self.name == 'muon', "muon", "muon_momentum")
+        self.only_if(self.name == 'sgd', "sgd", "momentum")
+        self.only_if(self.name != 'adam', "adamw, muon and sgd", "weight_decay")
+        self.only_if(to_the_end, "the schedules cosine, linear and one_cycle", "decay_steps", "decay_tokens")
+        self.only_if(has_floor, "the schedules with a floor", "min_lr_ratio")
+        self.only_if(self.schedule == 'one_cycle', "the schedule one_cycle", "start_lr_ratio")
+        self.only_if(at_intervals, "the schedules step, exponential and cosine_restarts", "interval_steps")
+        self.only_if(has_factor, "the schedules step, exponential and plateau", "decay_factor")
+        self.only_if(self.schedule == 'cosine_restarts', "the schedule cosine_restarts", "restart_growth")
+        self.only_if(self.schedule == 'plateau', "the schedule plateau", "plateau_patience")
         self._check_schedule()
 
     def _check_schedule(self) -> None:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.config import Count, Natural, NonNegative, Rate, ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
@@ -65,10 +65,7 @@ class LanguageModel(Task):
             raise ValueError(
                 "task.num_sampled estimates the plain cross-entropy; set task.label_smoothing and task.z_loss to 0"
             )
-        refuse_unread(
-            self,
-            [ReadWhen("num_frequent", 4_000, self.num_sampled is not None, "a sampled softmax (task.num_sampled)")],
-        )
+        self.only_if(self.num_sampled is not None, "a sampled softmax (task.num_sampled)", "num_frequent")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del split
