@@ -126,15 +126,15 @@ def write_classifier(folder: Path) -> None:
 
     from jaxnlp.convert.pretrained import load_pretrained
     from jaxnlp.models.bert_classifier import BertClassifierConfig
-    from jaxnlp.targets import Classes
+    from jaxnlp.targets import OneClass
     from jaxnlp.tasks import Trained
     from jaxnlp.tasks.bert_verbs.commands import Export
     from jaxnlp.tasks.classification import Classification
-    from jaxnlp.text.classifier_processor import TextClassifierProcessor
+    from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 
     found = load_pretrained(minilm())
     config = BertClassifierConfig(encoder=found.config, pooling="pooler")
-    processor = TextClassifierProcessor(found.vocabulary, found.config.max_positions, 1, Classes(LABELS))
+    processor = TextClassifierProcessor(found.vocabulary, found.config.max_positions, one_part(OneClass(LABELS)))
     kernel = np.random.default_rng(0).normal(size=(found.config.width, len(LABELS))).astype(np.float32)
     head = {"kernel": kernel, "bias": np.zeros(len(LABELS), np.float32)}
     model = config.build(processor)

@@ -11,9 +11,9 @@ from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 from jaxnlp.tasks.classification import Classification
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY, WIDTH, HEADS, LAYERS, BATCH, POSITIONS, CLASSES = 30_522, 384, 12, 6, 32, 64, 2
@@ -55,7 +55,7 @@ def flop() -> float:
 def processor() -> TextClassifierProcessor:
     """A processor whose number of tokens decides the shapes."""
     vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, *map(str, range(VOCABULARY - len(SPECIAL)))])
-    return TextClassifierProcessor(vocabulary, POSITIONS, 1, Classes(tuple(map(str, range(CLASSES)))))
+    return TextClassifierProcessor(vocabulary, POSITIONS, one_part(OneClass(tuple(map(str, range(CLASSES))))))
 
 
 def ours() -> Step:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.case import Step
+from jaxnlp.corpus import Corpus
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Task
@@ -32,7 +33,8 @@ def jax_step(
     schedule = make_schedule(config, total_steps=10_000)
     optimizer = make_optimizer(config, schedule, parameter=model_config.parameter, frozen=model_config.frozen)
     state = init_state(params, optimizer, jax.random.key(0), ema=False)
-    step_fn = functools.partial(train_step, objective=task.objective(model, None), optimizer=optimizer)
+    objective = task.objective(model, Corpus((), {}, processor, "", ""))
+    step_fn = functools.partial(train_step, objective=objective, optimizer=optimizer)
     compiled: Any = jax.jit(step_fn, donate_argnums=0)
 
     def step() -> object:

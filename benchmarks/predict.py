@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.bert_finetune import CLASSES, CONFIG, DROPOUT, HEADS, LAYERS, POSITIONS, WIDTH
 from benchmarks.case import Case, Step
 from data.readers.documents import python_documents
-from jaxnlp.targets import Classes
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.targets import OneClass
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 SENTENCES, VOCABULARY, BATCH = 2_000, 4_000, 32
@@ -27,7 +27,7 @@ def sentences() -> tuple[str, ...]:
 def processor() -> TextClassifierProcessor:
     """The tokenizer of both implementations, from the library `tokenizers`."""
     vocabulary = WordPieceVocabulary.of_texts(sentences(), VOCABULARY)
-    return TextClassifierProcessor(vocabulary, POSITIONS, 1, Classes(tuple(map(str, range(CLASSES)))))
+    return TextClassifierProcessor(vocabulary, POSITIONS, one_part(OneClass(tuple(map(str, range(CLASSES))))))
 
 
 def ours() -> Step:
@@ -35,17 +35,18 @@ def ours() -> Step:
 
     from jaxnlp.tasks import Trained
     from jaxnlp.tasks.classification import Classification
-    from jaxnlp.tasks.classification.inputs import Given, read_inputs
+    from jaxnlp.tasks.classification.inputs import Given, given_rows, read_chunk
     from jaxnlp.tasks.classification.predict import Predictor
 
     reader = processor()
     model = CONFIG.build(reader)
     shapes = CONFIG.inputs(reader)
     params = model.init(jax.random.key(0), *(np.zeros(shape.shape, shape.dtype) for shape in shapes))["params"]
-    predict = Predictor(Trained(Classification(), model, params, reader))
+    predict = Predictor(Trained(Classification(), model, params, reader), "")
 
     def step() -> list[str]:
-        return [one.label for chunk in read_inputs(reader, Given(sentences())) for one in predict(chunk)]
+        rows = given_rows(reader, Given(sentences()))
+        return [one.label for chunk in rows for one in predict(read_chunk(reader, chunk))]
 
     return step
 

@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.case import Case, Step, torch_implementations
 from configs.text_cnn import get_config
 from jaxnlp.models.text_cnn import TextCNNConfig
-from jaxnlp.targets import Classes
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.targets import OneClass
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY, BATCH, WORDS, CLASSES = 18_000, 50, 32, 2
@@ -36,7 +36,7 @@ def ours() -> Step:
     from jaxnlp.tasks.classification import Classification
 
     vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, *map(str, range(VOCABULARY - len(SPECIAL)))])
-    processor = TextClassifierProcessor(vocabulary, WORDS, 1, Classes(tuple(map(str, range(CLASSES)))))
+    processor = TextClassifierProcessor(vocabulary, WORDS, one_part(OneClass(tuple(map(str, range(CLASSES))))))
     arrays = batch()
     masks = {"attention_mask": np.ones((BATCH, WORDS), bool), "loss_mask": np.ones(BATCH, bool)}
     return jax_step(Classification(), CONFIG, processor, arrays | masks)

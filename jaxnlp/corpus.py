@@ -174,9 +174,3 @@ class DataConfig(Config):
         """Reads a file in the data set's format, for scoring. Raises: FileNotFoundError, DataError."""
         del processor
         raise DataError(f"{path}: this run's data, {type(self).__name__}, does not read files; score one of its splits")
-
-    def require_at_least(self, least: float, *names: str) -> None:
-        """Raises ValueError for a field that is smaller."""
-        for name in names:
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{self.full_name(name)} must be at least {least}, got {getattr(self, name)}")

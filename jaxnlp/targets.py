@@ -1,110 +1,288 @@
-"""Targets of classifiers: one class, any number of classes, or a number per example. Does not use jax."""
+"""Targets of classifiers: one class, any number of classes, or a number per example. Does not use jax.
 
+Axes: N examples, C classes, or outputs of a model.
+"""
+
+import abc
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 MOST_NAMES = 10
 """Maximum number of class names in a message."""
 
+Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
 
-@dataclasses.dataclass(frozen=True)
-class Classes:
-    """The C classes of a data set. A label is the id of a class, or with `several` a tuple of ids.
+
+class Prediction(NamedTuple):
+    """The prediction of an input.
 
     Attributes:
-      names: of the classes, in the order of their ids.
-      several: whether an example has any number of classes, also none, instead of exactly one.
-      separator: between the names of several classes, in tables.
+      label: the name of the class, the names of any number of classes, or a number; None for a blank text.
+      probability: of the class; for several classes the lowest of their probabilities; for none the probability that no
+        class applies; nan for a number, and for a blank text.
+      probabilities: of each class, by name; {} for a number, and for a blank text.
     """
 
-    names: tuple[str, ...]
-    several: bool = False
-    separator: str = ","
+    label: Any
+    probability: float
+    probabilities: Mapping[str, float]
 
-    def __post_init__(self):
-        least = 1 if self.several else 2
-        if len(self.names) < least or len(set(self.names)) != len(self.names):
-            raise ValueError(f"expected at least {least} classes with distinct names, got {', '.join(self.names)}")
-        if self.several and not self.separator:
-            raise ValueError("the separator between the names of several classes must not be empty")
+
+NO_PREDICTION = Prediction(None, math.nan, {})
+"""The prediction of a blank text, and of an image that cannot be read."""
+
+
+class Targets(abc.ABC):
+    """The base of targets: what a label is, and which label a model's outputs mean."""
+
+    problem: ClassVar[Problem]
+    """The `problem_type` of Transformers."""
+    names: tuple[str, ...] = ()
+    """Names of the classes, in the order of their ids."""
 
     @property
     def outputs(self) -> int:
-        """Number of a model's outputs: a logit for each class."""
+        """Number of a model's outputs, C."""
         return len(self.names)
-
-    @property
-    def one_class(self) -> bool:
-        """Whether an example has exactly one class."""
-        return not self.several
 
     @property
     def has_threshold(self) -> bool:
         """Whether a probability threshold applies: to each of several classes, or to the second of two."""
-        return self.several or len(self.names) == 2
+        return False
 
-    def shown_names(self) -> str:
-        """The names of the classes; of many classes only the first ten."""
-        more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
-        return f"{', '.join(self.names[:MOST_NAMES])}{more}"
-
+    @abc.abstractmethod
     def parse(self, text: str) -> Any:
-        """The label in a field of a table. Classes whose names are whole numbers may be written as 1.0.
+        """The label in a field of a table. Raises: ValueError for a text that is not a label."""
 
-        Raises: ValueError for an unknown class.
+    @abc.abstractmethod
+    def show(self, label: Any) -> str:
+        """A label as text, as `parse` reads it."""
+
+    @abc.abstractmethod
+    def array(self, labels: Sequence[Any]) -> np.ndarray:
+        """Labels as the array of a batch [N, ...]."""
+
+    def values(self, labels: Sequence[Any]) -> np.ndarray:
+        """Labels [N, ...] in the unit of `predicted`, for scores."""
+        return self.array(labels)
+
+    @abc.abstractmethod
+    def counts(self, labels: Sequence[Any]) -> np.ndarray | None:
+        """Number of examples of each class [C] int; None for numbers."""
+
+    def strata(self, labels: Sequence[Any]) -> list[Any]:
+        """Groups of examples [N], of which each is divided equally between folds."""
+        return [None] * len(labels)
+
+    @abc.abstractmethod
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """From a model's outputs [N, C] to probabilities [N, C], or numbers [N]; float64."""
+
+    @abc.abstractmethod
+    def decide(self, predicted: np.ndarray, threshold: float | None = None) -> list[Any]:
+        """The predicted labels.
+
+        Args:
+          predicted: probabilities [N, C], or numbers [N].
+          threshold: lowest probability of a predicted class, or of the second of two classes; None = 0.5 for any
+            number of classes, and the most probable class for one class.
         """
-        parts = [part.strip() for part in text.split(self.separator)] if self.several else [text.strip()]
-        ids = [self._id(part) for part in parts if part or not self.several]
-        return tuple(sorted(set(ids))) if self.several else ids[0]
+
+    @abc.abstractmethod
+    def prediction(self, row: Any, label: Any) -> Prediction:
+        """The prediction of an example, from its row of `predicted` [C] or [], and its label."""
+
+    @abc.abstractmethod
+    def fields(self, found: Prediction) -> list[str]:
+        """The columns of a prediction in a line of text; empty ones for a blank text."""
+
+    def caption(self, found: Prediction) -> str:
+        """A prediction in a caption."""
+        label, *probability = self.fields(found)
+        return f"{label or 'no class'} ({probability[0]})" if probability else label
+
+    @abc.abstractmethod
+    def answer(self, found: Prediction) -> dict[str, Any]:
+        """A prediction as JSON."""
+
+    @abc.abstractmethod
+    def describe(self, labels: Sequence[Any]) -> str:
+        """A line with the labels of training."""
+
+    def on_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A last layer, [D, C] and [C], whose outputs are in the unit of the labels."""
+        return kernel, bias
+
+    def from_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The layer, [D, C] and [C], from that of `on_labels`."""
+        return kernel, bias
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        assert dataclasses.is_dataclass(self)
+        return {"kind": type(self).__name__} | dataclasses.asdict(self)
+
+
+class _Classes(Targets):
+    """What one and several classes share."""
+
+    least: ClassVar[int]
+    key: ClassVar[str]
+
+    def __post_init__(self):
+        if len(self.names) < self.least or len(set(self.names)) != len(self.names):
+            raise ValueError(f"expected at least {self.least} classes with distinct names, got {', '.join(self.names)}")
 
     def _id(self, name: str) -> int:
+        """The id of a class. Classes whose names are whole numbers may be written as 1.0."""
         for known in (name, whole_number(name)):
             if known in self.names:
                 return self.names.index(known)
-        raise ValueError(f"must be one of {self.shown_names()}, got {name!r}")
+        more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
+        raise ValueError(f"must be one of {', '.join(self.names[:MOST_NAMES])}{more}, got {name!r}")
 
-    def show(self, label: Any) -> str:
-        """The names of a label's classes."""
-        return self.separator.join(self.names[number] for number in label) if self.several else self.names[label]
+    def _shares(self, row: Any) -> dict[str, float]:
+        return {name: float(share) for name, share in zip(self.names, row, strict=True)}
 
-    def array(self, labels: Sequence[Any]) -> np.ndarray:
-        """Labels as the array of a batch: ids [B] int32; for several classes [B, C] float32, 0 or 1."""
-        if not self.several:
-            return np.array(labels, np.int32)
+    def answer(self, found: Prediction) -> dict[str, Any]:
+        shares = {name: round(share, 6) for name, share in found.probabilities.items()}
+        return {self.key: found.label, "probabilities": shares or None}
+
+    def describe(self, labels: Sequence[Any]) -> str:
+        counts = self.counts(labels)
+        order = np.argsort(-counts, kind="stable")
+        shown = ", ".join(f"{self.names[i]} {counts[i]:,}" for i in order[:MOST_NAMES])
+        more = f", and {len(order) - MOST_NAMES} more" if len(order) > MOST_NAMES else ""
+        return f"{len(order)} classes in training: {shown}{more}"
+
+    @abc.abstractmethod
+    def counts(self, labels: Sequence[Any]) -> np.ndarray: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class OneClass(_Classes):
+    """One of C classes. A label is the id of the class.
+
+    Attributes:
+      names: of the classes, in the order of their ids.
+    """
+
+    problem: ClassVar[Problem] = "single_label_classification"
+    least: ClassVar[int] = 2
+    key: ClassVar[str] = "class"
+
+    names: tuple[str, ...]
+
+    @property
+    def has_threshold(self) -> bool:
+        return len(self.names) == 2
+
+    def parse(self, text: str) -> int:
+        return self._id(text.strip())
+
+    def show(self, label: int) -> str:
+        return self.names[label]
+
+    def array(self, labels: Sequence[int]) -> np.ndarray:
+        """Ids [N] int32."""
+        return np.array(labels, np.int32)
+
+    def counts(self, labels: Sequence[int]) -> np.ndarray:
+        return np.bincount(np.array(labels, int), minlength=len(self.names))
+
+    def strata(self, labels: Sequence[int]) -> list[Any]:
+        return list(labels)
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """The softmax of logits [N, C]."""
+        wide = np.asarray(outputs, np.float64)
+        shares = np.exp(wide - wide.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def decide(self, predicted: np.ndarray, threshold: float | None = None) -> list[int]:
+        if threshold is not None and self.has_threshold:
+            return [int(row[1] >= threshold) for row in predicted]
+        return predicted.argmax(axis=1).tolist()
+
+    def prediction(self, row: Any, label: int) -> Prediction:
+        return Prediction(self.names[label], float(row[label]), self._shares(row))
+
+    def fields(self, found: Prediction) -> list[str]:
+        return ["", ""] if found.label is None else [found.label, f"{found.probability:.2f}"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SeveralClasses(_Classes):
+    """Any number of C classes, also none. A label is a tuple of ids.
+
+    Attributes:
+      names: of the classes, in the order of their ids.
+      separator: between the names of several classes, in tables.
+    """
+
+    problem: ClassVar[Problem] = "multi_label_classification"
+    least: ClassVar[int] = 1
+    key: ClassVar[str] = "classes"
+
+    names: tuple[str, ...]
+    separator: str = ","
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.separator:
+            raise ValueError("the separator between the names of several classes must not be empty")
+
+    @property
+    def has_threshold(self) -> bool:
+        return True
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        return tuple(sorted({self._id(part.strip()) for part in text.split(self.separator) if part.strip()}))
+
+    def show(self, label: Sequence[int]) -> str:
+        return self.separator.join(self.names[number] for number in label)
+
+    def array(self, labels: Sequence[Sequence[int]]) -> np.ndarray:
+        """[N, C] float32, 0 or 1."""
         found = np.zeros((len(labels), len(self.names)), np.float32)
         for row, ids in enumerate(labels):
             found[row, list(ids)] = 1.0
         return found
 
-    def counts(self, labels: Sequence[Any]) -> np.ndarray:
-        """Number of examples of each class [C] int."""
-        ids = [number for label in labels for number in label] if self.several else list(labels)
+    def counts(self, labels: Sequence[Sequence[int]]) -> np.ndarray:
+        ids = [number for label in labels for number in label]
         return np.bincount(np.array(ids, int), minlength=len(self.names))
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
-        return {"names": list(self.names), "several": self.several, "separator": self.separator}
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """The sigmoid of logits [N, C]."""
+        return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(outputs, np.float64)))
 
+    def decide(self, predicted: np.ndarray, threshold: float | None = None) -> list[tuple[int, ...]]:
+        return [tuple(np.flatnonzero(row >= (threshold or 0.5)).tolist()) for row in predicted]
 
-def whole_number(text: str) -> str:
-    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is, such as 007."""
-    found = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
-    return found[1] if found else text
+    def prediction(self, row: Any, label: Sequence[int]) -> Prediction:
+        probability = float(min((row[number] for number in label), default=1.0 - np.max(row)))
+        return Prediction(tuple(self.names[number] for number in label), probability, self._shares(row))
+
+    def fields(self, found: Prediction) -> list[str]:
+        return ["", ""] if found.label is None else [self.separator.join(found.label), f"{found.probability:.2f}"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Scale:
-    """Numbers, such as ratings. A label is a float. Models predict (label - lowest) / (highest - lowest).
+class Number(Targets):
+    """A number, such as a rating or the similarity of a pair. Models predict (label - lowest) / (highest - lowest).
 
     Attributes:
-      lowest: of the training labels.
-      highest: of the training labels.
+      lowest: of the training labels, or of the scale.
+      highest: of the training labels, or of the scale.
     """
+
+    problem: ClassVar[Problem] = "regression"
 
     lowest: float
     highest: float
@@ -114,24 +292,9 @@ class Scale:
             raise ValueError(f"a scale needs two different, finite ends, got {self.lowest} and {self.highest}")
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of classes: none."""
-        return ()
-
-    @property
     def outputs(self) -> int:
-        """Number of a model's outputs: one."""
+        """One."""
         return 1
-
-    @property
-    def one_class(self) -> bool:
-        """Whether an example has exactly one class: no."""
-        return False
-
-    @property
-    def has_threshold(self) -> bool:
-        """Whether a probability threshold applies: no."""
-        return False
 
     @property
     def width(self) -> float:
@@ -139,7 +302,6 @@ class Scale:
         return self.highest - self.lowest
 
     def parse(self, text: str) -> float:
-        """The number in a field of a table. Raises: ValueError if it is not a finite number."""
         try:
             number = float(text)
         except ValueError:
@@ -155,26 +317,58 @@ class Scale:
         return (text.rstrip("0").rstrip(".") if decimals else text) or "0"
 
     def array(self, labels: Sequence[float]) -> np.ndarray:
-        """Labels as the array of a batch [B] float32, from 0 to 1 between the lowest and the highest."""
+        """[N] float32, from 0 to 1 between the lowest and the highest."""
         return ((np.array(labels, np.float64) - self.lowest) / self.width).astype(np.float32)
 
-    def unscaled(self, outputs: np.ndarray) -> np.ndarray:
-        """A model's outputs [...] on the scale of the labels, clipped to its ends."""
-        return self.lowest + self.width * np.clip(outputs, 0.0, 1.0)
+    def values(self, labels: Sequence[float]) -> np.ndarray:
+        return np.array(labels, np.float64)
 
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
-        return {"lowest": self.lowest, "highest": self.highest}
+    def counts(self, labels: Sequence[float]) -> None:
+        del labels
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """The outputs [N, 1] on the scale of the labels, clipped to its ends [N]."""
+        return self.lowest + self.width * np.clip(np.asarray(outputs, np.float64)[:, 0], 0.0, 1.0)
+
+    def decide(self, predicted: np.ndarray, threshold: float | None = None) -> list[float]:
+        del threshold
+        return predicted.tolist()
+
+    def prediction(self, row: Any, label: float) -> Prediction:
+        return Prediction(float(label), math.nan, {})
+
+    def fields(self, found: Prediction) -> list[str]:
+        return ["" if found.label is None else self.show(found.label)]
+
+    def answer(self, found: Prediction) -> dict[str, Any]:
+        return {"number": None if found.label is None else round(found.label, 6)}
+
+    def describe(self, labels: Sequence[float]) -> str:
+        return f"numbers in training from {self.lowest:g} to {self.highest:g}, mean {np.mean(labels):.3g}"
+
+    def on_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.width * kernel, self.lowest + self.width * bias
+
+    def from_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return kernel / self.width, (bias - self.lowest) / self.width
 
 
-Targets = Classes | Scale
+def whole_number(text: str) -> str:
+    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is, such as 007."""
+    found = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
+    return found[1] if found else text
 
 
 def targets_from_json(fields: Any) -> Targets:
     """The targets whose `to_json` this is. Raises: ValueError for wrong fields."""
+    kinds: dict[str, type[Targets]] = {kind.__name__: kind for kind in (OneClass, SeveralClasses, Number)}
     try:
-        if "names" in fields:
-            return Classes(tuple(map(str, fields["names"])), bool(fields["several"]), str(fields["separator"]))
-        return Scale(float(fields["lowest"]), float(fields["highest"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"targets: expected names of classes, or the ends of a scale, got {fields!r}") from error
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        return kinds[str(values.pop("kind"))](**values)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"targets: expected a kind, {', '.join(kinds)}, and its fields, got {fields!r}") from error
+
+
+def of_part(part: str, name: str) -> str:
+    """The name of a metric, or of an array of a batch, of a part: `sst/labels`; of a part without a name `labels`."""
+    return f"{part}/{name}" if part else name

@@ -12,8 +12,3 @@ def translating(source, target=None):
     """The processor of a translator; None = one vocabulary of both."""
     target = source if target is None else target
     return SimpleNamespace(source=sized(source), target=sized(target), shared=source == target)
-
-
-def of_parts(size, parts):
-    """The processor of an encoder with a head for each part."""
-    return SimpleNamespace(vocabulary=sized(size), parts=tuple(parts))

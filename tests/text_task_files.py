@@ -1,4 +1,4 @@
-"""Tables, weights and configs of small runs of text tasks, and a way to train them that takes seconds."""
+"""Tables, weights and configs of small runs of classifiers, and a way to train them that takes seconds."""
 
 import io
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from data.minbert import MinBertData
+from data.text_table import TextTable
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from jaxnlp.tasks.classification import Classification
+from jaxnlp.text.classifier_processor import PairReading
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
 from train.config import TrainConfig, update
@@ -72,12 +73,17 @@ def write_weights(folder: Path) -> Path:
 
 
 def make_config(tables: Path, weights: Path, parts: tuple[str, ...] = ("sst", "sts"), **changes: Any) -> TrainConfig:
-    """A run of text tasks of a second."""
+    """A run of a classifier of parts, of a second."""
+    pairs: PairReading = "apart" if "sts" in parts else "together"
+    similarity = "cosine" if "sts" in parts else "learned"
+    dropout_rate = 0.1 if parts == ("sts",) else 0.0  # the cosine has no head
     config = TrainConfig(
         recipe="tiny",
-        data=MinBertData(parts=parts, path=str(tables), batch_size=10, max_length=16, evaluation_batch_size=8),
-        model=TextTasksConfig(pooling="mean", head_dropout_rate=0.0),
-        task=TextTasks(),
+        data=TextTable(
+            parts=parts, pairs=pairs, path=str(tables), batch_size=10, max_length=16, evaluation_batch_size=8
+        ),
+        model=BertClassifierConfig(pooling="mean", similarity=similarity, head_dropout_rate=dropout_rate),
+        task=Classification(),
         optimizer=OptimizerConfig(learning_rate=1e-2),
         init_from=str(weights),
         best_metric="mean_score",

@@ -19,7 +19,7 @@ from jaxnlp.cli.messages import reason, usage_text
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
-from jaxnlp.corpus import DataError
+from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
@@ -115,7 +115,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     print(f"scoring {run} on {name}; it compiles first", file=sys.stderr, flush=True)
     layout = make_parallel("jit")
     placed = dataclasses.replace(trained, params=layout.place(trained.params))
-    objective = trained.task.objective(trained.model, corpus)
+    objective = trained.task.objective(trained.model, corpus or Corpus((), {}, trained.processor, "", ""))
     scoring = SplitScoring(placed, split, name, training=training, objective=objective, layout=layout, kept={})
     kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
     units = {metric: kind.of for metric, kind in kinds.items()}

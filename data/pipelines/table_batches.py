@@ -9,7 +9,7 @@ import numpy as np
 
 from data import NumpyBatch, Split
 from data.pipelines.buckets import bucketed, rounded_up
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass, of_part
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
 from jaxnlp.text.wordpiece import PAD, UNK, WordPieceVocabulary
 
@@ -54,10 +54,12 @@ def _padded(processor: TextClassifierProcessor, examples: list[Tokenized], size:
     if examples[0].label is None:
         return batch
     labels = processor.targets.array([example.label for example in examples])
-    return batch | {"labels": np.pad(labels, [(0, size - len(examples)), *[(0, 0)] * (labels.ndim - 1)])}
+    return batch | {
+        of_part(processor.name, "labels"): np.pad(labels, [(0, size - len(examples)), *[(0, 0)] * (labels.ndim - 1)])
+    }
 
 
-def oversampled(examples: list[Tokenized], targets: Classes) -> list[Tokenized]:
+def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]:
     """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
     most = int(targets.counts([example.label for example in examples]).max())
     found = []
@@ -68,20 +70,33 @@ def oversampled(examples: list[Tokenized], targets: Classes) -> list[Tokenized]:
 
 
 def training_batches(
-    examples: Sequence[Tokenized], processor: TextClassifierProcessor, seed: int, *, batch_size: int, multiple: int
-) -> Any:
-    """Endless batches of texts of similar length, whose order the seed decides; lengths are multiples of `multiple`."""
-    order = grain.MapDataset.source(examples).seed(seed).shuffle().repeat(ENDLESS // len(examples))
-    batches = bucketed(
+    examples: Sequence[Tokenized],
+    processor: TextClassifierProcessor,
+    *,
+    order_seed: int,
+    pool_seed: int,
+    batch_size: int,
+    multiple: int,
+) -> grain.MapDataset:
+    """Endless batches of examples of one part, of similar length, shuffled in each epoch.
+
+    Args:
+      examples: at least B.
+      processor: of the part.
+      order_seed: decides the order of the examples.
+      pool_seed: decides the order of the batches in a pool; see `data.pipelines.buckets`.
+      batch_size: B.
+      multiple: of the length of batches.
+    """
+    order = grain.MapDataset.source(examples).seed(order_seed).shuffle().repeat(ENDLESS // len(examples))
+    return bucketed(
         order,
         batch_size,
-        seed=seed,
+        seed=pool_seed,
         multiple=multiple,
         length=lambda example: example.length,
         pad=functools.partial(_padded, processor),
     )
-    # No threads that read ahead: see data.character_text.
-    return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
 
 
 def table_split(
@@ -99,3 +114,10 @@ def table_split(
         scored=all(row.label is not None for row in rows),
         notes=(note,) if truncated else (),
     )
+
+
+def split_of_parts(parts: Mapping[str, Split[LabelledText]]) -> Split:
+    """A split of named parts, with the batches of all scored parts; notes name their part."""
+    scored = tuple(batch for part in parts.values() if part.scored for batch in part.batches)
+    notes = tuple(f"{name}: {note}" for name, part in parts.items() for note in part.notes)
+    return Split(scored, scored=any(part.scored for part in parts.values()), parts=parts, notes=notes)

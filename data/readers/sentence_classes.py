@@ -20,7 +20,7 @@ from jaxnlp.input_files.tables import (
     rows_with_texts,
 )
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
-from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.targets import Number, OneClass, Targets
 
 DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
 
@@ -63,21 +63,21 @@ FILES: dict[str, Files] = {
         *("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
         columns=_SENTENCE,
         format="tsv",
-        targets=Classes(("0", "1", "2", "3", "4")),
+        targets=OneClass(("0", "1", "2", "3", "4")),
     ),
     "cs224n_cfimdb": Files(
         "cs224n_minbert",
         *("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
         columns=_SENTENCE,
         format="tsv",
-        targets=Classes(("0", "1")),
+        targets=OneClass(("0", "1")),
     ),
     "cs224n_quora": Files(
         "cs224n_minbert",
         *("quora-train.csv", "quora-dev.csv", "quora-test-student.csv"),
         columns=Columns(_TWO, "is_duplicate", "id"),
         format="tsv",
-        targets=Classes(("0", "1")),
+        targets=OneClass(("0", "1")),
         training_rows=16_000,
     ),
     "cs224n_sts": Files(
@@ -85,7 +85,7 @@ FILES: dict[str, Files] = {
         *("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
         columns=Columns(_TWO, "similarity", "id"),
         format="tsv",
-        targets=Scale(0.0, 5.0),
+        targets=Number(0.0, 5.0),
     ),
 }
 LATIN_1 = ("rt-polarity.all", "TREC.train.all")
@@ -153,7 +153,7 @@ def read_data_set_source(name: str, path: Path, *, labelled: bool | None = None)
     if files.columns is not None:
         table = read_table(path, files.columns, writing=Writing(files.format), labelled=labelled)
         rows = labelled_rows(path, rows_with_texts(path, table.rows), files.columns.label)
-        if isinstance(files.targets, Scale):
+        if isinstance(files.targets, Number):
             _refuse_numbers_outside(files.targets, path, rows, files.columns.label)
         return rows, table.source(rows)
     if not path.is_file():
@@ -173,7 +173,7 @@ def read_data_set_source(name: str, path: Path, *, labelled: bool | None = None)
     return found, SourceRows([row.line - 1 for row in found], names)
 
 
-def _refuse_numbers_outside(scale: Scale, path: Path, rows: list[TableRow], column: str) -> None:
+def _refuse_numbers_outside(scale: Number, path: Path, rows: list[TableRow], column: str) -> None:
     for row in rows:
         if row.label is not None and not _lies_on(scale, row.label):
             raise DataError(
@@ -182,7 +182,7 @@ def _refuse_numbers_outside(scale: Scale, path: Path, rows: list[TableRow], colu
             )
 
 
-def _lies_on(scale: Scale, text: str) -> bool:
+def _lies_on(scale: Number, text: str) -> bool:
     try:
         return scale.lowest <= float(text) <= scale.highest
     except ValueError:

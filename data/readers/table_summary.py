@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxnlp.targets import Classes, Targets
+from jaxnlp.targets import Targets
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
-
-SHOWN_CLASSES = 10
-"""Maximum number of classes with counts in the summary."""
 
 
 def summary(
@@ -38,14 +35,7 @@ def summary(
     )
     lines = [f"{counted}: {numbers}"]
     labels = [row.label for row in train]
-    if isinstance(targets, Classes):
-        counts = targets.counts(labels)
-        order = np.argsort(-counts, kind="stable")
-        shown = ", ".join(f"{targets.names[i]} {counts[i]:,}" for i in order[:SHOWN_CLASSES])
-        more = f", and {len(order) - SHOWN_CLASSES} more" if len(order) > SHOWN_CLASSES else ""
-        lines.append(f"{len(order)} classes in training: {shown}{more}")
-    else:
-        lines.append(f"numbers in training from {targets.lowest:g} to {targets.highest:g}, mean {np.mean(labels):.3g}")
+    lines.append(targets.describe(labels))
     half, most = np.percentile(lengths, [50, 95])
     note = f"; {counted} for training truncated to {processor.max_length}: {truncated:,}" if truncated else ""
     what = "tokens of the longer text" if processor.apart else "tokens"
@@ -67,13 +57,12 @@ def common_texts(rows: Sequence[LabelledText], others: Sequence[LabelledText]) -
 
 def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:
     """Notes on labelled splits without some classes, whose F1 is not measured there."""
-    if not isinstance(targets, Classes):
-        return []
-    found = []
+    found = list[str]()
     for name, rows in splits.items():
-        if any(row.label is None for row in rows):
+        labelled = all(row.label is not None for row in rows)
+        counts = targets.counts([row.label for row in rows]) if labelled else None
+        if counts is None:
             continue
-        counts = targets.counts([row.label for row in rows])
         missing = [label for label, count in zip(targets.names, counts, strict=True) if not count]
         if missing:
             found.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")

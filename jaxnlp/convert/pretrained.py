@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, get_type_hints
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -33,6 +33,7 @@ from jaxnlp.convert.sentence_transformers import (
 from jaxnlp.convert.settings import FIELDS, MODEL, REFUSED_FILES
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.saving.atomic_files import naming
+from jaxnlp.targets import Problem
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
 from jaxnlp.typing import Params
@@ -61,9 +62,6 @@ class Pretrained(NamedTuple):
     max_length: int | None = None
     modules_after_pooling: tuple[str, ...] = ()
     embeddings: EmbeddingSettings = PLAIN
-
-
-Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
 
 
 class Classifier(NamedTuple):

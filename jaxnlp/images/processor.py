@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxnlp.images.reading import MODES, middle_square, normalized, open_image
 from jaxnlp.inference.arguments import is_one
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +51,14 @@ class ImageProcessor:
             )
 
     @property
-    def targets(self) -> Classes:
+    def targets(self) -> OneClass:
         """The targets: one of the classes."""
-        return Classes(self.classes)
+        return OneClass(self.classes)
+
+    @property
+    def by_part(self) -> dict[str, Self]:
+        """The processor of each part, by name: of the only part, whose name is empty."""
+        return {"": self}
 
     @property
     def outputs(self) -> int:

@@ -1,184 +1,287 @@
-"""A BERT, pretrained or from scratch, with a head for the classes of texts or of pairs of texts, or for numbers.
+"""A BERT, pretrained or from scratch, with a head for each part of the data: classes or numbers of texts or of pairs.
 
-Source: Devlin et al. 2019, section 4.1; `jaxnlp.models.text_vectors` for pairs whose texts are encoded separately.
+Source: Devlin et al. 2019, section 4.1, for a dense layer on the vector of a text; Conneau et al. 2017 for the features
+of a pair; Reimers and Gurevych 2019 for the cosine; Shen et al. 2020 for token cutoff.
 """
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Literal
+import math
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert
+from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.classifier import ClassifierConfig, heads_for
-from jaxnlp.models.text_vectors import TargetHead, TextVectorsConfig, cosine, embed, pair_features
+from jaxnlp.models.text_vectors import Pooling, cosine, pair_features, pool
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.feed_forward import gelu
-from jaxnlp.targets import Classes, Scale
+from jaxnlp.ops.dropout_masks import keep_mask
+from jaxnlp.targets import Number, OneClass, Targets
+
+
+class TargetHead(NamedTuple):
+    """A dense layer on the vector of an input.
+
+    Attributes:
+      head: the name of its parameters.
+      targets: what it predicts.
+      texts: of an example, 1, or 2 that are read together.
+    """
+
+    head: str
+    targets: Targets
+    texts: int
+
+
+class Head(NamedTuple):
+    """The head of a part.
+
+    Attributes:
+      outputs: C, the number of classes, or 1 for a number.
+      width: of its dense layer: C, or 1 for the logit of the second of two classes of pairs that are read apart; 0 for
+        the cosine of both vectors.
+      apart: whether it reads the vectors of both texts of a pair.
+    """
+
+    outputs: int
+    width: int
+    apart: bool
 
 
 @dataclasses.dataclass(frozen=True)
-class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
+class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     """A BERT that encodes a text, or a pair of texts together, with a dense layer on its vector; or a BERT that encodes
-    the texts of a pair separately, with a dense layer on features of both vectors."""
+    the texts of a pair apart, with a dense layer on features of both vectors. Several parts share the encoder."""
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
-    token_dropout_rate: float = 0.0
-    """Share of the tokens hidden in training, except the first; small data sets are memorised without it."""
-    pair_layer: bool = False
-    """For pairs with data.pairs apart: a hidden layer between the features of both vectors and the head."""
+    pooling: Pooling = "pooler"
+    """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens; or, over its tokens,
+    the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or the mean
+    weighted by position (weightedmean); or that of its last token."""
     similarity: Literal["learned", "cosine"] = "learned"
     """For pairs with data.pairs apart that have a number: predict it with a learned head, or as the cosine of both
     vectors, without a head."""
+    pair_layer: Literal["none", "separate", "shared"] = "none"
+    """For pairs with data.pairs apart: a hidden layer between the features of both vectors and the heads: none, one for
+    each part, or one for all."""
+    cosine_logit: tuple[float, float] | None = None
+    """For two classes of pairs with data.pairs apart: slope and threshold; add slope * (cosine - threshold) to the
+    logit of the second class. It helps sentence encoders before the head is trained. None = only the head."""
+    head_dropout_rate: Rate = 0.1
+    """Share of the heads' inputs dropped in training."""
+    token_dropout_rate: Rate = 0.0
+    """Share of the tokens hidden in training, except the first; small data sets are memorised without it. Not of pairs
+    with data.pairs apart, whose texts may differ only in one word."""
+    freeze_encoder: bool = False
+    """Train only the heads."""
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0.0 <= self.token_dropout_rate < 1.0:
-            raise ValueError(f"model.token_dropout_rate must be in [0, 1), got {self.token_dropout_rate}")
-        what = "models without model.freeze_encoder"
-        head = "models with a head, not to model.similarity cosine"
-        refuse_unread(
-            self,
-            [
-                ReadWhen("token_dropout_rate", 0.0, not self.freeze_encoder, what),
-                ReadWhen("head_dropout_rate", 0.1, self.has_head, head),
-                ReadWhen("pair_layer", False, self.has_head, head),
-                ReadWhen("cosine_logit", None, self.has_head, head),
-            ],
-        )
-        if self.freeze_encoder and not self.has_head:
+        if self.cosine_logit is not None and not (
+            0.0 < self.cosine_logit[0] < math.inf and math.isfinite(self.cosine_logit[1])
+        ):
+            raise ValueError(
+                "model.cosine_logit must be a positive slope and a threshold, both finite, got "
+                f"{' '.join(map(str, self.cosine_logit))}"
+            )
+        if self.pooling == "pooler" and not self.encoder.use_pooler:
+            raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
+        trained = "models without model.freeze_encoder"
+        self.only_if(not self.freeze_encoder, trained, "token_dropout_rate")
+        self.encoder.only_if(not self.freeze_encoder, trained, "dropout_rate", "attention_dropout_rate")
+
+    def check(self, processor: Any) -> None:
+        parts = processor.by_part.values()
+        heads = [head for _, head in self.heads(processor)]
+        if self.encoder.num_segments < 2 and any(part.texts == 2 and not part.apart for part in parts):
+            raise ValueError(
+                "model.encoder.num_segments must be at least 2 for pairs of texts that are read together, got 1"
+            )
+        numbers = any(part.apart and isinstance(part.targets, Number) for part in parts)
+        features, layers = any(head.apart and head.width for head in heads), any(head.width for head in heads)
+        logits, together = any(head.width < head.outputs == 2 for head in heads), not all(head.apart for head in heads)
+        pairs, what = "pairs that are read apart (data.pairs apart)", "models with a head, not to a cosine alone"
+        self.only_if(numbers, f"numbers of {pairs}", "similarity")
+        self.only_if(features, f"heads of {pairs}", "pair_layer")
+        self.only_if(logits, f"two classes of {pairs}", "cosine_logit")
+        self.only_if(together, "single texts and pairs that are read together", "token_dropout_rate")
+        self.only_if(layers, what, "head_dropout_rate")
+        if self.freeze_encoder and not layers:
             raise ValueError(
                 "model.freeze_encoder leaves nothing to train, since model.similarity cosine has no head; set "
                 "model.similarity to learned"
             )
 
-    @property
-    def has_head(self) -> bool:
-        """Whether the model has parameters outside the encoder."""
-        return self.similarity == "learned"
+    def compares(self, processor: Any) -> bool:
+        return self.similarity == "cosine" and processor.apart and isinstance(processor.targets, Number)
+
+    def heads(self, processor: Any) -> tuple[tuple[str, Head], ...]:
+        """The head of each part of a processor, by name."""
+        found = []
+        for name, part in processor.by_part.items():
+            outputs = part.targets.outputs
+            two = part.apart and isinstance(part.targets, OneClass) and outputs == 2
+            found.append((name, Head(outputs, 0 if self.compares(part) else 1 if two else outputs, part.apart)))
+        return tuple(found)
 
     def build(self, processor: Any) -> "BertClassifier":
-        return BertClassifier(self, self.encoder.embeddings(processor.vocabulary_size), processor.outputs)
+        size = self.encoder.embeddings(processor.vocabulary_size)
+        return BertClassifier(self, size, self.heads(processor))
 
     def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         shape = (1, 2, 1) if processor.apart else (1, 1)
         tokens = jax.ShapeDtypeStruct(shape, jnp.int32)
         return tokens, jax.ShapeDtypeStruct(shape, bool), tokens
 
-    def check(self, processor: Any) -> None:
-        apart, targets = processor.apart, processor.targets
-        if processor.texts == 2 and not apart and self.encoder.num_segments < 2:
-            raise ValueError(
-                "model.encoder.num_segments must be at least 2 for pairs of texts that are read together, got 1"
-            )
-        two = isinstance(targets, Classes) and targets.one_class and len(targets.names) == 2
-        pairs = "pairs that are read apart (data.pairs apart)"
-        refuse_unread(
-            self,
-            [
-                ReadWhen("pair_layer", False, apart, pairs),
-                ReadWhen("cosine_logit", None, apart and two, f"two classes of {pairs}"),
-                ReadWhen("similarity", "learned", apart and isinstance(targets, Scale), f"numbers of {pairs}"),
-            ],
-        )
-
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder, and the head if the pretrained classifier predicts the same from the same kind of vector."""
-        found = super().adopt(pretrained)
-        if not isinstance(pretrained.model.config, BertClassifierConfig):
+        """The encoder, and the heads if the pretrained classifier predicts the same from the same kind of vectors."""
+        found, theirs = super().adopt(pretrained), pretrained.model.config
+        heads = {name: params for name, params in pretrained.params.items() if name not in ("encoder", "heads")}
+        if not isinstance(theirs, BertClassifierConfig) or not heads:
             return found
-        note = self.note_on_heads(pretrained)
-        if note is not None:
+        fields = ("pooling", "similarity", "pair_layer", "cosine_logit")
+        changed = [f"model.{name}" for name in fields if getattr(theirs, name) != getattr(self, name)]
+        if changed:
+            note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
             return found._replace(notes=(*found.notes, note))
-        heads = {name: params for name, params in pretrained.params.items() if name != "encoder"}
-        names = ("targets", "texts", "pairs")
-        return found._replace(params_for=functools.partial(heads_for, pretrained, heads, names))
+        return found._replace(params_for=functools.partial(heads_for, pretrained, heads, ("parts", "pairs")))
 
     def only_head(self, processor: Any) -> TargetHead | None:
-        return None if processor.apart else TargetHead("head", processor.targets, processor.texts)
+        """The only head, where it reads one vector; None for several parts, and for pairs that are read apart."""
+        if len(processor.parts) > 1 or processor.apart:
+            return None
+        name = f"heads_{processor.name}" if processor.name else "head"
+        return TargetHead(name, processor.targets, processor.texts)
+
+    def frozen(self, path: tuple[str, ...]) -> bool:
+        # An unused pooler has no gradient, but weight decay would change it.
+        unread = self.pooling != "pooler" and path[:2] == ("encoder", "pooler")
+        return unread or (self.freeze_encoder and path[0] == "encoder")
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":
             return self.encoder.parameter(path[1:])
         table = parameter_table.Table()
-        if self.has_head:
-            table |= parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True, prefix=("head",))
-        if self.pair_layer:
-            table |= parameter_table.entries({("kernel",): "DD", ("bias",): "D"}, prefix=("pair_layer",))
+        if path[0] == "head" or path[0].startswith("heads_"):
+            table = parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True, prefix=path[:1])
+        if path[0] == "pair_layer" or path[0].startswith("relations_"):
+            table = parameter_table.entries({("kernel",): "DD", ("bias",): "D"}, prefix=path[:1])
         return parameter_table.find(table, path)
 
 
 class BertClassifier(nn.Module):
-    """Scores the classes of texts, or of pairs of texts.
+    """Scores the classes of texts or of pairs of texts, or predicts numbers.
 
     Attributes:
-      config: encoder and head.
+      config: encoder and heads.
       vocabulary_size: V.
-      outputs: C, the number of classes, or 1 for a number.
+      parts: the head of each part, by name; the name of a single part may be empty.
     """
 
     config: BertClassifierConfig
     vocabulary_size: int
-    outputs: int
+    parts: tuple[tuple[str, Head], ...]
 
     def setup(self):
-        """The encoder and the layers of the head."""
+        """The encoder and the layers of the heads."""
         config = self.config
         self.encoder = Bert(config.encoder, self.vocabulary_size, config.compute)
         self.dropout = Dropout(config.head_dropout_rate)
-        if config.pair_layer:
-            self.pair_layer = Dense(config.encoder.width, compute=config.compute)
-        if config.has_head:
-            self.head = Dense(self.outputs, compute=config.compute)
+        heads = {name: Dense(head.width, compute=config.compute) for name, head in self.parts if head.width}
+        names = [self._pair_layer(name) for name, head in self.parts if head.width and head.apart]
+        names = [] if config.pair_layer == "none" else list(dict.fromkeys(names))
+        layers = {name: Dense(config.encoder.width, compute=config.compute) for name in names}
+        if self.parts[0][0]:
+            self.heads, self.relations = heads, layers
+        else:
+            self.head, self.pair_layer = heads.get(""), layers.get("")
+
+    def _pair_layer(self, name: str) -> str:
+        return "pairs" if name and self.config.pair_layer == "shared" else name
 
     def __call__(
-        self, tokens: jax.Array, attention_mask: jax.Array, segments: jax.Array, *, deterministic: bool = True
-    ) -> jax.Array:
-        """The scores of the classes.
+        self,
+        tokens: jax.Array,
+        attention_mask: jax.Array,
+        segments: jax.Array,
+        *,
+        part: str | None = None,
+        deterministic: bool = True,
+    ) -> Any:
+        """The scores of the classes, or the numbers.
 
         Args:
-          tokens: [B, T] int; [B, 2, T] for pairs whose texts are encoded separately.
+          tokens: [B, T] int; [B, 2, T] for pairs whose texts are encoded apart.
           attention_mask: bool, shaped as `tokens`, False for padding.
-          segments: int, shaped as `tokens`, 0 in the first text and 1 in the second; 0 in both if encoded separately.
+          segments: int, shaped as `tokens`, 0 in the first text and 1 in the second; 0 in both if encoded apart.
+          part: its name; None = all parts, where single texts are the first of each pair.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
-        Returns: logits [B, C], float32; or the cosine [B, 1].
+        Returns: logits [B, C], float32, or numbers or the cosine [B, 1]; of several parts without `part` those of each,
+          by name.
         """
-        config, batch = self.config, len(tokens)
-        chex.assert_equal_shape([tokens, attention_mask, segments])
-        chex.assert_shape(tokens, (batch, 2, None) if tokens.ndim == 3 else (batch, None))
-        vectors = embed(
-            self,
-            self.encoder,
-            config,
-            *(x.reshape(-1, x.shape[-1]) for x in (tokens, segments, attention_mask)),
-            token_dropout_rate=config.token_dropout_rate,
-            deterministic=deterministic,
-        )
-        if tokens.ndim == 2:
-            logits = self.head(self.dropout(vectors, deterministic=deterministic))
+        arrays = tokens, attention_mask, segments
+        if part is None and len(self.parts) > 1:
+            return {
+                name: self(
+                    *(x if head.apart or x.ndim == 2 else x[:, 0] for x in arrays),
+                    part=name,
+                    deterministic=deterministic,
+                )
+                for name, head in self.parts
+            }
+        name = self.parts[0][0] if part is None else part
+        head, batch = dict(self.parts)[name], len(tokens)
+        chex.assert_equal_shape(arrays)
+        chex.assert_shape(tokens, (batch, 2, None) if head.apart else (batch, None))
+        vectors = self._vectors(*(x.reshape(-1, x.shape[-1]) for x in arrays), apart=head.apart, fixed=deterministic)
+        if head.apart:
+            logits = self._compare(name, head, *vectors.reshape(batch, 2, -1).swapaxes(0, 1), fixed=deterministic)
         else:
-            logits = self._compare(*vectors.reshape(batch, 2, -1).swapaxes(0, 1), deterministic=deterministic)
-        chex.assert_shape(logits, (batch, self.outputs))
+            logits = self._head(name)(self.dropout(vectors, deterministic=deterministic))
+        chex.assert_shape(logits, (batch, head.outputs))
         return logits.astype(jnp.float32)
 
-    def _compare(self, u: jax.Array, v: jax.Array, *, deterministic: bool) -> jax.Array:
+    def _vectors(
+        self, tokens: jax.Array, attention_mask: jax.Array, segments: jax.Array, *, apart: bool, fixed: bool
+    ) -> jax.Array:
+        """The vectors of inputs [B, D], all arguments [B, T]; without a gradient if the encoder is frozen."""
+        config, seen = self.config, attention_mask
+        if config.token_dropout_rate and not apart and not fixed:
+            first = first_row_of_shard(len(tokens))
+            kept = keep_mask(self.make_rng("dropout"), tokens.shape, config.token_dropout_rate, first_row=first)
+            seen &= kept.at[:, 0].set(True)  # a text has at least one token
+        output = self.encoder(tokens, segments, seen, deterministic=fixed or config.freeze_encoder)
+        if config.freeze_encoder:
+            output = jax.lax.stop_gradient(output)
+        vectors = pool(output, seen, config.pooling)
+        chex.assert_shape(vectors, (len(tokens), config.encoder.width))
+        return vectors
+
+    def _compare(self, name: str, head: Head, u: jax.Array, v: jax.Array, *, fixed: bool) -> jax.Array:
         """The scores [B, C] of pairs, from the vectors [B, D] of their texts."""
         config = self.config
-        if not config.has_head:
+        if not head.width:
             return cosine(u, v)[:, None]
-        x = self.dropout(pair_features(u, v), deterministic=deterministic)
-        if config.pair_layer:
-            x = self.dropout(gelu(self.pair_layer(x)), deterministic=deterministic)
-        logits = self.head(x).astype(jnp.float32)
-        if config.cosine_logit is None:
+        x = self.dropout(pair_features(u, v), deterministic=fixed)
+        if config.pair_layer != "none":
+            layer: Any = self.relations[self._pair_layer(name)] if name else self.pair_layer
+            x = self.dropout(gelu(layer(x)), deterministic=fixed)
+        logits = self._head(name)(x).astype(jnp.float32)
+        if head.width == head.outputs:
             return logits
-        slope, threshold = config.cosine_logit
-        return logits.at[:, 1].add(slope * (cosine(u, v) - threshold))
+        if config.cosine_logit is not None:
+            slope, threshold = config.cosine_logit
+            logits += slope * (cosine(u, v) - threshold)[:, None]
+        return jnp.concatenate([jnp.zeros_like(logits), logits], axis=1)
+
+    def _head(self, name: str) -> Any:
+        return self.heads[name] if name else self.head

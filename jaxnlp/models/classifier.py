@@ -19,10 +19,12 @@ class ClassifierConfig(ModelConfig):
     """The base of classifiers' configs.
 
     Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, the noun for its
-    examples; and for tables the `columns` that show an example, and its `cells`.
+    examples; and for tables the `columns` that show an example, and its `cells`. `by_part` has the processor of each
+    part of the data, by name; that of a single part is the processor itself.
 
     The module takes the arrays that `reads` names, and the keyword `deterministic`. It returns logits [B, C], float32.
-    It must not return probabilities, which the loss would normalise again.
+    It must not return probabilities, which the loss would normalise again. The module of a model for several parts also
+    takes the keyword `part`, the name of one.
     """
 
     has_rollout: ClassVar[bool] = False
@@ -31,6 +33,18 @@ class ClassifierConfig(ModelConfig):
     @property
     def has_attention_weights(self) -> bool:
         """Whether the module has `attention_weights`: params, tokens, attention_mask -> weights of the words."""
+        return False
+
+    def check(self, processor: Any) -> None:
+        if len(processor.by_part) > 1:
+            raise ValueError(
+                f"this model has one head, but data.parts are {', '.join(processor.by_part)}; give one part, or a "
+                "model with a head for each, such as that of bert_multitask"
+            )
+
+    def compares(self, processor: Any) -> bool:
+        """Whether the only part of a processor is predicted by the cosine of embeddings, without a head."""
+        del processor
         return False
 
     def adopt(self, pretrained: Any) -> Adopted:

@@ -58,6 +58,7 @@ class WordClassifierConfig(ClassifierConfig):
         return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
 
     def check(self, processor: Any) -> None:
+        super().check(processor)
         if processor.apart:
             raise ValueError("this model reads both texts of a pair together; set data.pairs to together")
 

@@ -291,8 +291,8 @@ class Task(Config):
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         """Raises DataError, before the first step, for options that do not fit the loaded data, such as a prompt."""
 
-    def objective(self, model: nn.Module, corpus: Corpus | None) -> Objective:
-        """The loss. `corpus` is None if only a file is scored, which does not need training data."""
+    def objective(self, model: nn.Module, corpus: Corpus) -> Objective:
+        """The loss. If only a file is scored, the corpus has the processor, but no data and no counts."""
         raise TypeError(f"{type(self).__name__} does not define objective()")
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:

@@ -1,13 +1,14 @@
 """The processor of text classifiers: a tokenizer, the maximum length, and the targets."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
 from jaxnlp.targets import Targets, targets_from_json
-from jaxnlp.text.labels import number_of_texts
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
@@ -32,34 +33,90 @@ class LabelledText:
     heading: Literal["row", "id"] = "row"
 
 
+class Part(NamedTuple):
+    """A part of the data: what is predicted, and the number of texts of an example, 1, or 2 for pairs."""
+
+    targets: Targets
+    texts: int = 1
+
+
+Parts = tuple[tuple[str, Part], ...]
+"""Names of parts, and the parts."""
+
+
+def one_part(targets: Targets, texts: int = 1) -> Parts:
+    """The parts of most data: a single one, without a name."""
+    return (("", Part(targets, texts)),)
+
+
 @dataclasses.dataclass(frozen=True)
 class TextClassifierProcessor:
     """The processor of classifiers of texts, or of pairs of texts. Equal by value.
 
-    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs.
+    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs. With several parts,
+    `by_part` has the processors of each of them, which read texts.
 
     Attributes:
       vocabulary: the tokenizer.
       max_length: maximum length of an input in tokens, special tokens included; longer texts are truncated.
-      texts: 1, or 2 for pairs.
-      targets: the classes, or the scale of numbers.
+      parts: by name; the name of a single part may be empty.
       pairs: whether the texts of a pair are one input (together) or two inputs (apart).
+      embeddings: prompts and truncation of a pretrained encoder's embeddings; trained models do not have any.
     """
 
     vocabulary: WordPieceVocabulary
     max_length: int
-    texts: int
-    targets: Targets
+    parts: Parts
     pairs: PairReading = "together"
+    embeddings: EmbeddingSettings = PLAIN
 
     def __post_init__(self):
-        if self.texts not in (1, 2):
-            raise ValueError(f"texts must be 1, or 2 for pairs, got {self.texts}")
-        if self.pairs not in get_args(PairReading) or (self.apart and self.texts == 1):
+        names = [name for name, _ in self.parts]
+        if len(set(names)) != len(names) or not names or (len(names) > 1 and "" in names):
+            raise ValueError(f"parts must be at least one, with distinct names, got {', '.join(names) or 'none'}")
+        texts = {part.texts for _, part in self.parts}
+        if not texts <= {1, 2}:
+            raise ValueError(f"texts must be 1, or 2 for pairs, got {', '.join(map(str, sorted(texts)))}")
+        if self.pairs not in get_args(PairReading) or (self.pairs == "apart" and texts == {1}):
             raise ValueError(f"pairs must be together, or apart if there are 2 texts, got {self.pairs!r}")
-        least = 3 if self.apart else 1 + 2 * self.texts
+        least = 5 if 2 in texts and self.pairs == "together" else 3
         if self.max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {self.max_length}")
+
+    @functools.cached_property
+    def by_part(self) -> dict[str, Self]:
+        """For each part, by name, the processor of only this part."""
+        if len(self.parts) == 1:
+            return {self.parts[0][0]: self}
+        return {
+            name: dataclasses.replace(self, parts=((name, part),), pairs="together" if part.texts == 1 else self.pairs)
+            for name, part in self.parts
+        }
+
+    @property
+    def name(self) -> str:
+        """The name of the only part."""
+        return self._only()[0]
+
+    @property
+    def targets(self) -> Targets:
+        """The targets of the only part."""
+        return self._only()[1].targets
+
+    @property
+    def texts(self) -> int:
+        """Number of texts of an example of the only part."""
+        return self._only()[1].texts
+
+    def _only(self) -> tuple[str, Part]:
+        if len(self.parts) != 1:
+            raise ValueError(f"choose a part, such as processor.by_part[{self.parts[0][0]!r}]: {self.names}")
+        return self.parts[0]
+
+    @property
+    def names(self) -> str:
+        """Names of the parts, with commas between them."""
+        return ", ".join(name for name, _ in self.parts)
 
     @property
     def apart(self) -> bool:
@@ -104,7 +161,8 @@ class TextClassifierProcessor:
         if any(len(row) != self.texts for row in rows):
             remedy = "remove pairs" if self.texts == 1 else "give pairs"
             raise ValueError(f"this model reads {number_of_texts(self.texts)}; {remedy}")
-        first, *second = zip(*rows, strict=True) if rows else ((), ())[: self.texts]
+        columns: Any = zip(*rows, strict=True) if rows else ((), ())[: self.texts]
+        first, *second = ([self.embeddings.prompt + text for text in column] for column in columns)
         if not self.apart:
             return self.vocabulary.tokenize(first, second[0] if second else None, max_length=self.max_length)
         one, other = (self.vocabulary.tokenize(texts, max_length=self.max_length) for texts in (first, *second))
@@ -160,17 +218,26 @@ class TextClassifierProcessor:
         return {
             "vocabulary": self.vocabulary.to_json(),
             "max_length": self.max_length,
-            "texts": self.texts,
-            "targets": self.targets.to_json(),
+            "parts": [[name, part.targets.to_json(), part.texts] for name, part in self.parts],
             "pairs": self.pairs,
+            **({} if self.embeddings == PLAIN else {"embeddings": self.embeddings.to_json()}),
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
-        for name, kind in (("vocabulary", dict), ("max_length", int), ("texts", int), ("targets", dict)):
+        for name, kind in (("vocabulary", dict), ("max_length", int), ("parts", list), ("pairs", str)):
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"text classifier: {name} is missing or not of type {kind.__name__}")
-        vocabulary, targets = WordPieceVocabulary.from_json(fields["vocabulary"]), targets_from_json(fields["targets"])
-        pairs = fields.get("pairs", "together")  # runs of earlier versions do not have it
-        return cls(vocabulary, fields["max_length"], fields["texts"], targets, pairs)
+        try:
+            parts = tuple((str(name), Part(targets_from_json(one), int(texts))) for name, one, texts in fields["parts"])
+        except TypeError as error:
+            raise ValueError(f"text classifier: parts must be names, targets and texts: {fields['parts']!r}") from error
+        vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
+        embeddings = EmbeddingSettings.from_json(fields["embeddings"]) if "embeddings" in fields else PLAIN
+        return cls(vocabulary, fields["max_length"], parts, fields["pairs"], embeddings)
+
+
+def number_of_texts(count: int) -> str:
+    """How many texts an example has, in words: `one text per example`."""
+    return f"{'one text' if count == 1 else 'two texts'} per example"

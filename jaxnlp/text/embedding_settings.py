@@ -6,7 +6,7 @@ from typing import Any, Self
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingSettings:
-    """How an encoder's texts become embeddings, besides pooling and normalization. Equal by value.
+    """How an encoder's texts become embeddings, besides pooling. Equal by value.
 
     Attributes:
       prompts: (name, text) of each prompt.
@@ -14,6 +14,7 @@ class EmbeddingSettings:
       include_prompt: whether the pooling reads the prompt's tokens.
       truncate_dim: number of leading entries of an embedding that are kept, after normalization; None = all.
       similarity_fn_name: similarity that sentence-transformers computes; embeddings do not depend on it.
+      normalize: whether embeddings are divided by their L2 norm.
     """
 
     prompts: tuple[tuple[str, str], ...] = ()
@@ -21,6 +22,7 @@ class EmbeddingSettings:
     include_prompt: bool = True
     truncate_dim: int | None = None
     similarity_fn_name: str | None = None
+    normalize: bool = False
 
     def __post_init__(self):
         prompts = dict(self.prompts)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from data import DataError
-from data.minbert import MinBertData
 from data.text_table import TextTable
-from jaxnlp.targets import Classes, Scale
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.targets import Number, OneClass, SeveralClasses
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests import text_task_files
 
@@ -43,7 +42,7 @@ def texts_and_labels(split):
 
 def test_classes_are_the_labels_and_rows_are_held_out_of_each(table):
     corpus = config(table).load(0, VOCABULARY)
-    assert corpus.processor == TextClassifierProcessor(VOCABULARY, 128, 1, Classes(CLASSES))
+    assert corpus.processor == TextClassifierProcessor(VOCABULARY, 128, one_part(OneClass(CLASSES)))
     held_out = texts_and_labels(corpus.split("validation"))
     assert sorted(label for *_, label in held_out) == [0, 0, 1, 1, 2, 2]
     assert corpus.token_counts.tolist() == [18, 18, 18]
@@ -90,13 +89,13 @@ def test_several_classes_and_numbers(tmp_path):
         tmp_path / "t.csv", ("text", "label"), [("the cat", "b;a"), ("sat", ""), ("mat", "c"), ("on", "a")] * 3
     )
     corpus = config(path, predict="classes", separator=";", validation_fraction=0.5).load(0, VOCABULARY)
-    assert corpus.processor.targets == Classes(("a", "b", "c"), True, ";")
+    assert corpus.processor.targets == SeveralClasses(("a", "b", "c"), ";")
     batch = next(iter(corpus.train))
     assert batch["labels"].shape == (4, 3)
     assert batch["labels"].dtype == np.float32
     path = write(tmp_path / "n.csv", ("text", "label"), [("the cat", 1), ("sat", 3.5), ("mat", 5), ("on", 2)] * 3)
     corpus = config(path, predict="number", validation_fraction=0.5).load(0, VOCABULARY)
-    assert corpus.processor.targets == Scale(1.0, 5.0)
+    assert corpus.processor.targets == Number(1.0, 5.0)
     assert corpus.token_counts is None
     assert 0.0 <= next(iter(corpus.train))["labels"].min() <= 1.0
 
@@ -108,7 +107,7 @@ def test_held_out_numbers_do_not_decide_the_scale(tmp_path):
         corpus = config(path, predict="number", validation_fraction=0.2, fold=fold).load(0, VOCABULARY)
         held_out = {label for _, label in texts_and_labels(corpus.split("validation"))}
         trained = {float(n**2) for n in range(20)} - held_out
-        assert corpus.processor.targets == Scale(min(trained), max(trained))
+        assert corpus.processor.targets == Number(min(trained), max(trained))
         ends.add(corpus.processor.targets.highest)
     assert len(ends) == 2  # one fold holds out the highest
 
@@ -129,7 +128,7 @@ def test_pairs_are_read_apart(tmp_path):
     )
     columns = {"text": "a", "pair": "b", "label": "same", "validation_fraction": 0.5}
     corpus = config(path, **columns, pairs="apart", length_multiple=1, max_length=5).load(0, VOCABULARY)
-    assert corpus.processor == TextClassifierProcessor(VOCABULARY, 5, 2, Classes(("no", "yes")), "apart")
+    assert corpus.processor == TextClassifierProcessor(VOCABULARY, 5, one_part(OneClass(("no", "yes")), 2), "apart")
     split = corpus.split("validation")
     assert [batch["tokens"].shape for batch in split.batches] == [(4, 2, 5), (4, 2, 5)]  # three of each class
     read = {
@@ -144,26 +143,9 @@ def test_pairs_are_read_apart(tmp_path):
     assert not any(batch["segments"].any() for batch in split.batches)
 
 
-@pytest.mark.parametrize(("part", "scale"), [("sst", 1.0), ("sts", 5.0)])
-def test_the_parts_of_cs224n_have_the_batches_that_minbert_data_makes_of_them(tmp_path, part, scale):
-    fields = {"path": str(text_task_files.write_tables(tmp_path)), "batch_size": 10, "max_length": 8}
-    parted = MinBertData(parts=(part,), **fields).load(3, text_task_files.VOCABULARY)
-    pairs = {"pairs": "apart"} if part == "sts" else {}
-    whole = TextTable(source=f"cs224n_{part}", **pairs, **fields).load(3, text_task_files.VOCABULARY)
-    for expected, found in itertools.islice(zip(parted.train, whole.train, strict=False), 9):
-        for name in ("tokens", "attention_mask"):
-            np.testing.assert_array_equal(found[name].reshape(expected[name].shape), expected[name])
-        np.testing.assert_allclose(scale * found["labels"], expected[part], rtol=1e-6)
-    for name in ("validation", "test"):
-        expected, found = parted.split(name).parts[part], whole.split(name)
-        assert [row.name for row in found.examples] == [row.id for row in expected.examples]
-        assert [row.label for row in found.examples] == [row.label for row in expected.examples]
-        assert found.scored == expected.scored == (name == "validation")
-
-
 def test_similarities_of_cs224n_are_numbers_from_0_to_5(tmp_path):
     data = TextTable(source="cs224n_sts", path=str(text_task_files.write_tables(tmp_path)))
-    assert data.load(0).processor.targets == Scale(0.0, 5.0)
+    assert data.load(0).processor.targets == Number(0.0, 5.0)
     (tmp_path / "mine.csv").write_text("id\tsentence1\tsentence2\tsimilarity\na\tx\ty\t7.5\n")
     processor = data.load(0).processor
     with pytest.raises(DataError, match=r"mine.csv, line 2: similarity must be a number from 0 to 5, got '7.5'"):
@@ -202,7 +184,7 @@ def test_a_run_on_other_classes_gives_only_its_vocabulary(table, tmp_path):
     earlier = config(table).load(0).processor
     path = write(tmp_path / "stars.csv", ("text", "label"), [("the cat", "good"), ("mat", "bad")] * 8)
     found = config(path).load(0, earlier).processor
-    assert found == TextClassifierProcessor(earlier.vocabulary, 128, 1, Classes(("bad", "good")))
+    assert found == TextClassifierProcessor(earlier.vocabulary, 128, one_part(OneClass(("bad", "good"))))
 
 
 def test_the_summary_says_what_there_is(table, tmp_path):

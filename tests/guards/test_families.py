@@ -25,22 +25,22 @@ from rich.console import Console
 from data.character_text import CharacterText
 from data.invented_people import invent, write
 from data.masked_text import MaskedText
-from data.minbert import MinBertData
 from data.names import NamesPretraining, NamesQuestions
+from data.text_table import TextTable
 from data.word_text import WordText
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.question_answering import QuestionAnswering
-from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.config import TrainConfig
 from train.loop import fit
@@ -198,16 +198,17 @@ def lstm(**changes):
 
 def text_tasks(files, schedule, **options):
     return run(
-        MinBertData(
+        TextTable(
             parts=("sst", "sts"),
+            pairs="apart",
             path=files("tables"),
             batch_size=8,
             max_length=16,
             evaluation_batch_size=8,
             schedule=schedule,
         ),
-        TextTasksConfig(pooling="mean"),
-        task=TextTasks(part_weights=(1.0, 3.0), **options),
+        BertClassifierConfig(pooling="mean", similarity="cosine"),
+        task=Classification(part_weights=(1.0, 3.0), **options),
         init_from=files("weights"),
         optimizer=OptimizerConfig(learning_rate=1e-2, epsilon=EPSILON, layer_decay=0.7),
         best_metric="mean_score",

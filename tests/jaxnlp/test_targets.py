@@ -1,19 +1,21 @@
 import numpy as np
 import pytest
 
-from jaxnlp.targets import Classes, Scale, targets_from_json, whole_number
+from jaxnlp.targets import NO_PREDICTION, Number, OneClass, SeveralClasses, of_part, targets_from_json, whole_number
 
-ONE = Classes(("arts", "sport"))
-SEVERAL = Classes(("arts", "sport", "world"), several=True)
-SCALE = Scale(1.0, 5.0)
+ONE = OneClass(("arts", "sport"))
+SEVERAL = SeveralClasses(("arts", "sport", "world"))
+NUMBER = Number(1.0, 5.0)
 
 
-@pytest.mark.parametrize("targets", [ONE, SEVERAL, SCALE, Classes(("a", "b"), True, ";")])
+@pytest.mark.parametrize("targets", [ONE, SEVERAL, NUMBER, SeveralClasses(("a", "b"), ";")])
 def test_what_is_written_reads_back(targets):
     assert targets_from_json(targets.to_json()) == targets
 
 
-@pytest.mark.parametrize("fields", [{}, {"names": ["a", "b"]}, {"lowest": 1.0}, [], {"lowest": 2.0, "highest": 2.0}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"kind": "Number"}, {"kind": "None"}, [], {"kind": "Number", "lowest": 2.0, "highest": 2.0}]
+)
 def test_other_objects_are_refused(fields):
     with pytest.raises(ValueError, match=r"targets|a scale needs two different"):
         targets_from_json(fields)
@@ -25,14 +27,13 @@ def test_one_class_is_parsed_shown_and_counted():
     assert ONE.array([1, 0]).dtype == np.int32
     assert ONE.counts([1, 1, 0]).tolist() == [1, 2]
     assert ONE.outputs == 2
-    assert ONE.one_class
     with pytest.raises(ValueError, match="must be one of arts, sport, got 'weather'"):
         ONE.parse("weather")
 
 
 def test_classes_named_by_whole_numbers_may_be_written_with_a_point():
     """As tables have them where some are missing."""
-    numbers = Classes(("0", "1", "1.5"))
+    numbers = OneClass(("0", "1", "1.5"))
     assert [numbers.parse(text) for text in ("0.0", "1.0", "1", "1.5")] == [0, 1, 1, 2]
     for text in ("2.0", "0.5", "nan", "inf", ""):
         with pytest.raises(ValueError, match=f"must be one of 0, 1, 1.5, got '{text}'"):
@@ -50,28 +51,32 @@ def test_several_classes_are_parsed_shown_and_counted():
     assert [SEVERAL.show(label) for label in ((0, 2), ())] == ["arts,world", ""]
     assert SEVERAL.array([(0, 2), ()]).tolist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     assert SEVERAL.counts([(0, 2), (), (2,)]).tolist() == [1, 0, 2]
-    assert not SEVERAL.one_class
     with pytest.raises(ValueError, match="must be one of arts, sport, world, got 'weather'"):
         SEVERAL.parse("arts,weather")
 
 
 def test_numbers_are_scaled_and_scaled_back():
-    assert SCALE.array([1.0, 3.0, 5.0]).tolist() == [0.0, 0.5, 1.0]
-    assert SCALE.unscaled(np.array([-0.1, 0.5, 1.2])).tolist() == [1.0, 3.0, 5.0]
-    assert (SCALE.parse(" 2.5 "), SCALE.show(2.5), SCALE.outputs, SCALE.names) == (2.5, "2.5", 1, ())
+    assert NUMBER.array([1.0, 3.0, 5.0]).tolist() == [0.0, 0.5, 1.0]
+    assert NUMBER.predicted(np.array([[-0.1], [0.5], [1.2]])).tolist() == [1.0, 3.0, 5.0]
+    assert NUMBER.values([2.5]).tolist() == [2.5]
+    kernel, bias = np.array([[0.5]]), np.array([0.25])
+    outer = NUMBER.on_labels(kernel, bias)
+    assert [x.tolist() for x in outer] == [[[2.0]], [2.0]]
+    assert NUMBER.from_labels(*outer) == (kernel, bias)
+    assert (NUMBER.parse(" 2.5 "), NUMBER.show(2.5), NUMBER.outputs, NUMBER.names) == (2.5, "2.5", 1, ())
     for text in ("nan", "inf", "many", ""):
         with pytest.raises(ValueError, match="must be a finite number, got"):
-            SCALE.parse(text)
+            NUMBER.parse(text)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Classes(("a",)), "expected at least 2 classes with distinct names, got a"),
-        (lambda: Classes(("a", "a")), "distinct names"),
-        (lambda: Classes((), True), "at least 1 classes"),
-        (lambda: Classes(("a", "b"), True, ""), "the separator"),
-        (lambda: Scale(1.0, float("nan")), "a scale needs two different, finite ends"),
+        (lambda: OneClass(("a",)), "expected at least 2 classes with distinct names, got a"),
+        (lambda: OneClass(("a", "a")), "distinct names"),
+        (lambda: SeveralClasses(()), "at least 1 classes"),
+        (lambda: SeveralClasses(("a", "b"), ""), "the separator"),
+        (lambda: Number(1.0, float("nan")), "a scale needs two different, finite ends"),
     ],
 )
 def test_targets_that_cannot_be_are_refused(make, message):
@@ -80,8 +85,11 @@ def test_targets_that_cannot_be_are_refused(make, message):
 
 
 def test_many_names_are_shortened():
-    many = Classes(tuple(f"c{number:02}" for number in range(12)))
-    assert many.shown_names().endswith("c09 and 2 more")
+    many = OneClass(tuple(f"c{number:02}" for number in range(12)))
+    with pytest.raises(ValueError, match="c09 and 2 more, got"):
+        many.parse("d")
+    assert many.describe([0, 3, 3]).startswith("12 classes in training: c03 2, c00 1, c01 0")
+    assert many.describe([0]).endswith(", and 2 more")
 
 
 @pytest.mark.parametrize(
@@ -96,4 +104,58 @@ def test_many_names_are_shortened():
     ],
 )
 def test_numbers_are_shown_with_the_digits_that_their_scale_needs(ends, number, shown):
-    assert Scale(*ends).show(number) == shown
+    assert Number(*ends).show(number) == shown
+
+
+def test_outputs_become_probabilities_without_overflow():
+    logits = np.array([[1e3, 0.0], [0.0, np.log(3.0)]], np.float32)
+    np.testing.assert_allclose(ONE.predicted(logits), [[1.0, 0.0], [0.25, 0.75]], rtol=1e-6)
+    np.testing.assert_allclose(SEVERAL.predicted(logits), [[1.0, 0.5], [0.5, 0.75]], rtol=1e-6)
+
+
+def test_decisions_follow_the_threshold():
+    found = np.array([[0.7, 0.3], [0.2, 0.8]])
+    assert ONE.decide(found) == [0, 1]
+    assert ONE.decide(found, 0.25) == [1, 1]
+    assert SEVERAL.decide(found) == [(0,), (1,)]
+    assert SEVERAL.decide(found, 0.25) == [(0, 1), (1,)]
+    assert SEVERAL.decide(np.array([[0.1, 0.2]])) == [()]
+    assert NUMBER.decide(np.array([3.0, 1.0])) == [3.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("targets", "row", "label", "fields", "answer"),
+    [
+        (ONE, [0.2, 0.8], 1, ["sport", "0.80"], {"class": "sport", "probabilities": {"arts": 0.2, "sport": 0.8}}),
+        (
+            SeveralClasses(("a", "b"), ";"),
+            [0.7, 0.6],
+            (0, 1),
+            ["a;b", "0.60"],
+            {"classes": ("a", "b"), "probabilities": {"a": 0.7, "b": 0.6}},
+        ),
+        (
+            SeveralClasses(("a", "b")),
+            [0.1, 0.3],
+            (),
+            ["", "0.70"],
+            {"classes": (), "probabilities": {"a": 0.1, "b": 0.3}},
+        ),
+        (NUMBER, 2.5, 2.5, ["2.5"], {"number": 2.5}),
+    ],
+)
+def test_predictions_are_named_for_people_and_for_programs(targets, row, label, fields, answer):
+    found = targets.prediction(row, label)
+    assert (targets.fields(found), targets.answer(found)) == (fields, answer)
+    assert targets.fields(NO_PREDICTION) == [""] * len(fields)
+    assert set(targets.answer(NO_PREDICTION).values()) == {None}
+
+
+def test_captions_have_the_probability():
+    assert ONE.caption(ONE.prediction([0.2, 0.8], 1)) == "sport (0.80)"
+    assert SEVERAL.caption(SEVERAL.prediction([0.1, 0.2, 0.3], ())) == "no class (0.70)"
+    assert NUMBER.caption(NUMBER.prediction(2.5, 2.5)) == "2.5"
+
+
+def test_parts_name_their_metrics_and_labels():
+    assert (of_part("sst", "loss"), of_part("", "labels")) == ("sst/loss", "labels")

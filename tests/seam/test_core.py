@@ -68,16 +68,16 @@ MAY_NAME = {
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
     jaxnlp.models.ModelConfig: (
-        "section full_name usual ignores compute max_length reads check build inputs initial_params "
+        "section full_name usual ignores only_if compute max_length reads check build inputs initial_params "
         "frozen parameter architecture adopt"
     ),
     jaxnlp.tasks.Task: (
-        "section full_name usual ignores model_types metrics check check_corpus objective "
+        "section full_name usual ignores only_if model_types metrics check check_corpus objective "
         "evaluators commands functions warm_ups from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
-        "section full_name usual ignores batch_size max_length needs parts together carries check_steps load "
-        "check_after read_file require_at_least"
+        "section full_name usual ignores only_if batch_size max_length needs parts together carries check_steps load "
+        "check_after read_file"
     ),
 }
 
@@ -214,9 +214,9 @@ def parsed(file):
         ("def is_masked(task):\n  return isinstance(task, MaskedLanguageModel)", {"maskedlanguagemodel"}),
         ("kind = {'bert': 3}", {"bert"}),
         ("rows = processor.vocabulary_size", {"vocabulary"}),
-        ("from jaxnlp.text.labels import Labels", {"labels"}),
+        ("from jaxnlp.text.words import WordVocabulary", {"words"}),
         ("from jaxnlp.convert.bert import BertWeights", {"bert", "bertweights"}),
-        ("isinstance(corpus.processor, TextProcessor)", {"textprocessor"}),
+        ("isinstance(corpus.processor, TextClassifierProcessor)", {"textclassifierprocessor"}),
         ("evaluation.metrics['perplexity']", {"perplexity"}),
         ("scores.bleu_of(texts)", {"bleu"}),
         ("name.endswith('/accuracy')", {"accuracy"}),

@@ -9,14 +9,14 @@ from typing import get_type_hints
 import pytest
 
 from data.character_text import CharacterText
-from data.minbert import MinBertData
+from data.text_table import TextTable
 from data.word_text import WordText
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.saving.checkpoints import identity
 from jaxnlp.saving.serialization import ConfigError, differences, from_json, to_json
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.tasks.text_tasks import TextTasks
 from train.config import TrainConfig, update
 from train.optimizer import OptimizerConfig
 
@@ -172,8 +172,8 @@ def test_a_run_keeps_one_average():
 
 def test_a_sequential_schedule_reaches_each_part():
     def in_turn(parts, steps):
-        data = MinBertData(parts=parts, schedule="sequential", schedule_steps=50)
-        return config(data=data, model=TextTasksConfig(), task=TextTasks(), total_steps=steps)
+        data = TextTable(parts=parts, pairs="apart", schedule="sequential", schedule_steps=50)
+        return config(data=data, model=BertClassifierConfig(), task=Classification(), total_steps=steps)
 
     in_turn(("sst", "sts"), 100)
     with pytest.raises(ValueError, match=r"schedule_steps 50 never reaches all of sst, sts within total_steps 99"):

@@ -11,16 +11,16 @@ from flax.traverse_util import flatten_dict
 
 import configs
 from data.images import Images
-from data.minbert import LABELS as PROJECT_LABELS
+from data.readers.labelled_texts import PARTS
 from data.readers.sentence_classes import FILES as DATA_SETS
 from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
 from data.treebank import Treebank
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.saving.serialization import from_json, to_json
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
 from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -96,17 +96,19 @@ OF_EACH_MODEL = {type(load_recipe(name).model): name for name in reversed(RECIPE
 )
 def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_parameter(name):
     config = load_recipe(name)
-    parts = tuple((part, PROJECT_LABELS[part]) for part in config.data.parts)
     tokens = types.SimpleNamespace(size=65)
-    processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens, parts=parts)
+    processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens)
     if isinstance(config.data, Images):
         processor = ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
     elif isinstance(config.data, TextTable):
         data = config.data
-        known = None if data.source == "table" else DATA_SETS[data.source].targets
-        vocabulary, texts = WordPieceVocabulary.of_pieces(SPECIAL), len(data.columns.texts)
-        targets = known or Classes(("no", "yes"))
-        processor = TextClassifierProcessor(vocabulary, data.max_length, texts, targets, data.pairs)
+        vocabulary, two = WordPieceVocabulary.of_pieces(SPECIAL), OneClass(("no", "yes"))
+        files = {name: DATA_SETS[PARTS[name]] for name in data.parts} or {"": DATA_SETS.get(data.source)}
+        parts = tuple(
+            (name, Part(file.targets or two, len(file.columns.texts) if file.columns else 1) if file else Part(two))
+            for name, file in files.items()
+        )
+        processor = TextClassifierProcessor(vocabulary, data.max_length, parts, data.pairs)
         config.model.check(processor)
     elif isinstance(config.data, Treebank):
         pieces = WordPieceVocabulary.of_pieces(SPECIAL) if getattr(config.model, "bert", False) else None

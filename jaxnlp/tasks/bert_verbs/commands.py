@@ -13,10 +13,10 @@ import tyro
 from jaxnlp.cli.inputs import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
 from jaxnlp.cli.tables import TextColumns
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
-from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
+from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
@@ -171,12 +171,12 @@ def pretrained_of(trained: Trained) -> Pretrained:
     pooling = getattr(config, "pooling", None)
     if pooling is None:
         return found
-    normalize = getattr(trained.task, "normalize_embeddings", False) and pooling != "pooler"
+    settings = embedding_settings_of(trained)
     return found._replace(
         pooling=pooling,
         max_length=max_length_of(trained),
-        modules_after_pooling=("Normalize",) if normalize else (),
-        embeddings=embedding_settings_of(trained),
+        modules_after_pooling=("Normalize",) if settings.normalize and pooling != "pooler" else (),
+        embeddings=settings,
     )
 
 
@@ -186,16 +186,11 @@ def classifier_of(trained: Trained) -> Classifier | None:
     A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
     """
     config: Any = trained.model.config
-    if not isinstance(config, TextVectorsConfig):
-        return None
-    found = config.only_head(trained.processor)
+    found = config.only_head(trained.processor) if isinstance(config, BertClassifierConfig) else None
     if found is None:
         return None
-    kernel, bias = (np.asarray(trained.params[found.head][name]) for name in ("kernel", "bias"))
-    targets, rate = found.targets, config.head_dropout_rate
+    targets, layer = found.targets, trained.params[found.head]
+    kernel, bias = targets.on_labels(np.asarray(layer["kernel"]), np.asarray(layer["bias"]))
     program = None if config.pooling == "pooler" else PROGRAM_CLASS
-    if isinstance(targets, Scale):
-        bias = targets.lowest + targets.width * bias
-        return Classifier(targets.width * kernel, bias, rate, ("number",), "regression", program=program)
-    problem: Problem = "single_label_classification" if targets.one_class else "multi_label_classification"
-    return Classifier(kernel, bias, rate, targets.names, problem, program=program)
+    names, rate = targets.names or ("number",), config.head_dropout_rate
+    return Classifier(kernel, bias, rate, names, targets.problem, program=program)

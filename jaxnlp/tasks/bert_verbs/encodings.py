@@ -66,7 +66,7 @@ def has_bert(model: Any) -> bool:
 
 
 def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> TextOutputs:
-    """The embedding of each text [N, D]; L2-normalised where the task has `normalize_embeddings`.
+    """The embedding of each text [N, D].
 
     The default prompt of a pretrained encoder goes before each text, and its embeddings are truncated at last.
 
@@ -82,9 +82,10 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
     values = np.zeros((len(texts), encoder_config(trained).width), np.float32)
     if kept:
         values[kept] = found.values
-    if getattr(trained.task, "normalize_embeddings", False):
+    settings = embedding_settings_of(trained)
+    if settings.normalize:
         values = l2_normalize(values)
-    values = values[:, : embedding_settings_of(trained).truncate_dim]
+    values = values[:, : settings.truncate_dim]
     return TextOutputs(values, [kept[row] for row in found.truncated_rows])
 
 
@@ -92,7 +93,7 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
 def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
     """The embedding of each text [N, D] float32, or of one text [D]; that of a blank text is zero.
 
-    Embeddings are L2-normalised where the task has `normalize_embeddings`.
+    A pretrained encoder's settings decide on prompts, L2 normalisation and truncation.
 
     Args:
       texts: one text, or a list of N.
@@ -123,6 +124,12 @@ def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:
     """[N, D] with norm 1; a zero vector stays zero."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def cosines(trained: Trained, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    """The cosine of the embeddings of N texts and of N others [N, 1] float32."""
+    one, other = (l2_normalize(embed_texts(trained, texts).values) for texts in (first, second))
+    return (one * other).sum(axis=1, keepdims=True)
 
 
 def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None) -> TextAttention:

@@ -12,11 +12,10 @@ from safetensors.numpy import load_file, save
 from jaxnlp.convert import PretrainedError, load_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.tagger import HEAD as LABEL_SCORES
 from jaxnlp.models.tagger import TaggerConfig
-from jaxnlp.models.text_vectors import TextVectorsConfig
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
-from jaxnlp.targets import Scale
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.typing import Params
 
@@ -73,16 +72,16 @@ def _heads(folder: Path, config: Any, processor: Any) -> Params:
     if (folder / HEADS).is_file():
         return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
     tensors = read_tensors(folder, str(folder))
-    found = config.only_head(processor) if isinstance(config, TextVectorsConfig) else None
+    found = config.only_head(processor) if isinstance(config, BertClassifierConfig) else None
     head = LABEL_SCORES if isinstance(config, TaggerConfig) else found and found.head
     names = (f"{CLASSIFIER}weight", f"{CLASSIFIER}bias")
     if head is None or not tensors.keys() >= set(names):
         raise PretrainedError(f"{folder} has neither {HEADS} nor {names[0]}; export the run again")
     weight, bias = (np.asarray(tensors[name], np.float32) for name in names)
-    bias = bias.reshape(-1)  # [1, C] next to a program of its own
-    if found is not None and isinstance(found.targets, Scale):
-        weight, bias = weight / found.targets.width, (bias - found.targets.lowest) / found.targets.width
-    return {head: {"kernel": np.ascontiguousarray(weight.T), "bias": bias}}
+    kernel, bias = np.ascontiguousarray(weight.T), bias.reshape(-1)  # [1, C] next to a program of its own
+    if found is not None:
+        kernel, bias = found.targets.from_labels(kernel, bias)
+    return {head: {"kernel": kernel, "bias": bias}}
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:

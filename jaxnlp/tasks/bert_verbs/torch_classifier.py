@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
-from jaxnlp.targets import Scale, Targets
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from jaxnlp.models.text_vectors import Pooling
+from jaxnlp.targets import Number, Targets
 from jaxnlp.tasks import Trained
 
 PROGRAM_FILE = "classify.py"
@@ -87,7 +88,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
       max_length: maximum length of texts in tokens.
     """
     config: Any = trained.model.config
-    if not isinstance(config, TextVectorsConfig) or config.pooling not in _POOLING:
+    if not isinstance(config, BertClassifierConfig) or config.pooling not in _POOLING:
         return None
     found = config.only_head(trained.processor)
     if found is None:
@@ -105,13 +106,13 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
 
 def _meaning(targets: Targets) -> dict[str, str]:
     """What the program makes of the scores, and how it prints a row."""
-    if isinstance(targets, Scale):
+    if isinstance(targets, Number):
         return {
             "returns": f"The numbers [N, 1], from {targets.lowest} to {targets.highest}.",
             "values": f"scores.clamp({targets.lowest}, {targets.highest})",
             "shown": 'f"{row.item():.4g}"',
         }
-    if targets.several:
+    if targets.problem == "multi_label_classification":
         return {
             "returns": "The probabilities [N, C] of the classes NAMES, each by itself.",
             "values": "torch.sigmoid(scores)",

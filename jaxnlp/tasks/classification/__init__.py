@@ -1,31 +1,40 @@
-"""Classification of any inputs: one class, any number of classes, or a number."""
+"""Classification of any inputs: one class, any number of classes, or a number; of one part of the data, or several."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import NonNegative, Positive, Rate
+from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.classifier import ClassifierConfig
-from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, several_cross_entropy, squared_error
-from jaxnlp.targets import Scale
+from jaxnlp.models.text_vectors import Pooling
+from jaxnlp.ops.classification import balanced_weights
+from jaxnlp.ops.gradient_surgery import project_conflicts
+from jaxnlp.saving.serialization import from_json
+from jaxnlp.targets import Number, of_part
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert, warm_up_embed
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Attention, Predict
-from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
+from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
+from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+
+SIMILARITY = "similarity"
+"""The part of a pretrained encoder: the cosine of texts' vectors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,99 +46,128 @@ class Classification(Task):
     their scale [B] float, with the squared error. Mixed inputs also have `other_labels` [B] int and `share` [B] float,
     the weight of the first label. Training logs the plain `loss`, the `objective`, and the accuracy with respect to the
     first label.
+
+    Of data with named parts, a batch has examples of one part, and its labels are `sst/labels`; so are the metrics of
+    each part. Training then logs no plain `loss`, which would depend on the order of the batches.
     """
 
-    label_smoothing: float = 0.0
+    model_types = ("bert",)
+
+    label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
-    focal_gamma: float = 0.0
+    focal_gamma: NonNegative = 0.0
     """Focal loss: larger values give less weight to examples that are already right; 0 = cross-entropy."""
     balanced: bool = False
     """Weight classes by the inverse of their frequency in training."""
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[Positive, ...] = ()
     """Weight of each class in training, in the order of their names; empty = 1 for all."""
+    part_weights: tuple[Positive, ...] = ()
+    """Weight of each part's loss, in the order of data.parts; empty = 1 for all."""
+    part_label_smoothing: tuple[Rate, ...] = ()
+    """Label smoothing of each part, in the order of data.parts; empty = task.label_smoothing for all."""
+    gradient_surgery: bool = False
+    """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if not 0.0 <= self.focal_gamma < math.inf:
-            raise ValueError(f"task.focal_gamma must be finite and not negative, got {self.focal_gamma}")
-        if not all(0.0 < weight < math.inf for weight in self.class_weights):
-            raise ValueError(f"task.class_weights must be positive and finite, got {self.class_weights}")
-        refuse_unread(self, [ReadWhen("class_weights", (), not self.balanced, "training without task.balanced")])
+        self.only_if(not self.balanced, "training without task.balanced", "class_weights")
+        self.only_if(not self.part_label_smoothing, "training without it for each part", "label_smoothing")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        of, targets = processor.counted, processor.targets
-        loss = MetricKind(of, "squared error" if isinstance(targets, Scale) else "nats", "lower")
-        found = {"loss": loss, "objective": loss._replace(training_only=True)}
-        if targets.one_class:
-            found["accuracy"] = MetricKind(of)
-        if split.examples and split.scored:
-            found |= measures(targets).kinds(targets.names, label_array(targets, split.examples), of)
-        return found
+        found, losses = dict[str, MetricKind](), list[MetricKind]()
+        for name, one in processor.by_part.items():
+            of, measures = one.counted, measures_of(one.targets)
+            kinds = measures.loss_kinds(of)
+            losses.append(kinds["loss"])
+            part = split.parts.get(name, Split()) if name else split
+            if part.examples and part.scored:
+                kinds |= measures.kinds(one.targets.values([example.label for example in part.examples]), of)
+            for metric, kind in kinds.items():
+                title = f"{name} {kind.title}" if name and kind.title else kind.title
+                found[of_part(name, metric)] = kind._replace(title=title)
+        if "" not in processor.by_part and split.scored:
+            found["mean_score"] = MetricKind("examples")
+        units = " and ".join(dict.fromkeys(loss.unit for loss in losses))
+        loss = losses[0] if len(losses) == 1 else MetricKind("examples", units, "lower")
+        return found | {"loss": loss, "objective": loss._replace(training_only=True)}
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ClassifierConfig):
             raise ValueError(f"classification needs a ClassifierConfig, got model {type(model).__name__}")
+        for name in ("part_weights", "part_label_smoothing"):
+            values = getattr(self, name)
+            if values and len(values) != len(data.parts):
+                parts = ", ".join(data.parts) or "none"
+                raise ValueError(f"task.{name} needs a value for each of data.parts, {parts}; got {values}")
+        if self.gradient_surgery and (not data.together or len(data.parts) < 2):
+            raise ValueError(
+                "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
+                f"and several data.parts, got {', '.join(data.parts) or 'none'}"
+            )
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        assert isinstance(model, ClassifierConfig)
-        targets = corpus.processor.targets
-        if isinstance(targets, Scale):
-            self._refuse(
-                ("label_smoothing", "focal_gamma", "balanced", "class_weights"), "classes, and labels are numbers"
-            )
-        elif targets.several:
-            self._refuse(("balanced",), "one class for each example; give task.class_weights")
+        parts = [one.targets for one in corpus.processor.by_part.values()]
+        options = {option for targets in parts for option in measures_of(targets).options}
+        for name in ("label_smoothing", "part_label_smoothing", "focal_gamma", "balanced", "class_weights"):
+            if any(np.ravel(getattr(self, name))) and name.removeprefix("part_") not in options:
+                what = "one class for each example" if name == "balanced" else "classes"
+                raise DataError(f"task.{name} applies only to {what}, which this data does not have; remove it")
+        if (self.balanced or self.class_weights) and len(parts) > 1:
+            raise DataError("task.balanced and task.class_weights apply only to data of one part; remove them")
         if self.balanced and corpus.token_counts is None:
             raise DataError("task.balanced needs the counts of the classes, which this data set does not have")
-        if self.class_weights and len(self.class_weights) != len(targets.names):
+        if self.class_weights and len(self.class_weights) != len(parts[0].names):
             raise DataError(
-                f"task.class_weights needs a weight for each of {len(targets.names)} classes, "
-                f"{', '.join(targets.names[:10])}, got {len(self.class_weights)}"
+                f"task.class_weights needs a weight for each of {len(parts[0].names)} classes, "
+                f"{', '.join(parts[0].names[:10])}, got {len(self.class_weights)}"
             )
 
-    def _refuse(self, names: tuple[str, ...], applies_to: str) -> None:
-        """Raises DataError for options that do not apply to this data."""
-        for name in names:
-            if getattr(self, name):
-                raise DataError(f"task.{name} applies only to {applies_to}")
+    def weights_of(self, processor: Any) -> dict[str, float]:
+        """The weight of each part's loss, by name."""
+        names = processor.by_part
+        return dict(zip(names, self.part_weights or [1.0] * len(names), strict=True))
 
-    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
-        weights = self._weights(corpus)
-        reads = model.config.reads
+    def objective(self, model: Any, corpus: Corpus) -> Objective:
+        by_part, class_weights = corpus.processor.by_part, self._class_weights(corpus)
+        weights, rates = (
+            self.weights_of(corpus.processor),
+            self.part_label_smoothing or [self.label_smoothing] * len(by_part),
+        )
+        smoothing = dict(zip(by_part, rates, strict=True))
+        parts = {of_part(name, "labels"): (name, measures_of(one.targets)) for name, one in by_part.items()}
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            logits = model.apply(
+            (labels,) = batch.keys() & parts.keys()
+            name, measures = parts[labels]
+            outputs = model.apply(
                 {"params": params},
-                *(batch[name] for name in reads),
+                *(batch[array] for array in model.config.reads),
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
+                **({"part": name} if name else {}),
             )
-            training = key is not None
-            labels, loss_mask = batch["labels"], batch["loss_mask"]
             options: dict[str, Any] = {}
-            if training:
-                smoothing, gamma = self.label_smoothing, self.focal_gamma
-                options = {"class_weights": weights, "label_smoothing": smoothing, "focal_gamma": gamma}
-            metrics: Metrics = {}
-            if labels.ndim == 2:
-                found = several_cross_entropy(logits, labels, loss_mask, **options)
-            elif jnp.issubdtype(labels.dtype, jnp.floating):
-                found = squared_error(logits, labels, loss_mask)
-            else:
-                found = class_cross_entropy(logits, _shares(batch, logits.shape[1]), loss_mask, **options)
-                right = ((logits.argmax(axis=1) == labels) & loss_mask).sum().astype(found.nll.dtype)
-                metrics["accuracy"] = (right, found.count)
-            metrics["loss"] = (found.nll, found.count)
-            if training:
-                metrics["objective"] = (found.objective, found.weight)
-            return found.objective / jnp.maximum(found.weight, 1e-12), (metrics, carry)
+            if key is not None:
+                options = {"class_weights": class_weights, "focal_gamma": self.focal_gamma}
+                options["label_smoothing"] = smoothing[name]
+            found, further = measures.loss(outputs, batch[labels], batch, **options)
+            metrics: Metrics = {"loss": (found.nll, found.count), **further}
+            metrics = {of_part(name, metric): pair for metric, pair in metrics.items()}
+            if key is not None or name:
+                metrics["objective"] = (weights[name] * found.objective, found.weight)
+            return weights[name] * found.objective / jnp.maximum(found.weight, 1e-12), (metrics, carry)
 
-        return Objective(loss)
+        def without_conflicts(gradients: Mapping[str, PyTree], key: PRNGKey) -> PyTree:
+            return project_conflicts(list(gradients.values()), key)
 
-    def _weights(self, corpus: Corpus | None) -> Array | None:
-        if self.balanced and corpus is not None:  # a file is scored without weights
+        return Objective(
+            loss,
+            progress="loss" if "" in by_part else "objective",
+            combine=without_conflicts if self.gradient_surgery else None,
+        )
+
+    def _class_weights(self, corpus: Corpus) -> Array | None:
+        if self.balanced and corpus.token_counts is not None:  # a file is scored without weights
             return balanced_weights(jnp.asarray(corpus.token_counts))
         return jnp.asarray(self.class_weights, jnp.float32) if self.class_weights else None
 
@@ -149,14 +187,30 @@ class Classification(Task):
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A classifier that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
-        return read_exported(place, ignore=ignore)
+        """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors. A classifier
+        that `jaxnlp export` wrote has its heads, unless tensors are ignored.
 
-
-def _shares(batch: Batch, classes: int) -> Array:
-    """The labels [B], or for mixed inputs the shares of both labels [B, C]."""
-    if "other_labels" not in batch:
-        return batch["labels"]
-    share = batch["share"][:, None]
-    first, other = (jax.nn.one_hot(batch[name], classes) for name in ("labels", "other_labels"))
-    return share * first + (1.0 - share) * other
+        Raises: PretrainedError, WeightsError as `load_pretrained`; also for modules of sentence-transformers after the
+          pooling that this library does not support.
+        """
+        exported = None if ignore else exported_task(place)
+        if exported is not None and isinstance(from_json(exported, Task), cls):
+            return read_exported(place)
+        found = load_pretrained(place, ignore=ignore)
+        others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
+        pooling: Any = found.pooling or "mean"
+        if others or pooling not in get_args(Pooling):
+            what = ", ".join(others) or f"pooling {pooling}"
+            raise PretrainedError(f"{place} computes embeddings with {what}, which is not supported")
+        max_length = min(found.max_length or found.config.max_positions, found.config.max_positions)
+        processor = TextClassifierProcessor(
+            found.vocabulary,
+            max_length,
+            ((SIMILARITY, Part(Number(0.0, 1.0), 2)),),
+            "apart",
+            dataclasses.replace(found.embeddings, normalize="Normalize" in found.modules_after_pooling),
+        )
+        config = BertClassifierConfig(encoder=found.config, pooling=pooling, similarity="cosine")
+        params = {"encoder": found.params} | ({} if found.heads is None else {"heads": found.heads})
+        params = jax.device_put(params, jax.local_devices()[0])
+        return Trained(cls(), config.build(processor), params, processor, name=str(place))

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -12,26 +12,29 @@ import tyro
 
 from jaxnlp.cli.inputs import report_blank, report_skipped, report_truncated
 from jaxnlp.cli.tables import TextColumns
+from jaxnlp.config import Within
 from jaxnlp.images.reading import printable
 from jaxnlp.inference.batches import Shape, in_batches
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.targets import Scale, Targets
+from jaxnlp.targets import Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
-from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
-from jaxnlp.tasks.classification.evaluators import predictions_of
+from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.inputs import (
     Chunk,
     Given,
     batch_shapes,
+    chosen_part,
+    given_rows,
     image_files,
+    read_chunk,
     read_each,
-    read_inputs,
     refuse_texts,
 )
-from jaxnlp.tasks.classification.predict import Prediction, Predictor, probability_of
+from jaxnlp.tasks.classification.kept_threshold import kept_threshold
+from jaxnlp.tasks.classification.predict import Predictor
 from jaxnlp.typing import Batch, Params
 
 
@@ -56,59 +59,60 @@ class Predict(Command):
     resize: bool = False
     """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
     --data.resize always does so."""
-    threshold: float | None = None
+    threshold: Annotated[float, Within("(0, 1)")] | None = None
     """Predict each class, or the second of two classes, whose probability is at least this. None = the
     threshold in the run's folder, if one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most
     probable class, or 0.5."""
     json: bool = False
     """Print a JSON object for each input, with the probabilities of all classes."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.threshold is not None and not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
+    part: str | None = None
+    """Part of a model of several parts, such as sst. None = all parts that fit the number of texts; with several, each
+    line starts with the part's name."""
 
     def __call__(self, trained: Trained) -> None:
         """Prints the predictions. Those of the first inputs are printed before the rest is read.
 
-        Raises: ValueError, OSError for inputs that are missing or cannot be read. Of several images, all must be so.
+        Raises: ValueError, OSError for inputs that are missing or cannot be read, and for a part that does not fit
+          them. Of several images, all must be so.
         """
-        processor, targets = trained.processor, trained.processor.targets
-        predictor = Predictor(trained, self.threshold)
+        predictors = [Predictor(trained, name, self.threshold) for name in self._parts(trained.processor)]
+        several = len(predictors) > 1
+        processor = predictors[0].processor
         count, truncated, blank, skipped = 0, list[int](), list[int](), list[Exception]()
-        columns = TextColumns.of_run(trained.config)
-        for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize, columns)):
-            found = predictor(chunk)
-            for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
-                print(_json_line(targets, fields, prediction) if self.json else _line(targets, shown, prediction))
+        given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
+        for rows in given_rows(processor, given):
+            read = [read_chunk(one.processor, rows, resize=self.resize) for one in predictors]
+            answers = [one(chunk) for one, chunk in zip(predictors, read, strict=True)]
+            for index, found in enumerate(zip(*answers, strict=True)):
+                for one, prediction in zip(predictors, found, strict=True):
+                    if self.json:
+                        named = {"part": one.part} if one.part else {}
+                        fields = read[0].fields[index] | named | one.targets.answer(prediction)
+                        print(json.dumps(fields, ensure_ascii=False))
+                    else:
+                        columns = [*one.targets.fields(prediction), *read[0].shown[index]]
+                        print("\t".join([one.part, *columns] if several else columns))
             print(end="", flush=True)
-            truncated += [count + number for number in chunk.truncated]
-            skipped += chunk.unread.values()
-            blank += [count + number + 1 for number in chunk.blank]
-            count += len(found)
+            truncated += [count + number for number in read[0].truncated]
+            skipped += read[0].unread.values()
+            blank += [count + number + 1 for number in read[0].blank]
+            count += len(rows)
         if skipped and count == len(skipped):
             raise skipped[0]
         report_skipped(list(map(str, skipped)), count, "images", "class")
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
         report_blank(blank, count, self.inputs, self.file)
 
-
-def _line(targets: Targets, shown: tuple[str, ...], found: Prediction) -> str:
-    if found.label is None:
-        return "\t".join(["", *shown] if isinstance(targets, Scale) else ["", "", *shown])
-    if isinstance(targets, Scale):
-        return "\t".join([targets.show(found.label), *shown])
-    label = targets.separator.join(found.label) if targets.several else found.label
-    return "\t".join([label, f"{found.probability:.2f}", *shown])
-
-
-def _json_line(targets: Targets, fields: dict[str, str], found: Prediction) -> str:
-    if isinstance(targets, Scale):
-        answer = {"number": None if found.label is None else round(found.label, 6)}
-    else:
-        shares = {name: round(share, 6) for name, share in found.probabilities.items()}
-        answer = {"classes" if targets.several else "class": found.label, "probabilities": shares or None}
-    return json.dumps(fields | answer, ensure_ascii=False)
+    def _parts(self, processor: Any) -> list[str]:
+        """The names of the chosen part, or of all parts that fit the number of texts."""
+        parts: dict[str, Any] = processor.by_part
+        if self.part is not None or len(parts) == 1:
+            return [chosen_part(processor, self.part)]
+        texts = (2 if self.pair else 1) if self.inputs or self.pair else None
+        fitting = {name: one.texts for name, one in parts.items() if texts in (None, one.texts)}
+        if len(set(fitting.values())) == 1:
+            return list(fitting)
+        return [chosen_part(processor, None, texts)]  # an error that names them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +170,8 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
 def _page_of_images(trained: Trained, given: Given) -> str:
     refuse_texts(given)
     model: Any = trained.model
-    predict = predictions_of(model, trained.processor.targets)
-    read = jax.jit(lambda params, image: (predict(params, {"images": image}), model.attention_rollout(params, image)))
+    outputs = outputs_of(model, "")
+    read = jax.jit(lambda params, image: (outputs(params, {"images": image}), model.attention_rollout(params, image)))
     files = image_files(tuple(map(Path, given.inputs)))
     pixels, unread = read_each(trained.processor, files, resize=given.resize)
     if not pixels:
@@ -175,30 +179,26 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     report_skipped(list(map(str, unread.values())), len(files), "images", "place on the page")
     files, images = [files[number] for number in pixels], np.stack(list(pixels.values()))
     found = [read(trained.params, image[None]) for image in images]
-    threshold = _kept(trained)
-    captions = [
-        f"{printable(file.name)}: {_answer(trained.processor.targets, np.asarray(row)[0], threshold)}"
-        for file, (row, _) in zip(files, found, strict=True)
-    ]
+    answers = _answers(trained, np.concatenate([np.asarray(outputs) for outputs, _ in found]))
+    captions = [f"{printable(file.name)}: {answer}" for file, answer in zip(files, answers, strict=True)]
     shares = np.concatenate([np.asarray(share) for _, share in found])
     return rollout_page.render_page(images, shares, captions, trained.name)
 
 
 def _page_of_texts(trained: Trained, given: Given) -> str:
     model: Any = trained.model
-    targets: Targets = trained.processor.targets
-    predict = predictions_of(model, targets)
+    outputs_of_part = outputs_of(model, "")
 
     @jax.jit
     def read(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        return predict(params, batch), model.attention_weights(params, batch["tokens"], batch["attention_mask"])
+        return outputs_of_part(params, batch), model.attention_weights(params, batch["tokens"], batch["attention_mask"])
 
-    threshold = _kept(trained)
     texts: list[list[str]] = []
     weights: list[np.ndarray] = []
-    captions: list[str] = []
+    outputs: list[np.ndarray] = []
     truncated: list[int] = []
-    for chunk in read_inputs(trained.processor, given):
+    for rows in given_rows(trained.processor, given):
+        chunk = read_chunk(trained.processor, rows)
         truncated += [len(texts) + number for number in chunk.truncated]
 
         def compute(numbers: Sequence[int], shape: Shape, chunk: Chunk = chunk) -> Any:
@@ -208,18 +208,15 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
         for row, shares, tokens, seen in in_batches(chunk.lengths, batch_shapes(trained.processor), compute):
             texts.append(trained.processor.vocabulary.tokens(tokens[seen]))
             weights.append(shares[seen])
-            captions.append(_answer(targets, on_host(targets, row), threshold))
+            outputs.append(row)
     report_truncated(truncated, len(texts), trained.processor.max_length)
-    return words_page.render_page(texts, weights, captions, trained.name)
+    return words_page.render_page(texts, weights, _answers(trained, np.stack(outputs)), trained.name)
 
 
-def _kept(trained: Trained) -> float | None:
-    return kept_threshold(trained) if trained.processor.targets.has_threshold else None
-
-
-def _answer(targets: Targets, row: Any, threshold: float | None) -> str:
-    """A prediction as text."""
-    (label,) = decided(targets, np.asarray(row)[None], threshold)
-    if isinstance(targets, Scale):
-        return targets.show(label)
-    return f"{targets.show(label) or 'no class'} ({probability_of(targets, row, label):.2f})"
+def _answers(trained: Trained, outputs: np.ndarray) -> list[str]:
+    """Predictions as text, from the model's outputs [N, C]."""
+    targets: Targets = trained.processor.targets
+    threshold = kept_threshold(trained) if targets.has_threshold else None
+    predicted = targets.predicted(outputs)
+    labels = targets.decide(predicted, threshold)
+    return [targets.caption(targets.prediction(row, label)) for row, label in zip(predicted, labels, strict=True)]

@@ -1,22 +1,25 @@
 """Evaluators of classifiers: scikit-learn's scores, files of predictions, and tables and pictures of the report."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, cast
 
 import jax
 import numpy as np
 
 from jaxnlp.cli.tables import table_with
+from jaxnlp.config import Within
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
 from jaxnlp.pages.blocks import MarkedText, Picture, Table
-from jaxnlp.targets import Scale, Targets
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
-from jaxnlp.tasks.classification import scores, scores_of_numbers, scores_of_several
-from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, on_host
+from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets, of_part
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring, Trained
+from jaxnlp.tasks.classification.kept_threshold import NO_THRESHOLD
+from jaxnlp.tasks.classification.measures import Measures
+from jaxnlp.tasks.classification.number import NumberMeasures
+from jaxnlp.tasks.classification.one_class import OneClassMeasures
 from jaxnlp.tasks.classification.rollout_page import side_by_side
+from jaxnlp.tasks.classification.several_classes import SeveralClassesMeasures
 from jaxnlp.tasks.classification.words_page import marked
 from jaxnlp.typing import Batch, Params
 
@@ -30,34 +33,29 @@ PICTURE_PIXELS = 64
 """Size to which small images are enlarged in the report."""
 
 
-def measures(targets: Targets) -> ModuleType:
-    """The module whose `kinds`, `scores`, `blocks` and `errors` are for these targets."""
-    if isinstance(targets, Scale):
-        return scores_of_numbers
-    return scores_of_several if targets.several else scores
+_MEASURES: dict[type[Targets], type[Measures]] = {
+    OneClass: OneClassMeasures,
+    SeveralClasses: SeveralClassesMeasures,
+    Number: NumberMeasures,
+}
 
 
-def label_array(targets: Targets, examples: Sequence[Any]) -> np.ndarray:
-    """The labels of examples for `measures`: ids [N], several classes as 0 and 1 [N, C], or numbers [N]."""
-    labels = [example.label for example in examples]
-    return np.array(labels, np.float64) if isinstance(targets, Scale) else targets.array(labels)
+def measures_of(targets: Targets) -> Measures:
+    """The loss, the scores and the report's blocks of targets."""
+    return _MEASURES[type(targets)](targets)
 
 
-def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], jax.Array]:
-    """A function of parameters and a batch: the probability of each class [B, C], or for numbers the outputs [B]."""
-
-    def predict(params: Params, batch: Batch) -> jax.Array:
-        logits = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
-        if isinstance(targets, Scale):
-            return logits[:, 0]
-        return jax.nn.softmax(logits, axis=-1) if targets.one_class else jax.nn.sigmoid(logits)
-
-    return predict
+def outputs_of(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
+    """A function of parameters and a batch: the model's outputs for a part [B, C]."""
+    options = {"part": part} if part else {}
+    return lambda params, batch: model.apply(
+        {"params": params}, *(batch[name] for name in model.config.reads), **options
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples.
+    """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples, of each part.
 
     The file of predictions (--predictions FILE) is a table, fields separated by commas, with the predicted label and
     the probability of each class. Before these, it has all columns of your own table (--file TABLE); otherwise the
@@ -67,36 +65,59 @@ class Validation(Evaluator):
     The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
 
-    threshold: float | None = None
+    threshold: Annotated[float, Within("(0, 1)")] | None = None
     """In the file of predictions, predict each class, or the second of two classes, whose probability is at least
     this; None = 0.5, or the most probable class."""
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.threshold is not None and not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
-
     def __call__(self, scoring: Scoring) -> Evaluation:
+        metrics = scoring.sums() if scoring.split.scored else {}
+        files, blocks = dict[str, str](), list[Block]()
+        for name in scoring.trained.processor.by_part:
+            if not name or name in scoring.split.parts:
+                found = self._part(scoring.part(name) if name else scoring, name)
+                metrics |= {of_part(name, metric): value for metric, value in found.metrics.items()}
+                files |= {f"{name}-{file}" if name else file: text for file, text in found.predictions.items()}
+                blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in found.blocks]
+        return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, blocks)
+
+    def _part(self, scoring: Scoring, name: str) -> Evaluation:
+        """The scores of a part, beside those that the objective measures, its file of predictions, and its blocks."""
         trained, examples = scoring.trained, scoring.split.examples
-        processor: Any = trained.processor
-        model: Any = trained.model
+        processor, model = trained.processor.by_part[name], cast(Any, trained.model)
         targets: Targets = processor.targets
-        predict = scoring.once(predictions_of, model, targets)
-        found = on_host(targets, scoring.outputs(predict))
+        found = targets.predicted(scoring.outputs(scoring.once(outputs_of, model, name)))
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
         files = {"predictions.csv": _table(processor, scoring.split, found, self.threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
-        of, labels = measures(targets), label_array(targets, examples)
-        metrics = scoring.sums() | of.scores(targets.names, labels, found)
+        of, labels = measures_of(targets), targets.values([example.label for example in examples])
         errors = of.errors(labels, found, MAX_ERRORS)
-        blocks = [*of.blocks(targets.names, labels, found), *_error_blocks(processor, examples, found, errors)]
+        blocks = [*of.blocks(labels, found), *_error_blocks(processor, examples, found, errors)]
         if model.config.has_rollout:
             blocks.append(_rollout_block(scoring))
         if model.config.has_attention_weights:
             blocks.append(_words_block(scoring, errors, found))
-        return Evaluation(metrics, files, blocks)
+        return Evaluation(of.scores(labels, found), files, blocks)
+
+
+def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Of named parts: `loss`, the mean over parts of weight times loss; and `mean_score`, the mean over parts of
+    `Measures.ranking`, which is CS224N's ranking score."""
+    parts = {name: one for name, one in trained.processor.by_part.items() if f"{name}/loss" in metrics and name}
+    if not parts:
+        return {}
+    weights = cast(Any, trained.task).weights_of(trained.processor)
+    losses = [weights[name] * metrics[f"{name}/loss"].value for name in parts]
+    scores = []
+    for name, one in parts.items():
+        own = {key.removeprefix(f"{name}/"): metric.value for key, metric in metrics.items()}
+        scores.append(measures_of(one.targets).ranking(own))
+    count = sum(metrics[f"{name}/loss"].count for name in parts)
+    return {
+        "loss": Metric(sum(losses) / len(losses), count),
+        "mean_score": Metric(sum(scores) / len(scores), count),
+    }
 
 
 def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | None) -> str:
@@ -109,7 +130,7 @@ def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | N
     added = ["predicted", *(f"probability of {name}" for name in targets.names)]
     predicted = [
         [targets.show(label), *(f"{value:.6f}" for value in (row if targets.names else []))]
-        for label, row in zip(decided(targets, found, threshold), found, strict=True)
+        for label, row in zip(targets.decide(found, threshold), found, strict=True)
     ]
     source = split.source
     if source is None or not source.columns:
@@ -136,8 +157,8 @@ def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, er
     if not errors:
         return []
     targets: Targets = processor.targets
-    chosen = decided(targets, found)
-    one = targets.one_class
+    chosen = targets.decide(found)
+    one = isinstance(targets, OneClass)
     rows = tuple(
         (
             place,
@@ -149,7 +170,7 @@ def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, er
         for place, number in enumerate(errors, start=1)
     )
     header = ("number", *processor.columns, "label", "predicted", *(["probability"] if one else []))
-    title = "Largest errors" if isinstance(targets, Scale) else "Most confident errors"
+    title = measures_of(targets).error_title
     blocks = [Block(title, Table(header, rows))]
     if hasattr(examples[0], "image"):
         images = np.stack([examples[number].image for number in errors])
@@ -183,7 +204,7 @@ def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> 
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
     weigh = scoring.once(jax.jit, model.attention_weights)
     weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
-    chosen = decided(processor.targets, found)
+    chosen = processor.targets.decide(found)
     paragraphs = []
     for number, tokens, row in zip(numbers, read.tokens, weights, strict=False):
         names = processor.targets.show(examples[number].label), processor.targets.show(chosen[number])

@@ -14,7 +14,7 @@ from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
 from jaxnlp.inference.batches import Shape, row_shapes, text_shapes
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_texts
 from jaxnlp.text.raw_texts import is_blank, require_texts
 
 IMAGES = 64
@@ -67,13 +67,27 @@ class Chunk(NamedTuple):
         return sorted(set(range(len(self.shown))).difference(self.kept, self.unread))
 
 
-def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
-    """The inputs of a command in chunks.
+def chosen_part(processor: Any, name: str | None, texts: int | None = None) -> str:
+    """The name of a part.
 
-    Raises: ValueError, OSError for inputs that are missing or cannot be read, and for options that do not apply.
+    Args:
+      processor: of all parts.
+      name: of the part; None = the only part, or the only one with this number of texts.
+      texts: of an example; None = any number.
+
+    Raises: ValueError, with the names of the parts, when there is no such part, or several.
     """
-    for rows in given_rows(processor, given):
-        yield read_chunk(processor, rows, resize=given.resize)
+    parts: dict[str, Any] = processor.by_part
+    if name is not None and name not in parts:
+        names = ", ".join(filter(None, parts)) or "no parts"
+        raise ValueError(f"this model does not have the part {name!r}; it has: {names}")
+    if name is not None or len(parts) == 1:
+        return name or next(iter(parts))
+    fitting = [key for key, one in parts.items() if texts in (None, one.texts)]
+    if len(fitting) != 1:
+        hint = "" if fitting or texts is None else f"; none of them takes {number_of_texts(texts)}"
+        raise ValueError(f"choose a part: {', '.join(fitting or parts)}{hint}")
+    return fitting[0]
 
 
 @functools.singledispatch

@@ -9,10 +9,10 @@ import numpy as np
 
 from jaxnlp.pages.blocks import Line, Lines
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.targets import Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
-from jaxnlp.tasks.classification.decision import THRESHOLD_FILE, decided, on_host
-from jaxnlp.tasks.classification.evaluators import label_array, predictions_of
+from jaxnlp.tasks.classification.evaluators import outputs_of
+from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE
 
 CANDIDATES = 200
 """Maximum number of thresholds that are tried."""
@@ -40,17 +40,20 @@ class ChooseThreshold(Evaluator):
     def __call__(self, scoring: Scoring) -> Evaluation:
         """Raises: ValueError for one class of more than two, for numbers, and for examples without labels."""
         trained, examples = scoring.trained, scoring.split.examples
+        if "" not in trained.processor.by_part:
+            raise ValueError("a threshold is chosen for data without parts, but this run has parts")
         targets: Targets = trained.processor.targets
-        if isinstance(targets, Scale) or not targets.has_threshold:
+        if not targets.has_threshold:
             raise ValueError("a threshold applies only to two classes, or to any number of classes per example")
         if not scoring.split.scored:
             raise ValueError("choosing a threshold needs examples with labels, but these do not have labels")
-        predict = scoring.once(predictions_of, trained.model, targets)
-        found, labels = on_host(targets, scoring.outputs(predict)), label_array(targets, examples)
-        tried = candidates(found if targets.several else found[:, 1])
+        outputs = scoring.once(outputs_of, trained.model, "")
+        found = targets.predicted(scoring.outputs(outputs))
+        labels = targets.values([example.label for example in examples])
+        tried = candidates(found if labels.ndim == 2 else found[:, 1])
         f1 = [_macro_f1(targets, labels, found, threshold) for threshold in tried]
         best = min((threshold for threshold, score in zip(tried, f1, strict=True) if score == max(f1)), key=_from_half)
-        chosen = targets.array(decided(targets, found, best))
+        chosen = targets.array(targets.decide(found, best))
         right = (chosen == labels).reshape(len(labels), -1).all(axis=1).mean()
         if trained.folder is not None:
             kept = {"threshold": best, "step": trained.step, "split": scoring.split_name, "macro_f1": max(f1)}
@@ -81,8 +84,8 @@ def _from_half(threshold: float) -> float:
     return abs(threshold - 0.5)
 
 
-def _macro_f1(targets: Classes, labels: np.ndarray, found: np.ndarray, threshold: float) -> float:
+def _macro_f1(targets: Targets, labels: np.ndarray, found: np.ndarray, threshold: float) -> float:
     from sklearn.metrics import f1_score  # here: it takes longer to import than JAX
 
-    chosen = targets.array(decided(targets, found, threshold))
+    chosen = targets.array(targets.decide(found, threshold))
     return float(f1_score(labels, chosen, average="macro", zero_division=0.0))

@@ -1,10 +1,17 @@
-from data.pipelines.table_batches import oversampled, table_split, tokenized, training_batches, unknown_shares
-from jaxnlp.targets import Classes
-from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from data.pipelines.table_batches import (
+    oversampled,
+    split_of_parts,
+    table_split,
+    tokenized,
+    training_batches,
+    unknown_shares,
+)
+from jaxnlp.targets import OneClass
+from jaxnlp.text.classifier_processor import LabelledText, Part, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"])
-PROCESSOR = TextClassifierProcessor(VOCABULARY, 6, 1, Classes(("a", "b")))
+PROCESSOR = TextClassifierProcessor(VOCABULARY, 6, one_part(OneClass(("a", "b"))))
 ROWS = [LabelledText(str(n), (" ".join(["the"] * n),), int(n == 3)) for n in (5, 1, 3, 2)]
 
 
@@ -25,7 +32,7 @@ def test_a_split_is_sorted_by_length_and_padded_to_a_multiple():
 
 def test_training_batches_have_all_examples_and_the_length_of_the_longest():
     examples, _ = tokenized(PROCESSOR, ROWS)
-    batches = iter(training_batches(examples, PROCESSOR, 0, batch_size=2, multiple=2))
+    batches = iter(training_batches(examples, PROCESSOR, order_seed=0, pool_seed=0, batch_size=2, multiple=2))
     masks = [next(batches)["attention_mask"] for _ in range(20)]
     assert {int(length) for mask in masks for length in mask.sum(axis=1)} == {3, 4, 5, 6}
     assert {mask.shape for mask in masks} <= {(2, 4), (2, 6)}
@@ -40,3 +47,18 @@ def test_the_share_of_unknown_tokens_counts_special_tokens_but_no_padding():
     rows = [LabelledText("1", ("the dog",)), LabelledText("2", ("cat",))]
     split = table_split(rows, PROCESSOR, batch_size=2, multiple=4)
     assert unknown_shares({"test": split}, VOCABULARY) == {"test": 1 / 7}
+
+
+def test_a_split_of_parts_has_the_batches_of_scored_parts_and_notes_that_name_theirs():
+    parts = (("a", Part(PROCESSOR.targets)), ("b", Part(PROCESSOR.targets)))
+    both = TextClassifierProcessor(VOCABULARY, 6, parts).by_part
+    unlabelled = [LabelledText(row.name, row.texts) for row in ROWS]
+    options = {"batch_size": 4, "multiple": 2}
+    split = split_of_parts(
+        {"a": table_split(ROWS, both["a"], **options), "b": table_split(unlabelled, both["b"], **options)}
+    )
+    assert [batch.keys() - {"tokens", "segments", "attention_mask", "loss_mask"} for batch in split.batches] == [
+        {"a/labels"}
+    ]
+    assert split.notes == ("a: texts truncated to 6 tokens: 1", "b: texts truncated to 6 tokens: 1")
+    assert (split.scored, split.parts["a"].scored, split.parts["b"].scored) == (True, True, False)

@@ -5,7 +5,6 @@ import pytest
 from data import DataError
 from data.character_text import CharacterText
 from data.masked_text import MaskedText
-from data.minbert import MinBertData
 from data.readers.file_options import TableFiles, TextFiles
 from data.span_corruption import CorruptedText
 from data.tagged_sentences import TaggedSentences
@@ -13,7 +12,6 @@ from data.text_table import TextTable
 from data.translation import ParallelText
 from data.treebank import Treebank
 from data.word_text import WordText
-from jaxnlp.config import refuse_unread
 from jaxnlp.input_files.tables import Writing
 
 
@@ -38,12 +36,12 @@ def test_options_that_cannot_be_are_refused(fields, message):
 
 @pytest.mark.parametrize("kind", [TextFiles, TableFiles])
 def test_options_apply_only_to_files_of_the_users(kind):
-    options = {rule.field for rule in kind().read_if_own(False, "data.source files")}
-    assert options == {field.name for field in dataclasses.fields(kind)} - {"batch_size"}
-    config = kind(encoding="latin1")
-    with pytest.raises(ValueError, match=r"data.encoding applies only to data.source files"):
-        refuse_unread(config, config.read_if_own(False, "data.source files"))
-    refuse_unread(config, config.read_if_own(True, "data.source files"))
+    given = {"encoding": "latin1", "delimiter": ";", "quotes": "none"}
+    for name in {field.name for field in dataclasses.fields(kind)} - {"batch_size"}:
+        config = kind(**{name: given[name]})
+        with pytest.raises(ValueError, match=rf"data.{name} applies only to data.source files"):
+            config.writing_only_if(False, "data.source files")
+        config.writing_only_if(True, "data.source files")
 
 
 WORD = "caf\xe9 \u20ac\u201d"
@@ -81,8 +79,8 @@ def test_all_files_of_users_are_read_in_the_given_encoding(tmp_path, kind, optio
     assert kind(**{option: given}, **fields, encoding="cp1252").load(0).description
 
 
-def test_every_table_of_a_text_task_is_read_as_it_is_written():
-    config = MinBertData(parts=("mine",), tables=("mine=mine.csv",), encoding="cp1252", delimiter=";")
+def test_every_table_of_several_parts_is_read_as_it_is_written():
+    config = TextTable(parts=("mine",), tables=("mine=mine.csv",), encoding="cp1252", delimiter=";")
     assert config.writing == Writing(None, ";", "auto", "cp1252")
-    with pytest.raises(ValueError, match=r"data.encoding applies only to data.tables"):
-        MinBertData(encoding="cp1252")
+    with pytest.raises(ValueError, match=r"data.encoding applies only to"):
+        TextTable(parts=("sst",), encoding="cp1252")

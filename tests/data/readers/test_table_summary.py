@@ -1,6 +1,6 @@
 from data.readers.table_summary import summary
-from jaxnlp.targets import Classes, Scale
-from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.targets import Number, OneClass
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "cat"])
@@ -11,7 +11,7 @@ def rows(*pairs):
 
 
 def test_rows_classes_lengths_and_repeated_pairs_are_counted():
-    processor = TextClassifierProcessor(VOCABULARY, 8, 2, Classes(("no", "perhaps", "yes")))
+    processor = TextClassifierProcessor(VOCABULARY, 8, one_part(OneClass(("no", "perhaps", "yes")), 2))
     train = rows((("a", "b"), 0), (("c", "d"), 2), (("e", "f"), 2))
     splits = {"validation": rows((("b", "a"), 0), (("x", "y"), 2)), "test": rows((("z", "z"), None))}
     assert summary(processor, train, splits, [4, 6, 8], 1).splitlines() == [
@@ -25,13 +25,13 @@ def test_rows_classes_lengths_and_repeated_pairs_are_counted():
 
 
 def test_numbers_have_their_ends_and_their_mean():
-    processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
+    processor = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(1.0, 5.0)))
     lines = summary(processor, rows((("a",), 1.0), (("b",), 5.0)), {}, [3, 3], 0).splitlines()
     assert lines[1] == "numbers in training from 1 to 5, mean 3"
 
 
 def test_a_vocabulary_that_is_given_and_unknown_tokens_are_reported():
-    processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
+    processor = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(1.0, 5.0)))
     train = rows((("a",), 1.0), (("b",), 5.0))
     last = summary(processor, train, {}, [3, 3], 0, unknown={"validation": 0.25}, given=True).splitlines()[-1]
     assert last == (

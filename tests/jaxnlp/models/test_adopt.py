@@ -1,7 +1,6 @@
 """What models around a BERT take from pretrained weights."""
 
 import dataclasses
-import types
 
 import chex
 import jax
@@ -14,17 +13,14 @@ from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.runs import load
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
-from jaxnlp.tasks.text_tasks import TextTasks
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
-from jaxnlp.text.labels import Labels
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.processors import sized
 
@@ -65,7 +61,7 @@ def test_another_architecture_is_refused_with_its_differences():
 @pytest.mark.thorough
 def test_the_shape_is_that_of_the_weights_and_dropout_and_compute_are_the_configs_own(weights, params):
     compute = TransformerCompute(remat=True)
-    config = TextTasksConfig(encoder=BertConfig(dropout_rate=0.3), pooling="mean", compute=compute)
+    config = BertClassifierConfig(encoder=BertConfig(dropout_rate=0.3), pooling="mean", compute=compute)
     found = config.adopt(weights)
     assert found.config.encoder == dataclasses.replace(SHAPE, dropout_rate=0.3)
     assert (found.config.pooling, found.config.compute) == ("mean", compute)
@@ -83,7 +79,7 @@ def test_pretraining_takes_the_heads_too_and_says_nothing_is_missing(weights, pa
 def test_a_model_pretrained_here_is_taken_without_an_export(params):
     model = PRETRAINING.build(VOCABULARY)
     run = Trained(MaskedLanguageModel(), model, params, VOCABULARY, name="bert_pretrain")
-    found = TextTasksConfig().adopt(run)
+    found = BertClassifierConfig().adopt(run)
     assert found.config.encoder == SHAPE
     assert found.processor == VOCABULARY
     chex.assert_trees_all_equal(found.params, {"encoder": params["encoder"]})
@@ -108,15 +104,15 @@ def test_an_encoder_without_a_pooler_does_not_fit_pooling_by_it(params, tmp_path
     shape = dataclasses.replace(SHAPE, use_pooler=False)
     save_pretrained(tmp_path / "plain", Pretrained(shape, encoder, None, VOCABULARY))
     with pytest.raises(ValueError, match=r"set model\.pooling to cls or mean"):
-        TextTasksConfig().adopt(load(tmp_path / "plain"))
-    assert TextTasksConfig(pooling="mean").adopt(load(tmp_path / "plain")).config.encoder == shape
+        BertClassifierConfig().adopt(load(tmp_path / "plain"))
+    assert BertClassifierConfig(pooling="mean").adopt(load(tmp_path / "plain")).config.encoder == shape
 
 
 def test_embeddings_beyond_the_tokenizer_are_kept(tmp_path):
     padded = dataclasses.replace(SHAPE, padded_vocabulary_size=VOCABULARY.size + 3)
     params = initial(BertPretrainingConfig(encoder=padded))
     save_pretrained(tmp_path / "padded", Pretrained(padded, params["encoder"], None, VOCABULARY))
-    found = TextTasksConfig().adopt(load(tmp_path / "padded"))
+    found = BertClassifierConfig().adopt(load(tmp_path / "padded"))
     assert found.config.encoder.padded_vocabulary_size == VOCABULARY.size + 3
     assert len(found.params["encoder"]["tokens"]["embedding"]) == VOCABULARY.size + 3
     assert found.processor == VOCABULARY
@@ -126,102 +122,20 @@ def test_a_model_without_a_bert_is_refused():
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
     run = Trained(LanguageModel(), config.build(sized(5)), {}, None, name="gpt")
     with pytest.raises(ValueError, match="it does not have a BERT: its model is a GPTConfig"):
-        TextTasksConfig().adopt(run)
-
-
-LABELS = {
-    "sst": Labels("classification", 1, ("bad", "good")),
-    "quora": Labels("paraphrase", 2, ("0", "1")),
-    "sts": Labels("similarity", 2, highest=5.0),
-}
-
-
-def of_parts(**changes):
-    """What a data set's processor says of its parts: those of the labels above, or others; None = not this part."""
-    parts = {name: labels for name, labels in (LABELS | changes).items() if labels is not None}
-    return types.SimpleNamespace(parts=tuple(parts.items()), vocabulary=VOCABULARY)
-
-
-@pytest.fixture(scope="module")
-def text_tasks():
-    """A model of three parts, whose heads are not initial ones."""
-    config = TextTasksConfig(encoder=SHAPE)
-    model = config.build(of_parts())
-    params = jax.jit(model.init)(jax.random.key(3), jnp.zeros((1, 2, 1), jnp.int32))["params"]
-    return Trained(TextTasks(), model, jax.device_get(params), of_parts(), name="earlier")
-
-
-def test_heads_of_the_same_parts_and_labels_are_taken(text_tasks, caplog):
-    found = TextTasksConfig().adopt(text_tasks)
-    assert found.params.keys() == {"encoder"}
-    assert not any("heads" in note for note in found.notes[1:])
-    for parts in (text_tasks.processor.parts, text_tasks.processor.parts[::-1]):
-        heads = found.params_for(types.SimpleNamespace(parts=parts))
-        assert heads.keys() == {"heads_sst", "heads_quora"}
-        chex.assert_trees_all_equal(heads, {name: text_tasks.params[name] for name in heads})
-    assert caplog.text == ""
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"pooling": "mean"}, {"similarity": "learned"}, {"pair_layer": "separate"}, {"cosine_logit": (10.0, 0.8)}],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_heads_that_another_config_computes_otherwise_are_not_taken_and_a_note_says_so(text_tasks, changes):
-    found = TextTasksConfig(**changes).adopt(text_tasks)
-    assert found.params_for is None
-    assert found.notes[1:] == (f"the heads of earlier are not used, since its model.{next(iter(changes))} differs",)
-    assert TextTasksConfig(head_dropout_rate=0.3, freeze_encoder=True).adopt(text_tasks).params_for is not None
-
-
-@pytest.mark.parametrize(
-    ("changes", "difference"),
-    [
-        ({"sst": Labels("classification", 1, ("bad", "fine"))}, "sst has other labels"),
-        ({"sst": None, "sts": None}, "this data does not have sst, this data does not have sts"),
-        ({"mood": LABELS["sst"]}, "the model does not have mood"),
-    ],
-    ids=["labels", "fewer", "more"],
-)
-def test_heads_are_not_taken_where_only_some_parts_are_equal_and_a_warning_says_so(
-    text_tasks, caplog, changes, difference
-):
-    assert TextTasksConfig().adopt(text_tasks).params_for(of_parts(**changes)) == {}
-    assert caplog.messages == [f"the heads of earlier are not used: {difference}"]
-
-
-def test_heads_of_entirely_different_parts_are_not_expected(text_tasks, caplog):
-    processor = of_parts(mood=LABELS["sst"], sst=None, quora=None, sts=None)
-    assert TextTasksConfig().adopt(text_tasks).params_for(processor) == {}
-    assert caplog.text == ""
-
-
-def test_a_model_without_heads_says_nothing_of_heads(text_tasks):
-    single = dataclasses.replace(text_tasks, params={"encoder": text_tasks.params["encoder"]})
-    found = TextTasksConfig(pooling="mean").adopt(single)
-    assert (found.params_for, len(found.notes)) == (None, 1)
+        BertClassifierConfig().adopt(run)
 
 
 @pytest.mark.thorough
-def test_classifiers_text_tasks_and_pretraining_begin_with_the_encoders_of_each_other(text_tasks, weights):
+def test_classifiers_and_pretraining_begin_with_the_encoders_of_each_other(weights):
     """Heads are of other outputs, so they are not taken, and nothing is said of them."""
     config = BertClassifierConfig(encoder=SHAPE)
-    processor = TextClassifierProcessor(VOCABULARY, 16, 1, Classes(("bad", "good")))
+    processor = TextClassifierProcessor(VOCABULARY, 16, one_part(OneClass(("bad", "good"))))
     model, inputs = config.build(processor), config.inputs(processor)
     params = jax.jit(model.init)(jax.random.key(5), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     classifier = Trained(Classification(), model, jax.device_get(params), processor, name="earlier")
-    for pretrained in (text_tasks, weights):
-        found = BertClassifierConfig().adopt(pretrained)
-        assert (found.config.encoder, found.processor, found.params_for, len(found.notes)) == (
-            SHAPE,
-            VOCABULARY,
-            None,
-            1,
-        )
-        chex.assert_trees_all_equal(found.params, {"encoder": pretrained.params["encoder"]})
-    found = TextTasksConfig().adopt(classifier)
+    found = BertClassifierConfig().adopt(weights)
     assert (found.config.encoder, found.processor, found.params_for, len(found.notes)) == (SHAPE, VOCABULARY, None, 1)
-    chex.assert_trees_all_equal(found.params, {"encoder": classifier.params["encoder"]})
+    chex.assert_trees_all_equal(found.params, {"encoder": weights.params["encoder"]})
     pretraining = BertPretrainingConfig().adopt(classifier)
     assert any("does not have the masked-token head" in note for note in pretraining.notes)
     chex.assert_trees_all_equal(pretraining.params["encoder"], classifier.params["encoder"])

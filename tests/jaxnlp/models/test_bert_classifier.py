@@ -1,205 +1,303 @@
 import dataclasses
 import functools
+import math
 import types
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.models.bert import BertConfig
+from jaxnlp.models import bert_classifier
+from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.targets import Classes, Scale
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
-from jaxnlp.text.labels import Labels
+from jaxnlp.models.text_vectors import pool
+from jaxnlp.targets import Number, OneClass, SeveralClasses
+from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
-from tests.processors import of_parts
 from tests.random_parameters import random_parameters
 
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=16, max_positions=12)
 CONFIG = BertClassifierConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=0.5)
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"])
-PROCESSOR = TextClassifierProcessor(VOCABULARY, 12, 2, Classes(("no", "yes", "maybe")))
-MODEL = CONFIG.build(PROCESSOR)
+TOGETHER = TextClassifierProcessor(VOCABULARY, 12, one_part(OneClass(("no", "yes", "maybe")), 2))
+PARTS = {
+    "sst": Part(OneClass(("0", "1", "2", "3", "4"))),
+    "cfimdb": Part(OneClass(("0", "1"))),
+    "quora": Part(OneClass(("0", "1")), 2),
+    "sts": Part(Number(0.0, 5.0), 2),
+}
+PAIRED = BertClassifierConfig(encoder=ENCODER, pooling="mean", pair_layer="separate", cosine_logit=(10.8, 0.82))
 
 
-@pytest.fixture(scope="module")
-def params():
-    inputs = [jnp.zeros(shape.shape, shape.dtype) for shape in CONFIG.inputs(PROCESSOR)]
-    return jax.jit(MODEL.init)(jax.random.key(0), *inputs)["params"]
+def parts(names="sst cfimdb quora sts"):
+    """A processor of these parts, whose pairs are read apart."""
+    chosen = tuple((name, PARTS[name]) for name in names.split())
+    pairs = "apart" if any(part.texts == 2 for _, part in chosen) else "together"
+    return TextClassifierProcessor(VOCABULARY, 12, chosen, pairs)
 
 
-@pytest.fixture(scope="module")
-def batch():
-    found = PROCESSOR.tokenize([("the cat", "sat"), ("cat", "cat sat the")])
-    return PROCESSOR.batch(found.tokens, found.segments, 2, 10)
+def apart(targets=OneClass(("0", "1")), pairs="apart"):  # noqa: B008  # a constant
+    """A processor of one part without a name, of pairs."""
+    return TextClassifierProcessor(VOCABULARY, 12, one_part(targets, 2), pairs)
+
+
+def batch(texts, rows=3, length=6, seed=0):
+    """What the model reads, of texts, or of pairs that are read apart."""
+    generator = np.random.default_rng(seed)
+    shape = (rows, length) if texts == 1 else (rows, 2, length)
+    tokens = generator.integers(5, VOCABULARY.size, shape).astype(np.int32)
+    mask = np.arange(length) < generator.integers(2, length + 1, (*shape[:-1], 1))
+    return tokens, mask, np.zeros_like(tokens)
 
 
 @functools.cache
-def forward(deterministic):
-    return jax.jit(functools.partial(MODEL.apply, deterministic=deterministic))
+def build(config, processor):
+    """The model, and parameters larger than initial ones, so that every parameter matters."""
+    model = config.build(processor)
+    return model, random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in config.inputs(processor)))
 
 
-def logits(params, batch, deterministic=True, rngs=None):
-    return forward(deterministic)({"params": params}, *(batch[name] for name in CONFIG.reads), rngs=rngs)
+@functools.partial(jax.jit, static_argnames=("model", "part", "deterministic"))
+def apply(model, params, arrays, **arguments):
+    return model.apply({"params": params}, *arrays, **arguments)
 
 
-@pytest.mark.thorough
-def test_padding_and_segments(params, batch):
-    whole = logits(params, batch)
-    assert whole.shape == (2, 3)
-    assert whole.dtype == jnp.float32
-    shorter = {name: array[:, :8] if array.ndim == 2 else array for name, array in batch.items()}
-    np.testing.assert_allclose(logits(params, shorter), whole, atol=1e-6)
-    assert not np.allclose(logits(params, batch | {"segments": np.zeros_like(batch["segments"])}), whole)
-
-
-def test_dropout_of_tokens_needs_a_key_and_never_hides_the_first(params, batch):
-    drawn = [logits(params, batch, deterministic=False, rngs={"dropout": jax.random.key(n)}) for n in range(2)]
-    assert not np.allclose(*drawn)
-    first = batch | {"attention_mask": np.arange(10)[None].repeat(2, 0) == 0}
-    assert np.isfinite(logits(params, first, deterministic=False, rngs={"dropout": jax.random.key(0)})).all()
-
-
-def test_every_parameter_is_described(params):
-    paths = [tuple(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    heads = [path for path in paths if CONFIG.parameter(path).head]
-    assert heads == [("head", "bias"), ("head", "kernel")]
-    assert [path for path in paths if CONFIG.frozen(path)] == [path for path in paths if path[1] == "pooler"]
-    frozen = BertClassifierConfig(encoder=ENCODER, freeze_encoder=True)
-    assert {path for path in paths if not frozen.frozen(path)} == set(heads)
-
-
-def pretrained(params, config=CONFIG, processor=PROCESSOR):
-    model = types.SimpleNamespace(config=config)
-    return types.SimpleNamespace(model=model, params=params, processor=processor, name="earlier")
-
-
-def test_a_classifier_of_the_same_targets_gives_its_head(params):
-    found = CONFIG.adopt(pretrained(params))
-    assert found.params_for(PROCESSOR).keys() == {"head"}
-    other = TextClassifierProcessor(VOCABULARY, 12, 2, Classes(("no", "yes")))
-    assert found.params_for(other) == {}
-    apart = dataclasses.replace(PROCESSOR, pairs="apart")
-    assert found.params_for(apart) == {}
-    note = BertClassifierConfig(encoder=ENCODER, pooling="cls").adopt(pretrained(params)).notes[-1]
-    assert note == "the heads of earlier are not used, since its model.pooling differs"
-
-
-APART = TextClassifierProcessor(VOCABULARY, 12, 2, Classes(("0", "1")), "apart")
-PAIRED = BertClassifierConfig(encoder=ENCODER, pooling="mean", pair_layer=True, cosine_logit=(10.8, 0.82))
+def paths_of(params):
+    return [tuple(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
 
 
 @pytest.fixture(scope="module")
-def pairs():
-    found = APART.tokenize([("the cat", "sat"), ("cat", "cat sat the"), ("the", "the")])
-    return APART.batch(found.tokens, found.segments, 4, 6)
-
-
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize("pair_layer", [True, False])
-def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_tasks(pairs, pair_layer):
-    """The first class's weights are 0: its logit is that of the second one in text tasks; so are all gradients."""
-    theirs = TextTasksConfig(
-        encoder=ENCODER, pooling="mean", pair_layer="separate" if pair_layer else "none", cosine_logit=(10.8, 0.82)
-    ).build(of_parts(VOCABULARY.size, [("quora", Labels("paraphrase", 2, ("0", "1")))]))
-    given = random_parameters(theirs, np.zeros((1, 2, 1), np.int32))
-    ours = dataclasses.replace(PAIRED, pair_layer=pair_layer).build(APART)
-
-    @jax.jit
-    @jax.value_and_grad
-    def expected(given):
-        logit = theirs.apply({"params": given}, pairs["tokens"], pairs["attention_mask"], "quora", method="predict")
-        return jax.nn.log_sigmoid(logit).sum()
-
-    def with_two_logits(given):
-        layer = {"pair_layer": given["relations_quora"]} if pair_layer else {}
-        head = {"kernel": jnp.pad(given["heads_quora"]["kernel"], [(0, 0), (1, 0)])}
-        head["bias"] = jnp.pad(given["heads_quora"]["bias"], [(1, 0)])
-        return {"encoder": given["encoder"], "head": head} | layer
-
-    @jax.jit
-    @jax.value_and_grad
-    def found(given):
-        inputs = [pairs[name] for name in PAIRED.reads]
-        return jax.nn.log_softmax(ours.apply({"params": with_two_logits(given)}, *inputs))[:, 1].sum()
-
-    (one, gradients), (other, expected_gradients) = jax.device_get((found(given), expected(given)))
-    np.testing.assert_allclose(one, other, rtol=1e-5)
-    assert gradients["encoder"]["tokens"]["embedding"].any()
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), gradients, expected_gradients)
+def together():
+    """The model of pairs that are read together, its parameters, and a batch."""
+    found = TOGETHER.tokenize([("the cat", "sat"), ("cat", "cat sat the")])
+    given = TOGETHER.batch(found.tokens, found.segments, 2, 10)
+    return *build(CONFIG, TOGETHER), tuple(given[name] for name in CONFIG.reads)
 
 
 @pytest.mark.thorough
-def test_single_texts_have_the_function_and_the_dropout_of_text_tasks():
-    """The recorded numbers of CS224N's data sets are of text tasks."""
-    labels, rate = Labels("classification", 1, ("a", "b", "c")), 0.3
-    theirs = TextTasksConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=rate).build(
-        of_parts(VOCABULARY.size, [("sst", labels)])
+def test_padding_and_segments(together):
+    model, params, arrays = together
+    whole = apply(model, params, arrays)
+    assert (whole.shape, whole.dtype) == ((2, 3), jnp.float32)
+    np.testing.assert_allclose(apply(model, params, tuple(x[:, :8] for x in arrays)), whole, atol=1e-6)
+    assert not np.allclose(apply(model, params, (*arrays[:2], np.zeros_like(arrays[2]))), whole)
+
+
+def test_dropout_of_tokens_needs_a_key_and_never_hides_the_first(together):
+    model, params, arrays = together
+    drawn = [apply(model, params, arrays, deterministic=False, rngs={"dropout": jax.random.key(n)}) for n in range(2)]
+    assert not np.allclose(*drawn)
+    first = arrays[0], np.arange(10)[None].repeat(2, 0) == 0, arrays[2]
+    assert np.isfinite(apply(model, params, first, deterministic=False, rngs={"dropout": jax.random.key(0)})).all()
+
+
+@pytest.mark.thorough
+def test_token_dropout_acts_as_padding_in_training_and_keeps_the_first_token_and_pairs_read_apart(monkeypatch):
+    encoder = dataclasses.replace(ENCODER, dropout_rate=0.0, attention_dropout_rate=0.0)
+    config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, token_dropout_rate=0.4)
+    model, params = build(config, parts("sst quora"))
+    tokens, mask, segments = batch(1)
+    kept = np.random.default_rng(3).random(tokens.shape) < 0.6
+    drawn = []
+
+    def known(key, shape, rate, *, first_row):
+        drawn.append((shape, rate, first_row))
+        return jnp.array(kept)
+
+    monkeypatch.setattr(bert_classifier, "keep_mask", known)
+    in_training = {"deterministic": False, "rngs": {"dropout": jax.random.key(0)}}
+    found = apply(model, params, (tokens, mask, segments), part="sst", **in_training)
+    assert drawn == [(kept.shape, 0.4, 0)]
+    kept[:, 0] = True
+    seen = mask & kept
+    assert seen.sum() < mask.sum()
+    np.testing.assert_allclose(found, apply(model, params, (tokens, seen, segments), part="sst"), atol=1e-6)
+    apply(model, params, batch(2), part="quora", **in_training)
+    assert len(drawn) == 1
+
+
+@pytest.mark.thorough
+def test_a_part_has_the_same_output_alone_and_among_all_parts():
+    config = BertClassifierConfig(encoder=ENCODER, similarity="cosine")
+    model, params = build(config, parts())
+    every = apply(model, params, batch(2))
+    shapes = {"sst": (3, 5), "cfimdb": (3, 2), "quora": (3, 2), "sts": (3, 1)}
+    assert {name: output.shape for name, output in every.items()} == shapes
+    for name, part in PARTS.items():
+        arrays = batch(2) if part.texts == 2 else tuple(x[:, 0] for x in batch(2))
+        assert every[name].dtype == jnp.float32
+        chex.assert_trees_all_close(apply(model, params, arrays, part=name), every[name], atol=1e-6)
+
+
+@pytest.mark.thorough
+def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_change():
+    config = dataclasses.replace(PAIRED, cosine_logit=None)
+
+    def initial(processor):
+        inputs = (np.zeros(x.shape, x.dtype) for x in config.inputs(processor))
+        return jax.jit(config.build(processor).init)(jax.random.key(0), *inputs)["params"]
+
+    every, single = initial(parts()), initial(parts("quora"))
+    layers = {"relations_quora", "relations_sts"}
+    assert every.keys() == {"encoder", *(f"heads_{name}" for name in PARTS), *layers}
+    assert single.keys() == {"encoder", "heads_quora", "relations_quora"}
+    chex.assert_trees_all_equal(single, {name: every[name] for name in single})
+    assert initial(apart()).keys() == {"encoder", "head", "pair_layer"}
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def vector(config, params, tokens, mask):
+    """Of texts, [B, D], pooled as in the config."""
+    encoding = Bert(config.encoder, VOCABULARY.size).apply({"params": params["encoder"]}, tokens, None, mask)
+    return pool(encoding, mask, config.pooling)
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("pooling", ["cls", "pooler", "mean"])
+def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
+    config = BertClassifierConfig(encoder=ENCODER, pooling=pooling, similarity="cosine")
+    model, params = build(config, parts())
+    tokens, mask, _ = arrays = batch(2)
+    u, v = (np.asarray(vector(config, params, tokens[:, text], mask[:, text])) for text in (0, 1))
+    found = apply(model, params, arrays)
+    head = params["heads_sst"]
+    np.testing.assert_allclose(found["sst"], u @ head["kernel"] + head["bias"][None], atol=1e-5)
+    features = np.concatenate([u, v, u - v, np.abs(u - v), u * v], axis=1)
+    logit = features @ params["heads_quora"]["kernel"] + params["heads_quora"]["bias"][None]
+    np.testing.assert_allclose(found["quora"], np.concatenate([0 * logit, logit], axis=1), atol=1e-4)
+    expected = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(u, v, strict=True)]
+    np.testing.assert_allclose(found["sts"][:, 0], expected, atol=1e-5)
+
+
+def test_the_logit_of_the_cosine_is_added_only_to_the_second_of_two_classes():
+    plain = BertClassifierConfig(encoder=ENCODER, pooling="mean", similarity="cosine")
+    config = dataclasses.replace(plain, cosine_logit=(10.0, 0.8))
+    (model, params), (other, _) = build(plain, parts()), build(config, parts())
+    without, found = (apply(one, params, batch(2)) for one in (model, other))
+    np.testing.assert_allclose(
+        found["quora"][:, 1] - without["quora"][:, 1], 10.0 * (without["sts"][:, 0] - 0.8), atol=1e-5
     )
-    ours = BertClassifierConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=rate)
-    model = ours.build(dataclasses.replace(PROCESSOR, texts=1))
-    given = random_parameters(theirs, np.zeros((1, 1, 1), np.int32))
-    params = {"encoder": given["encoder"], "head": given["heads_sst"]}
-    tokens = np.random.default_rng(0).integers(5, VOCABULARY.size, (4, 6)).astype(np.int32)
-    mask = np.arange(6) < np.array([[6], [4], [3], [5]])
-    for options in ({"deterministic": True}, {"deterministic": False, "rngs": {"dropout": jax.random.key(3)}}):
-
-        @jax.jit
-        def found_and_expected(options=options):
-            found = model.apply({"params": params}, tokens, mask, np.zeros_like(tokens), **options)
-            return found, theirs.apply({"params": given}, tokens[:, None], mask[:, None], **options)["sst"]
-
-        np.testing.assert_allclose(*found_and_expected(), rtol=1e-5, atol=1e-6)
+    for name in ("sst", "cfimdb", "sts"):
+        np.testing.assert_array_equal(found[name], without[name])
+    np.testing.assert_array_equal(found["quora"][:, 0], 0.0)
 
 
-def test_a_number_may_be_the_cosine_of_both_vectors(pairs):
-    processor = dataclasses.replace(APART, targets=Scale(0.0, 5.0))
-    config = BertClassifierConfig(encoder=ENCODER, pooling="mean", similarity="cosine")
-    model = config.build(processor)
-    params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in config.inputs(processor)))
-    assert params.keys() == {"encoder"}
-    theirs = TextTasksConfig(encoder=ENCODER, pooling="mean").build(
-        of_parts(VOCABULARY.size, [("sts", Labels("similarity", 2, highest=5.0))])
-    )
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(
+    ("pair_layer", "similarity", "layers"),
+    [
+        ("none", "learned", []),
+        ("separate", "learned", ["relations_quora", "relations_sts"]),
+        ("separate", "cosine", ["relations_quora"]),
+        ("shared", "learned", ["relations_pairs"]),
+        ("shared", "cosine", ["relations_pairs"]),
+    ],
+)
+def test_pair_layers_are_those_of_the_config(pair_layer, similarity, layers):
+    config = BertClassifierConfig(encoder=ENCODER, pair_layer=pair_layer, similarity=similarity)
+    model, params = build(config, parts())
+    assert sorted(name for name in params if name.startswith("relations")) == layers
+    assert ("heads_sts" in params) == (similarity == "learned")
+    found = apply(model, params, batch(2))
+    for name in layers:
+        changed = {**params, name: jax.tree.map(lambda x: x + 1.0, params[name])}
+        for part, output in apply(model, changed, batch(2)).items():
+            of_pairs = PARTS[part].texts == 2 and f"heads_{part}" in params
+            concerned = name == f"relations_{part}" or (name == "relations_pairs" and of_pairs)
+            assert (np.abs(output - found[part]).max() > 1e-4) == concerned, (name, part)
 
-    @jax.jit
-    def found_and_expected(params):
-        found = model.apply({"params": params}, *(pairs[name] for name in config.reads))
-        return found, theirs.apply({"params": params}, pairs["tokens"], pairs["attention_mask"])["sts"]
 
-    found, expected = jax.device_get(found_and_expected(params))
-    assert found.shape == (4, 1)
-    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5)
-    np.testing.assert_allclose(found[2], 1.0, rtol=1e-5)
-    assert np.ptp(found) > 1e-3
+def test_padding_changes_no_output():
+    model, params = build(CONFIG, parts())
+    tokens, mask, segments = batch(2)
+    garbage = np.where(mask, tokens, 3)
+    expected = apply(model, params, (tokens, mask, segments))
+    chex.assert_trees_all_close(apply(model, params, (garbage, mask, segments)), expected, atol=1e-6)
 
 
-def test_parameters_of_pairs_are_described_and_taken_from_a_classifier_of_the_same_kind(pairs):
-    model = PAIRED.build(APART)
-    params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in PAIRED.inputs(APART)))
-    paths = [tuple(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    assert {path[0] for path in paths if PAIRED.parameter(path).head} == {"head"}
-    assert [path[0] for path in paths if PAIRED.parameter(path).matrix and path[0] != "encoder"] == [
-        "head",
-        "pair_layer",
-    ]
-    with pytest.raises(KeyError, match="this model has no parameter pair_layer/kernel"):
-        CONFIG.parameter(("pair_layer", "kernel"))
-    assert PAIRED.adopt(pretrained(params, PAIRED, APART)).params_for(APART).keys() == {"head", "pair_layer"}
-    for changes in ({"pair_layer": False}, {"cosine_logit": None}, {"cosine_logit": (1.0, 0.5)}):
-        note = dataclasses.replace(PAIRED, **changes).adopt(pretrained(params, PAIRED, APART)).notes[-1]
+@pytest.mark.thorough
+def test_a_frozen_encoder_has_no_gradient_and_no_dropout():
+    config = BertClassifierConfig(encoder=ENCODER, freeze_encoder=True, head_dropout_rate=0.0)
+    model, params = build(config, parts("sst quora"))
+
+    @functools.partial(jax.jit, static_argnums=1)
+    @jax.value_and_grad
+    def loss(params, model):
+        rngs = {"dropout": jax.random.key(0)}
+        return apply(model, params, batch(1), part="sst", deterministic=False, rngs=rngs).sum()
+
+    value, gradients = jax.device_get(loss(params, model))
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
+    assert gradients["heads_sst"]["kernel"].any()
+    np.testing.assert_allclose(value, np.sum(np.asarray(apply(model, params, batch(1), part="sst"))), rtol=1e-6)
+    free, _ = build(dataclasses.replace(config, freeze_encoder=False), parts("sst quora"))
+    _, gradients = jax.device_get(loss(params, free))
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
+
+
+@pytest.mark.parametrize("processor", [TOGETHER, apart(), parts()], ids=["together", "apart", "parts"])
+def test_every_parameter_has_its_axes_and_its_role(processor):
+    config = PAIRED if processor.apart else CONFIG
+    _, params = build(config, processor)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        names = tuple(key.key for key in path)
+        parameter = config.parameter(names)
+        assert len(parameter.axes) == leaf.ndim, names
+        assert parameter.head == (names[0] == "head" or names[0].startswith("heads_")), names
+        assert parameter.matrix == (names[-1] == "kernel") or names[0] == "encoder", names
+    with pytest.raises(KeyError, match="this model has no parameter classifier/kernel"):
+        config.parameter(("classifier", "kernel"))
+
+
+def test_frozen_parameters_are_those_of_a_frozen_encoder_and_of_an_unread_pooler():
+    paths = paths_of(build(CONFIG, parts())[1])
+    frozen = BertClassifierConfig(encoder=ENCODER, freeze_encoder=True)
+    assert {path for path in paths if frozen.frozen(path)} == {path for path in paths if path[0] == "encoder"}
+    for pooling, unread in (("pooler", set()), ("mean", {"pooler"}), ("cls", {"pooler"})):
+        free = dataclasses.replace(CONFIG, pooling=pooling)
+        assert {path[1] for path in paths if free.frozen(path)} == unread
+
+
+def pretrained(config, processor):
+    model, params = build(config, processor)
+    return types.SimpleNamespace(model=model, params=params, processor=processor, name="earlier")
+
+
+@pytest.mark.parametrize(
+    ("config", "processor", "others", "heads"),
+    [
+        (CONFIG, TOGETHER, [apart(OneClass(("no", "yes")), "together"), apart(TOGETHER.targets)], {"head"}),
+        (PAIRED, apart(), [apart(OneClass(("a", "b")))], {"head", "pair_layer"}),
+        (PAIRED, parts("sst quora"), [parts("sst"), parts()], {"heads_sst", "heads_quora", "relations_quora"}),
+    ],
+    ids=["together", "apart", "parts"],
+)
+def test_a_classifier_of_the_same_parts_gives_its_heads(config, processor, others, heads, caplog):
+    found = config.adopt(pretrained(config, processor))
+    assert found.params.keys() == {"encoder"}
+    assert found.params_for(processor).keys() == heads
+    for other in others:
+        assert found.params_for(other) == {}
+        assert "the head of earlier is not used" in caplog.text
+        caplog.clear()
+
+
+def test_heads_of_another_kind_are_not_used_and_a_note_says_so():
+    theirs = pretrained(PAIRED, apart())
+    for changes in ({"pair_layer": "none"}, {"cosine_logit": None}, {"cosine_logit": (1.0, 0.5)}, {"pooling": "cls"}):
+        note = dataclasses.replace(PAIRED, **changes).adopt(theirs).notes[-1]
         assert note == f"the heads of earlier are not used, since its model.{next(iter(changes))} differs"
 
 
-def test_scaled_embeddings_are_scaled(params, batch):
-    scaled = BertClassifierConfig(encoder=BertConfig(**(vars(ENCODER) | {"scale_embeddings": True})), pooling="mean")
+def test_scaled_embeddings_are_scaled(together):
+    _, params, arrays = together
+    scaled = dataclasses.replace(CONFIG, encoder=dataclasses.replace(ENCODER, scale_embeddings=True))
     tokens = params["encoder"]["tokens"]["embedding"]
     by_hand = params | {"encoder": params["encoder"] | {"tokens": {"embedding": tokens * 8**0.5}}}
-    inputs = [batch[name] for name in CONFIG.reads]
-    found = jax.jit(scaled.build(PROCESSOR).apply)({"params": params}, *inputs)
-    np.testing.assert_allclose(found, logits(by_hand, batch), rtol=1e-5, atol=1e-6)
+    found = apply(scaled.build(TOGETHER), params, arrays)
+    np.testing.assert_allclose(found, apply(together[0], by_hand, arrays), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -207,19 +305,19 @@ def test_scaled_embeddings_are_scaled(params, batch):
     [
         ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must be in \[0, 1\), got 1.0"),
         ({"token_dropout_rate": -0.1}, r"model.token_dropout_rate must be in"),
+        ({"pooling": "sum"}, "model.pooling must be one of cls, pooler, mean, .*got 'sum'"),
+        ({"similarity": "relation"}, "model.similarity must be one of"),
         ({"encoder": BertConfig(use_pooler=False)}, "model.pooling pooler needs an encoder with a pooler"),
+        ({"freeze_encoder": True, "token_dropout_rate": 0.1}, "model.token_dropout_rate applies only to"),
+        ({"freeze_encoder": True, "encoder": BertConfig(dropout_rate=0.2)}, r"model\.encoder\.dropout_rate applies"),
         (
-            {"freeze_encoder": True, "token_dropout_rate": 0.1},
-            "model.token_dropout_rate applies only to models without model.freeze_encoder",
+            {"freeze_encoder": True, "encoder": BertConfig(attention_dropout_rate=0.2)},
+            r"model\.encoder\.attention_dropout_rate applies",
         ),
-        ({"cosine_logit": (-1.0, 0.8)}, "model.cosine_logit must be a positive slope and a threshold, both finite"),
-        ({"similarity": "cosine", "pair_layer": True}, "model.pair_layer applies only to models with a head"),
-        ({"similarity": "cosine", "cosine_logit": (9.0, 0.8)}, "model.cosine_logit applies only to models with a head"),
-        (
-            {"similarity": "cosine", "head_dropout_rate": 0.2},
-            "model.head_dropout_rate applies only to models with a head",
+        *(
+            ({"cosine_logit": given}, "model.cosine_logit must be a positive slope and a threshold, both finite")
+            for given in ((-1.0, 0.8), (0.0, 0.8), (math.nan, 0.8), (math.inf, 0.8), (10.0, math.nan))
         ),
-        ({"similarity": "cosine", "freeze_encoder": True}, "model.freeze_encoder leaves nothing to train, since"),
     ],
 )
 def test_config_that_cannot_be_is_refused(fields, message):
@@ -227,27 +325,30 @@ def test_config_that_cannot_be_is_refused(fields, message):
         BertClassifierConfig(**fields)
 
 
-def test_pairs_that_are_read_together_need_two_segments():
-    one = BertClassifierConfig(encoder=BertConfig(num_segments=1))
-    with pytest.raises(ValueError, match=r"model.encoder.num_segments must be at least 2 for pairs of texts that are"):
-        one.check(PROCESSOR)
-    one.check(APART)
-
-
 @pytest.mark.parametrize(
-    ("fields", "changes", "message"),
+    ("fields", "processor", "message"),
     [
-        ({"pair_layer": True}, {"pairs": "together"}, r"model.pair_layer applies only to pairs that are read apart"),
-        ({"pair_layer": True}, {"texts": 1, "pairs": "together"}, r"pairs that are read apart \(data.pairs apart\)"),
-        ({"cosine_logit": (9.0, 0.8)}, {"targets": Scale(0.0, 1.0)}, "model.cosine_logit applies only to two classes"),
-        ({"cosine_logit": (9.0, 0.8)}, {"targets": Classes(("a", "b", "c"))}, "applies only to two classes of pairs"),
-        ({"cosine_logit": (9.0, 0.8)}, {"targets": Classes(("a", "b"), True)}, "applies only to two classes of pairs"),
-        ({"cosine_logit": (9.0, 0.8)}, {"pairs": "together"}, "applies only to two classes of pairs"),
-        ({"similarity": "cosine"}, {}, "model.similarity applies only to numbers of pairs that are read apart"),
-        ({"similarity": "cosine"}, {"targets": Scale(0.0, 1.0), "pairs": "together"}, "model.similarity applies only"),
+        ({"encoder": BertConfig(num_segments=1)}, TOGETHER, r"model.encoder.num_segments must be at least 2"),
+        ({"pair_layer": "shared"}, TOGETHER, r"model.pair_layer applies .*\(data.pairs apart\)"),
+        ({"pair_layer": "shared"}, parts("sst"), "model.pair_layer applies"),
+        ({"pair_layer": "separate", "similarity": "cosine"}, parts("sst sts"), "model.pair_layer applies"),
+        ({"cosine_logit": (9.0, 0.8)}, parts("sst sts"), "model.cosine_logit applies only to two classes"),
+        ({"cosine_logit": (9.0, 0.8)}, apart(OneClass(("a", "b", "c"))), "model.cosine_logit applies"),
+        ({"cosine_logit": (9.0, 0.8)}, apart(SeveralClasses(("a", "b"))), "model.cosine_logit applies"),
+        ({"cosine_logit": (9.0, 0.8)}, TOGETHER, "model.cosine_logit applies"),
+        ({"similarity": "cosine"}, apart(), "model.similarity applies only to numbers of pairs"),
+        ({"similarity": "cosine"}, apart(Number(0.0, 1.0), "together"), "model.similarity applies only to numbers"),
+        ({"similarity": "cosine", "head_dropout_rate": 0.2}, parts("sts"), "model.head_dropout_rate applies"),
+        (
+            {"similarity": "cosine", "freeze_encoder": True},
+            parts("sts"),
+            "model.freeze_encoder leaves nothing to train",
+        ),
+        ({"token_dropout_rate": 0.1}, parts("quora sts"), "model.token_dropout_rate applies only to single texts"),
     ],
 )
-def test_options_that_this_data_does_not_read_are_refused(fields, changes, message):
-    PAIRED.check(APART)
+def test_options_that_this_data_does_not_read_are_refused(fields, processor, message):
+    PAIRED.check(parts())
+    dataclasses.replace(CONFIG, similarity="cosine").check(parts())
     with pytest.raises(ValueError, match=message):
-        BertClassifierConfig(encoder=ENCODER, **fields).check(dataclasses.replace(APART, **changes))
+        BertClassifierConfig(**{"encoder": ENCODER, **fields}).check(processor)

@@ -1,10 +1,11 @@
 import types
 
 import jax
+import pytest
 
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.models.text_cnn import TextCNNConfig
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 from tests.jaxnlp.models.word_classifier_helpers import VOCABULARY, WORDS, zeros_like
 
 
@@ -14,7 +15,7 @@ def test_most_classifiers_are_initialised_at_random():
 
 def test_a_head_is_taken_only_for_the_same_classes(caplog):
     config = TextCNNConfig(embedding_width=4, feature_maps=2, windows=(2,))
-    targets = Classes(("bad", "good"))
+    targets = OneClass(("bad", "good"))
     processor = types.SimpleNamespace(vocabulary_size=VOCABULARY, outputs=2, words=WORDS, targets=targets)
     model = config.build(processor)
     params = jax.jit(model.init)(jax.random.key(0), *map(zeros_like, config.inputs(processor)))["params"]
@@ -22,6 +23,11 @@ def test_a_head_is_taken_only_for_the_same_classes(caplog):
     found = config.adopt(trained)
     assert found.params.keys() == params.keys() - {"head"}
     assert found.params_for(processor) == {"head": params["head"]}
-    other = types.SimpleNamespace(targets=Classes(("a", "z")))  # as many classes, which mean something else
+    other = types.SimpleNamespace(targets=OneClass(("a", "z")))  # as many classes, which mean something else
     assert found.params_for(other) == {}
     assert "the head of earlier is not used: its targets differ" in caplog.text
+
+
+def test_several_parts_need_a_model_with_several_heads():
+    with pytest.raises(ValueError, match=r"data.parts are sst, sts; give one part"):
+        TextCNNConfig().check(types.SimpleNamespace(by_part={"sst": None, "sts": None}, apart=False))

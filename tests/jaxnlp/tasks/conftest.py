@@ -1,4 +1,4 @@
-"""Small trained models of texts, in memory: of four parts, and classifiers."""
+"""Small trained classifiers of texts, in memory: of four parts, and of one."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,30 +7,26 @@ import pytest
 
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
-from jaxnlp.tasks.text_tasks import TextTasks
-from jaxnlp.text.classifier_processor import PairReading, TextClassifierProcessor
-from jaxnlp.text.labels import Labels
-from jaxnlp.text.text_processor import TextProcessor
+from jaxnlp.text.classifier_processor import PairReading, Part, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.jaxnlp.tasks.two_devices import two_devices
 from tests.random_parameters import random_parameters
 
-LABELS = {
-    "sst": Labels("classification", 1, ("0", "1", "2", "3", "4")),
-    "reviews": Labels("classification", 1, ("negative", "positive")),
-    "quora": Labels("paraphrase", 2, ("0", "1")),
-    "sts": Labels("similarity", 2, highest=5.0),
+PARTS = {
+    "sst": Part(OneClass(("0", "1", "2", "3", "4"))),
+    "reviews": Part(OneClass(("negative", "positive"))),
+    "quora": Part(OneClass(("0", "1")), 2),
+    "sts": Part(Number(0.0, 5.0), 2),
 }
 WORDS = ["the", "cat", "sat", "##s", "on", "mat", "dog", "ate", "a", "big", "fish", "."]
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, max_positions=40)
 
-CLASSES = Classes(("arts", "sport", "world"))
+CLASSES = OneClass(("arts", "sport", "world"))
 
 MakeTrained = Callable[..., Trained]
 
@@ -46,12 +42,14 @@ def on_two_devices() -> Iterator[None]:
 def make_trained() -> MakeTrained:
     """Makes a model with parameters larger than initial ones: `make_trained("sst", "sts", pooling="cls")`."""
 
-    def make(*names: str, max_length: int = 40, task: TextTasks | None = None, **fields: object) -> Trained:
-        config = TextTasksConfig(**{"encoder": ENCODER, "pooling": "mean", **fields})
-        parts = tuple((name, LABELS[name]) for name in names or LABELS)
-        processor = TextProcessor(VOCABULARY, max_length, parts)
-        task = task or TextTasks()
+    def make(*names: str, max_length: int = 40, task: Classification | None = None, **fields: object) -> Trained:
+        parts = tuple((name, PARTS[name]) for name in names or PARTS)
+        pairs: PairReading = "apart" if any(part.texts == 2 for _, part in parts) else "together"
+        similarity = "cosine" if "sts" in dict(parts) else "learned"
+        config = BertClassifierConfig(**{"encoder": ENCODER, "pooling": "mean", "similarity": similarity, **fields})
+        processor = TextClassifierProcessor(VOCABULARY, max_length, parts, pairs)
         model, inputs = config.build(processor), config.inputs(processor)
+        task = task or Classification()
         return Trained(task, model, jax.device_put(random_parameters(model, *inputs)), processor, name="tiny")
 
     return make
@@ -75,11 +73,11 @@ def make_classifier() -> MakeTrained:
         **fields: object,
     ) -> Trained:
         config = BertClassifierConfig(**{"encoder": ENCODER, **fields})
-        processor = TextClassifierProcessor(VOCABULARY, 40, texts, targets, pairs)
+        processor = TextClassifierProcessor(VOCABULARY, 40, one_part(targets, texts), pairs)
         config.check(processor)
         model, inputs = config.build(processor), config.inputs(processor)
         params = jax.device_put(random_parameters(model, *inputs))
-        if isinstance(targets, Scale) and "head" in params:  # predictions between the ends of the scale
+        if isinstance(targets, Number) and "head" in params:  # predictions between the ends of the scale
             params = {**params, "head": {"kernel": 0.2 * params["head"]["kernel"], "bias": jax.numpy.full(1, 0.5)}}
         return Trained(Classification(), model, params, processor, name="tiny")
 

@@ -63,7 +63,6 @@ CONFIGS = {
     "LanguageModel": lambda files: smoothed(guards.gpt_characters(files)),
     "RecurrentLanguageModel": guards.lstm_streams,
     "QuestionAnswering": lambda files: smoothed(guards.gpt_perceiver(files)),
-    "TextTasks": guards.bert_text_tasks,
     "MaskedLanguageModel": lambda files: smoothed(guards.bert_pretraining(files)),
     "TextToText": lambda files: dataclasses.replace(
         translation(files), task=TextToText(label_smoothing=0.1), best_metric="loss"

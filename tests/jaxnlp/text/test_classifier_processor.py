@@ -1,28 +1,47 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from jaxnlp.targets import Classes, Scale
-from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.targets import Number, OneClass
+from jaxnlp.text.classifier_processor import LabelledText, Part, TextClassifierProcessor, one_part
+from jaxnlp.text.embedding_settings import EmbeddingSettings
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"])
-TARGETS = Classes(("no", "yes"))
-SINGLE = TextClassifierProcessor(VOCABULARY, 5, 1, TARGETS)
-PAIRS = TextClassifierProcessor(VOCABULARY, 8, 2, Scale(0.0, 5.0))
-APART = TextClassifierProcessor(VOCABULARY, 4, 2, TARGETS, "apart")
+TARGETS = OneClass(("no", "yes"))
+SINGLE = TextClassifierProcessor(VOCABULARY, 5, one_part(TARGETS))
+PAIRS = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(0.0, 5.0), 2))
+APART = TextClassifierProcessor(VOCABULARY, 4, one_part(TARGETS, 2), "apart")
+PARTS = TextClassifierProcessor(VOCABULARY, 8, (("mood", Part(TARGETS)), ("alike", Part(Number(0.0, 5.0), 2))), "apart")
 
 
-@pytest.mark.parametrize("processor", [SINGLE, PAIRS, APART])
+PROMPTED = dataclasses.replace(APART, embeddings=EmbeddingSettings((("q", "cat "),), "q"))
+
+
+@pytest.mark.parametrize("processor", [SINGLE, PAIRS, APART, PARTS, PROMPTED])
 def test_what_is_written_reads_back(processor):
-    assert TextClassifierProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor
+    again = TextClassifierProcessor.from_json(json.loads(json.dumps(processor.to_json(), sort_keys=True)))
+    assert (again, hash(again)) == (processor, hash(processor))
 
 
-def test_a_processor_that_does_not_say_how_pairs_are_read_reads_them_together():
-    fields = PAIRS.to_json()
-    assert fields.pop("pairs") == "together"
-    assert TextClassifierProcessor.from_json(fields) == PAIRS
+def test_each_part_has_a_processor_that_reads_its_texts():
+    whole = PARTS.by_part
+    assert {name: (one.name, one.targets, one.texts, one.apart) for name, one in whole.items()} == {
+        "mood": ("mood", TARGETS, 1, False),
+        "alike": ("alike", Number(0.0, 5.0), 2, True),
+    }
+    assert VOCABULARY.tokens(whole["mood"]("the cat")["tokens"][0]) == ["[CLS]", "the", "cat", "[SEP]"]
+    assert whole["alike"]("the cat", "cat")["tokens"].shape == (1, 2, 4)
+    assert SINGLE.by_part == {"": SINGLE}
+    with pytest.raises(ValueError, match=r"choose a part, .*: mood, alike"):
+        PARTS("the cat")
+
+
+def test_the_prompt_of_an_encoder_goes_before_each_text():
+    found = dataclasses.replace(PROMPTED, max_length=8).tokenize([("the", "sat")]).tokens[0]
+    assert VOCABULARY.tokens(found) == ["[CLS]", "cat", "the", "[SEP]", "[CLS]", "cat", "sat", "[SEP]"]
 
 
 def test_a_text_and_a_pair_are_read_as_bert_reads_them():
@@ -81,27 +100,52 @@ def test_what_tables_and_models_ask_for():
     assert SINGLE.words[5:] == ("the", "cat", "sat")
 
 
-def test_other_inputs_and_fields_are_refused():
+def test_another_number_of_texts_is_refused():
     with pytest.raises(ValueError, match="this model reads one text per example; remove pairs"):
         SINGLE.tokenize([("a", "b")])
     with pytest.raises(ValueError, match="this model reads two texts per example; give pairs"):
         PAIRS.tokenize([("a",)])
-    with pytest.raises(ValueError, match="max_length must be at least 5, got 4"):
-        TextClassifierProcessor(VOCABULARY, 4, 2, TARGETS)
-    with pytest.raises(ValueError, match="texts must be 1, or 2 for pairs, got 3"):
-        TextClassifierProcessor(VOCABULARY, 9, 3, TARGETS)
-    with pytest.raises(ValueError, match="pairs must be together, or apart if there are 2 texts, got 'apart'"):
-        TextClassifierProcessor(VOCABULARY, 9, 1, TARGETS, "apart")
-    with pytest.raises(ValueError, match=r"pairs must be together, or apart .*, got 'both'"):
-        TextClassifierProcessor(VOCABULARY, 9, 2, TARGETS, "both")
-    for name in ("vocabulary", "max_length", "texts", "targets"):
-        with pytest.raises(ValueError, match=f"text classifier: {name} is missing or not of type"):
-            TextClassifierProcessor.from_json(SINGLE.to_json() | {name: None})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_length": 4, "parts": one_part(TARGETS, 2)}, "max_length must be at least 5, got 4"),
+        ({"max_length": 2}, "max_length must be at least 3, got 2"),
+        ({"parts": one_part(TARGETS, 3)}, "texts must be 1, or 2 for pairs, got 3"),
+        ({"pairs": "apart"}, "pairs must be together, or apart if there are 2 texts, got 'apart'"),
+        ({"parts": one_part(TARGETS, 2), "pairs": "both"}, r"pairs must be together, or apart .*, got 'both'"),
+        ({"parts": ()}, "parts must be at least one, with distinct names, got none"),
+        ({"parts": PARTS.parts[:1] * 2}, "with distinct names, got mood, mood"),
+    ],
+    ids=str,
+)
+def test_a_processor_that_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(SINGLE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": None}, "vocabulary is missing or not of type dict"),
+        ({"vocabulary": {}}, "wordpiece: expected a tokenizer"),
+        ({"max_length": "3"}, "max_length is missing or not of type int"),
+        ({"parts": None}, "parts is missing or not of type list"),
+        ({"parts": [3]}, "parts must be names, targets and texts"),
+        ({"parts": [["a", {}, 1]]}, "targets: expected a kind"),
+        ({"pairs": None}, "pairs is missing or not of type str"),
+    ],
+    ids=str,
+)
+def test_fields_that_make_no_processor_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TextClassifierProcessor.from_json(SINGLE.to_json() | changes)
 
 
 def test_called_it_makes_the_batch_that_the_model_reads():
     vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"])
-    single = TextClassifierProcessor(vocabulary, 8, 1, Classes(("no", "yes")))
+    single = TextClassifierProcessor(vocabulary, 8, one_part(OneClass(("no", "yes"))))
     batch = single(["the", "the cat"])
     assert [vocabulary.tokens(row) for row in batch["tokens"]] == [
         ["[CLS]", "the", "[SEP]", "[PAD]"],
@@ -109,7 +153,7 @@ def test_called_it_makes_the_batch_that_the_model_reads():
     ]
     assert batch["attention_mask"].sum(axis=1).tolist() == [3, 4]
     np.testing.assert_array_equal(single("the cat")["tokens"], batch["tokens"][1:])
-    pairs = TextClassifierProcessor(vocabulary, 8, 2, Classes(("no", "yes")))
+    pairs = TextClassifierProcessor(vocabulary, 8, one_part(OneClass(("no", "yes")), 2))
     assert pairs("the", "cat")["segments"].tolist() == [[0, 0, 0, 1, 1]]
     for texts, message in (([], "there are no texts"), ([3], "expected texts, got int"), ("a", "reads one text")):
         with pytest.raises(ValueError, match=message):

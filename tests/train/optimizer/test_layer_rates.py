@@ -12,13 +12,15 @@ import pytest
 
 from jaxnlp.models import Parameter
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.text.labels import Labels
-from tests.processors import of_parts, sized
+from jaxnlp.targets import OneClass
+from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.processors import sized
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
@@ -33,8 +35,11 @@ from train.run.begin import begin
 from train.run.setup import set_up
 
 ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
-PARTS = (("sst", Labels("classification", 1, ("0", "1"))), ("quora", Labels("paraphrase", 2, ("0", "1"))))
-TASKED = TextTasksConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
+TWO = OneClass(("0", "1"))
+PARTS = TextClassifierProcessor(
+    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", Part(TWO)), ("quora", Part(TWO, 2))), "apart"
+)
+TASKED = BertClassifierConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 
 
@@ -47,7 +52,7 @@ def tree(seed):
 
 def params_of(config):
     """Random, in the shapes of a model's."""
-    processor = of_parts(7, PARTS) if isinstance(config, TextTasksConfig) else sized(7)
+    processor = PARTS if isinstance(config, BertClassifierConfig) else sized(7)
     model = config.build(processor)
     init = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))
     generator = np.random.default_rng(0)

@@ -4,18 +4,23 @@ import jax
 import pytest
 
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.text.labels import Labels
-from tests.processors import of_parts, sized
+from jaxnlp.targets import OneClass
+from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.processors import sized
 from train.optimizer.muon import as_matrices, is_hidden_matrix
 from train.optimizer.parameters import map_described
 
-PARTS = (("sst", Labels("classification", 1, ("0", "1"))), ("quora", Labels("paraphrase", 2, ("0", "1"))))
+TWO = OneClass(("0", "1"))
+PARTS = TextClassifierProcessor(
+    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", Part(TWO)), ("quora", Part(TWO, 2))), "apart"
+)
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=4, max_positions=4)
 DECODER = {"num_layers": 3, "num_heads": 2, "width": 4, "context_length": 4, "tie_embeddings": False}
 LAYERS = ("recurrent/layer_0_forward", "recurrent/layer_1_forward")
@@ -47,7 +52,7 @@ PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("u
         (RecurrentLMConfig(embedding_width=4, widths=(6, 5), cell="gru"), RECURRENT, {"head_kernel"}),
         (BertPretrainingConfig(encoder=ENCODER), ENCODED | {"heads/transform/kernel"}, {"heads/follows/kernel"}),
         (
-            TextTasksConfig(encoder=ENCODER, pair_layer="separate"),
+            BertClassifierConfig(encoder=ENCODER, pair_layer="separate"),
             ENCODED | {"relations_quora/kernel"},
             {"heads_sst/kernel", "heads_quora/kernel"},
         ),
@@ -55,7 +60,7 @@ PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("u
     ids=lambda value: type(value).__name__ if hasattr(value, "build") else "",
 )
 def test_weight_decay_is_for_these_matrices_and_muon_for_those_that_are_not_heads(model, hidden, heads):
-    processor = of_parts(7, PARTS) if isinstance(model, TextTasksConfig) else sized(7)
+    processor = PARTS if isinstance(model, BertClassifierConfig) else sized(7)
     built = model.build(processor)
     shapes = jax.eval_shape(built.init, jax.random.key(0), *model.inputs(processor))["params"]
 

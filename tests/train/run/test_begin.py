@@ -18,8 +18,8 @@ from data import DataError
 from data.masked_text import MaskedText
 from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.runs import RunError, load, load_run
 from jaxnlp.saving.serialization import ConfigError, to_json
 from jaxnlp.tasks import Trained
@@ -112,7 +112,7 @@ def test_a_run_begins_with_the_weights_of_a_folder_and_keeps_its_own_dropout(mak
 
 
 @pytest.mark.thorough
-def test_a_run_begins_with_the_encoder_of_a_run_of_text_tasks_and_with_heads_of_the_same_labels(
+def test_a_run_begins_with_the_encoder_of_a_run_of_parts_and_with_heads_of_the_same_labels(
     make_config, weights, tmp_path
 ):
     outcome = train(make_config(("sst",), total_steps=2, **{"model.freeze_encoder": True}), tmp_path / "frozen")
@@ -124,7 +124,7 @@ def test_a_run_begins_with_the_encoder_of_a_run_of_text_tasks_and_with_heads_of_
     setup, params = initial_params(make_config(("sts",), **changes))
     assert params.keys() == {"encoder"}
     chex.assert_trees_all_equal(params["encoder"], before["encoder"])
-    assert setup.corpus.processor.names == ("sts",)
+    assert [name for name, _ in setup.corpus.processor.parts] == ["sts"]
     tables = {"data.path": setup.config.data.path, "data.max_length": 16}
     classifier = update(bert_sst.get_config(), init_from=str(tmp_path / "frozen"), **tables)
     setup, params = initial_params(classifier)
@@ -155,7 +155,7 @@ def pretrained_run(pretraining_config, tmp_path_factory):
     return folder
 
 
-def test_a_run_of_pretraining_begins_a_text_task_without_an_export(make_config, pretrained_run):
+def test_a_run_of_pretraining_begins_a_classifier_without_an_export(make_config, pretrained_run):
     before = load_run(pretrained_run, checkpoint="latest")
     begun = begin(make_config(("sst",), init_from=str(pretrained_run)))
     assert begun.params.keys() == {"encoder"}
@@ -168,7 +168,7 @@ def test_a_run_of_pretraining_begins_a_text_task_without_an_export(make_config, 
     assert "heads_sst" in params
 
 
-def test_fields_of_the_pretrained_model_that_a_text_task_never_reads_do_not_matter(make_config, pretraining_config):
+def test_fields_of_the_pretrained_model_that_a_classifier_never_reads_do_not_matter(make_config, pretraining_config):
     """Its heads, its task and its compute are not part of the encoder."""
     config = make_config(("sst",))
     pretrained = update(pretraining_config, **{"model.compute.scan_layers": True, "task.z_loss": 0.1})
@@ -314,7 +314,7 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
         assert not (tmp_path / "run").exists()
 
 
-def test_a_model_without_a_bert_begins_no_text_task():
+def test_a_model_without_a_bert_begins_no_classifier():
     found = type("Found", (), {"model": type("Model", (), {"config": BertConfig()})()})()
     with pytest.raises(ValueError, match="it does not have a BERT: its model is a BertConfig"):
-        TextTasksConfig().adopt(found)
+        BertClassifierConfig().adopt(found)

@@ -1,15 +1,14 @@
 import dataclasses
-import functools
 
 import jax
 import numpy as np
 import pytest
 
-from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.text_vectors import pool
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed_texts
-from jaxnlp.tasks.text_tasks import TextTasks
-from jaxnlp.tasks.text_tasks.predictions import predict_texts
+from jaxnlp.text.embedding_settings import EmbeddingSettings
 
 TEXTS = ["the cats sat", "a big dog ate " * 6, "fish .", "the mat", "on the mat sat the cat " * 3, "a"]
 
@@ -17,10 +16,11 @@ TEXTS = ["the cats sat", "a big dog ate " * 6, "fish .", "the mat", "on the mat 
 def all_in_one_batch(trained, texts):
     """The model's vectors of all texts, padded to all that it reads."""
     tokenized = trained.processor.vocabulary.tokenize(texts, max_length=40).tokens
-    tokens = np.array([np.pad(ids, (0, 40 - len(ids))) for ids in tokenized])[:, None]
-    mask = np.array([np.arange(40) < len(ids) for ids in tokenized])[:, None]
-    apply = functools.partial(trained.model.apply, method="embed")
-    return np.asarray(jax.jit(apply)({"params": trained.params}, tokens, mask))[:, 0]
+    tokens = np.array([np.pad(ids, (0, 40 - len(ids))) for ids in tokenized])
+    mask = np.array([np.arange(40) < len(ids) for ids in tokenized])
+    bert = Bert(trained.model.config.encoder, trained.model.vocabulary_size)
+    output = jax.jit(bert.apply)({"params": trained.params["encoder"]}, tokens, None, mask)
+    return np.asarray(pool(output, mask, trained.model.config.pooling))
 
 
 def softmax(x):
@@ -65,7 +65,6 @@ def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
     found = embed_texts(trained, long)
     assert found.truncated == 2
     np.testing.assert_allclose(found.values[0], embed_texts(trained, ["cat " * 38]).values[0], atol=1e-6)
-    assert predict_texts(trained, long, long, part="sts").truncated == 4
 
 
 def test_attention_is_that_of_the_encoder_on_the_tokens_of_the_text(trained):
@@ -120,11 +119,12 @@ def test_a_pooler_that_the_encoder_does_not_have_is_refused(make_trained):
         embed_texts(make_trained("sst", encoder=encoder), TEXTS, pooling="pooler")
 
 
-def test_embeddings_are_normalized_where_the_task_says_so(trained):
+def test_embeddings_are_normalized_where_the_encoders_settings_say_so(trained):
     plain = embed_texts(trained, TEXTS).values
     lengths = np.linalg.norm(plain, axis=1, keepdims=True)
     assert (np.abs(lengths - 1.0) > 0.1).all()
-    normalizing = dataclasses.replace(trained, task=TextTasks(normalize_embeddings=True))
+    settings = EmbeddingSettings(normalize=True)
+    normalizing = dataclasses.replace(trained, processor=dataclasses.replace(trained.processor, embeddings=settings))
     np.testing.assert_allclose(embed_texts(normalizing, TEXTS).values, plain / lengths, rtol=1e-6)
 
 

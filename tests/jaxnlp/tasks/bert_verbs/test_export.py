@@ -19,13 +19,12 @@ from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.saving.serialization import to_json
-from jaxnlp.targets import Classes, Scale
+from jaxnlp.targets import Number, OneClass, SeveralClasses
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
-from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
-from jaxnlp.tasks.text_tasks.predictions import predict_texts
 from tests.random_parameters import random_parameters
 
 TEXTS = ["The cats sat on the mat.", "a big dog"]
@@ -55,7 +54,7 @@ def test_the_library_reads_the_same_bits_and_computes_the_same_embeddings(traine
     found = load_pretrained(exported)
     assert found.vocabulary == trained.processor.vocabulary
     chex.assert_trees_all_equal(found.params, jax.tree.map(np.asarray, trained.params["encoder"]))
-    again = TextTasks.from_pretrained(exported)
+    again = Classification.from_pretrained(exported)
     np.testing.assert_array_equal(embed_texts(again, TEXTS).values, embed_texts(trained, TEXTS).values)
 
 
@@ -84,15 +83,17 @@ def test_a_model_without_heads_has_no_file_of_them(make_trained, tmp_path, capsy
 def test_the_folder_pools_and_truncates_as_the_model(make_trained, tmp_path):
     before = make_trained("sts", max_length=6, pooling="cls")
     Export(tmp_path / "bert")(before)
-    after = TextTasks.from_pretrained(tmp_path / "bert")
+    after = Classification.from_pretrained(tmp_path / "bert")
     assert (after.model.config.pooling, max_length_of(after)) == ("cls", 6)
-    assert after.task.normalize_embeddings is False
-    found = predict_texts(after, *PAIRS, part=SIMILARITY)  # from 0 to 1, not 5
-    expected = predict_texts(before, *PAIRS, part="sts")
-    np.testing.assert_allclose(5.0 * found.values, expected.values, rtol=1e-6)
-    assert found.truncated == expected.truncated == 2
+    assert after.processor.embeddings.normalize is False
+
+    def similarities(model):
+        return np.array([one.label for one in model.predict(*PAIRS)])
+
+    expected = similarities(before)
+    np.testing.assert_allclose(5.0 * similarities(after), expected, rtol=1e-6)  # from 0 to 1, not 5
     for wrong in (make_trained("sts", max_length=6), make_trained("sts", pooling="cls")):
-        assert np.abs(predict_texts(wrong, *PAIRS, part="sts").values - expected.values).max() > 1e-3
+        assert np.abs(similarities(wrong) - expected).max() > 1e-3
 
 
 LONG = [*TEXTS, "the fish ate the mat . " * 20]
@@ -117,7 +118,7 @@ def test_sentence_transformers_normalizes_where_the_weights_say_so(make_trained,
     )
     found = SentenceTransformer(str(tmp_path / "again"), device="cpu").encode(LONG, show_progress_bar=False)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
-    again = TextTasks.from_pretrained(tmp_path / "again")
+    again = Classification.from_pretrained(tmp_path / "again")
     np.testing.assert_allclose(found, again.embed(LONG), atol=1e-5)
 
 
@@ -128,7 +129,7 @@ def test_embeddings_by_the_pooler_are_announced_as_not_supported_by_others(make_
     assert "use jaxnlp embed --pooling pooler\n" in capsys.readouterr().out
     assert not (tmp_path / "bert" / "modules.json").exists()
     assert (tmp_path / "bert" / "heads.safetensors").exists()
-    after = TextTasks.from_pretrained(tmp_path / "bert")
+    after = Classification.from_pretrained(tmp_path / "bert")
     assert max_length_of(after) == 6
     found = embed_texts(after, TEXTS, pooling="pooler").values
     np.testing.assert_array_equal(found, embed_texts(before, TEXTS).values)
@@ -143,15 +144,15 @@ def test_one_classification_by_the_pooler_is_transformers_own(make_trained, tmp_
     assert not (folder / "heads.safetensors").exists()
     model, report = transformers.BertForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     assert not any(report.values())
-    assert model.config.num_labels == len(trained.processor.labels(part).names)
+    assert model.config.num_labels == trained.processor.outputs
     assert model.config.label2id == {name: number for number, name in model.config.id2label.items()}
     assert (model.dropout.p, model.training) == (0.25, False)
     inputs = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
     with torch.no_grad():
         expected = model(**inputs).logits.numpy()
-    tokens, mask = inputs["input_ids"].numpy()[:, None], inputs["attention_mask"].numpy()[:, None].astype(bool)
-    ours = jax.jit(trained.model.apply)({"params": trained.params}, tokens.astype(np.int32), mask)
-    np.testing.assert_allclose(ours[part], expected, atol=1e-5)
+    tokens, mask = inputs["input_ids"].numpy().astype(np.int32), inputs["attention_mask"].numpy().astype(bool)
+    ours = jax.jit(trained.model.apply)({"params": trained.params}, tokens, mask, np.zeros_like(tokens))
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
     with pytest.raises(WeightsError, match=r"--ignore classifier\."):
         load_pretrained(folder)
     chex.assert_trees_all_equal(
@@ -191,9 +192,9 @@ def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_toget
 @pytest.mark.parametrize(
     ("targets", "problem", "names"),
     [
-        (Classes(("arts", "sport")), "single_label_classification", {0: "arts", 1: "sport"}),
-        (Classes(("a", "b", "c"), several=True), "multi_label_classification", {0: "a", 1: "b", 2: "c"}),
-        (Scale(-2.0, 7.0), "regression", {0: "number"}),
+        (OneClass(("arts", "sport")), "single_label_classification", {0: "arts", 1: "sport"}),
+        (SeveralClasses(("a", "b", "c")), "multi_label_classification", {0: "a", 1: "b", 2: "c"}),
+        (Number(-2.0, 7.0), "regression", {0: "number"}),
     ],
     ids=["one", "several", "number"],
 )
@@ -228,7 +229,7 @@ def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
     [
         ({"texts": 2, "pairs": "apart"}, {"head"}),
         ({"texts": 2, "pairs": "apart", "pair_layer": True}, {"head", "pair_layer"}),
-        ({"texts": 2, "pairs": "apart", "targets": Scale(0.0, 5.0), "similarity": "cosine"}, set()),
+        ({"texts": 2, "pairs": "apart", "targets": Number(0.0, 5.0), "similarity": "cosine"}, set()),
     ],
     ids=["apart", "layer", "cosine"],
 )

@@ -13,9 +13,9 @@ from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.targets import Classes, Scale
+from jaxnlp.targets import Number, SeveralClasses
 from jaxnlp.tasks.bert_verbs.commands import Export
-from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
+from jaxnlp.tasks.classification import SIMILARITY, Classification
 
 TEXTS = ["The cats sat on the mat.", "a big dog", "fish"]
 PAIRS = ["a dog", "the cats", "the mat"]
@@ -27,9 +27,9 @@ PAIRS = ["a dog", "the cats", "the mat"]
     [
         {"pooling": "pooler"},
         {"pooling": "cls", "texts": 2},
-        {"pooling": "pooler", "targets": Scale(-2.0, 7.0)},
-        {"pooling": "mean", "targets": Classes(("a", "b", "c"), several=True)},
-        {"texts": 2, "pairs": "apart", "pair_layer": True},
+        {"pooling": "pooler", "targets": Number(-2.0, 7.0)},
+        {"pooling": "mean", "targets": SeveralClasses(("a", "b", "c"))},
+        {"texts": 2, "pairs": "apart", "pair_layer": "separate"},
     ],
     ids=["pooler", "pairs", "number", "several", "apart"],
 )
@@ -45,10 +45,10 @@ def test_every_classifier_predicts_the_same_after_its_export(make_classifier, tm
 
 
 @pytest.mark.thorough
-def test_the_parts_of_text_tasks_keep_their_heads(trained, tmp_path):
+def test_the_parts_of_a_model_keep_their_heads(trained, tmp_path):
     Export(tmp_path / "bert")(trained)
     again = jaxnlp.load_pretrained(tmp_path / "bert")
-    assert again.processor.names == trained.processor.names
+    assert again.processor == trained.processor
     for part in ("sst", "reviews"):
         assert again.predict(TEXTS, part=part) == trained.predict(TEXTS, part=part)
     assert again.predict(TEXTS, PAIRS, part="quora") == trained.predict(TEXTS, PAIRS, part="quora")
@@ -61,8 +61,8 @@ def test_without_its_head_an_exported_classifier_is_an_encoder(make_classifier, 
         capsys.readouterr().out
     )
     again = jaxnlp.load_pretrained(folder, ignore=("classifier.",))
-    assert isinstance(again.task, TextTasks)
-    assert again.processor.names == (SIMILARITY,)
+    assert isinstance(again.task, Classification)
+    assert [*again.processor.by_part] == [SIMILARITY]
     np.testing.assert_allclose(again.embed(TEXTS, pooling="pooler"), trained.embed(TEXTS), atol=1e-6)
     assert main(["embed", folder, "a dog", "--ignore", "classifier."]) == 0
     assert main(["predict", folder, "a dog", "--ignore", "classifier."]) == 2

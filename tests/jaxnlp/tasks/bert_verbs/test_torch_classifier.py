@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import dynamic_module_utils
 
 from jaxnlp.models.text_vectors import Pooling
-from jaxnlp.targets import Classes, Scale
+from jaxnlp.targets import Number, OneClass, SeveralClasses
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.torch_classifier import torch_classifier
 from tests.jaxnlp.tasks.conftest import ENCODER
@@ -124,7 +124,7 @@ def test_sentence_transformers_computes_the_vectors_of_an_exported_classifier(ma
 
 
 def test_the_program_gives_the_probability_of_each_of_several_classes(make_classifier, tmp_path):
-    trained = make_classifier(pooling="mean", targets=Classes(("a", "b", "c"), several=True))
+    trained = make_classifier(pooling="mean", targets=SeveralClasses(("a", "b", "c")))
     Export(tmp_path / "out")(trained)
     expected = [list(found.probabilities.values()) for found in trained.predict(TEXTS)]
     np.testing.assert_allclose(loaded(tmp_path / "out").classify(TEXTS).numpy(), expected, atol=1e-5)
@@ -134,7 +134,7 @@ def test_the_program_gives_the_probability_of_each_of_several_classes(make_class
 
 
 def test_the_program_gives_numbers_on_the_scale_of_the_labels(make_classifier, tmp_path):
-    trained = make_classifier(pooling="cls", targets=Scale(-2.0, 7.0))
+    trained = make_classifier(pooling="cls", targets=Number(-2.0, 7.0))
     Export(tmp_path / "out")(trained)
     expected = [[found.label] for found in trained.predict(TEXTS)]
     np.testing.assert_allclose(loaded(tmp_path / "out").classify(TEXTS).numpy(), expected, atol=1e-4)
@@ -162,7 +162,7 @@ def test_pairs_that_are_read_together(make_classifier, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.parametrize(
-    ("targets", "expected"), [(Classes(("a", "b"), several=True), r"(a|b|a, b|)"), (Scale(0.0, 9.0), r"[\d.]+")]
+    ("targets", "expected"), [(SeveralClasses(("a", "b")), r"(a|b|a, b|)"), (Number(0.0, 9.0), r"[\d.]+")]
 )
 def test_the_program_prints_several_classes_and_numbers(
     make_classifier, tmp_path, monkeypatch, capsys, targets, expected
@@ -177,7 +177,7 @@ def test_the_program_prints_several_classes_and_numbers(
 
 @pytest.mark.thorough
 def test_the_program_runs_by_itself(make_classifier, tmp_path):
-    trained = make_classifier(pooling="mean", targets=Classes(("it's", 'a "b" {c}', "d")))
+    trained = make_classifier(pooling="mean", targets=OneClass(("it's", 'a "b" {c}', "d")))
     Export(tmp_path / "out")(trained)
     command = [sys.executable, str(tmp_path / "out" / "classify.py"), "the cat", "a dog"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

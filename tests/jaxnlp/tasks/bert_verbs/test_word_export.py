@@ -16,14 +16,14 @@ from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.pretrained import load_pretrained
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.models.tagger import TaggerConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.tagging import Tagging
-from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -151,12 +151,12 @@ def test_a_model_of_texts_adopts_the_bert_of_an_exported_tagger(tmp_path):
     trained = tagger(word_width=4)
     ExportWords(tmp_path / "bert")(trained)
     for theirs in (trained, jaxnlp.load_pretrained(tmp_path / "bert")):
-        found = TextTasksConfig(pooling="mean").adopt(theirs)
+        found = BertClassifierConfig(pooling="mean").adopt(theirs)
         expected = jax.tree.map(np.asarray, theirs.params["encoder"]["bert"])
         chex.assert_trees_all_equal(found.params, {"encoder": expected})
         assert found.processor == PIECES
     with pytest.raises(ValueError, match="it does not have a BERT: its model is a TaggerConfig; give a run with a"):
-        TextTasksConfig(pooling="mean").adopt(tagger(bert=False, word_width=4))
+        BertClassifierConfig(pooling="mean").adopt(tagger(bert=False, word_width=4))
 
 
 def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encoder(tmp_path, capsys):
@@ -166,7 +166,7 @@ def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encode
     with pytest.raises(PretrainedError, match=r"has neither heads\.safetensors nor classifier\.weight; export the run"):
         jaxnlp.load_pretrained(tmp_path / "bert")
     encoder = jaxnlp.load_pretrained(tmp_path / "bert", ignore=("classifier.",))
-    assert isinstance(encoder.task, TextTasks)
+    assert isinstance(encoder.task, Classification)
     assert main(["embed", str(tmp_path / "bert"), "the dogs", "--ignore=classifier."]) == 0
     assert json.loads(capsys.readouterr().out)["vector"] == pytest.approx(encoder.embed("the dogs").tolist(), abs=1e-6)
     assert main(["embed", str(tmp_path / "bert"), "the dogs"]) == 2

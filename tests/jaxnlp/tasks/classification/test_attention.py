@@ -6,16 +6,16 @@ import pytest
 
 from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.models.text_rnn import TextRNNConfig
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.classification import Classification
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
 
 PROCESSOR = TextClassifierProcessor(
-    WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"]), 8, 1, Classes(("no", "yes"))
+    WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"]), 8, one_part(OneClass(("no", "yes")))
 )
 TEXT = "the cat sat"
 

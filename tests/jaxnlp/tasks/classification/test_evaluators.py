@@ -11,9 +11,9 @@ import scipy.special
 from data.images import Images
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.runs import load_run
-from jaxnlp.targets import Classes
+from jaxnlp.targets import OneClass
 from jaxnlp.tasks.classification.evaluators import LIT, Validation, _rollout_block, _table
-from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate
 
@@ -96,7 +96,7 @@ def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path
 
 
 def test_lines_without_text_keep_their_places_among_predictions():
-    processor = TextClassifierProcessor(WordPieceVocabulary.of_pieces(SPECIAL), 8, 1, Classes(("a", "b")))
+    processor = TextClassifierProcessor(WordPieceVocabulary.of_pieces(SPECIAL), 8, one_part(OneClass(("a", "b"))))
     examples = [LabelledText("1", ("x",), 0), LabelledText("3", ("y",), None)]
     split = Split(examples=examples, source=SourceRows([0, 2], ["1", "2", "3"]))
     shares = np.array([[0.75, 0.25], [0.25, 0.75]])

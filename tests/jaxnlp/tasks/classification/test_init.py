@@ -10,21 +10,24 @@ import pytest
 import scipy.special
 
 from data.images import Images
-from jaxnlp.corpus import DataError
+from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.ops.classification import balanced_weights
-from jaxnlp.targets import Classes, Scale
+from jaxnlp.targets import Number, SeveralClasses
 from jaxnlp.tasks.classification import Classification
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
 from train.step import _accumulated_gradients
 
 MODEL = ViTConfig(num_layers=1, num_heads=2, width=16, feed_forward_width=32, dropout_rate=0.0)
 PROCESSOR = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b", "c"))
+
+
+PLAIN = Corpus((), {}, PROCESSOR, "", "")
 
 
 def build(task, model=None):
@@ -56,7 +59,7 @@ def corpus_with(counts):
 def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
     task, counts = Classification(**fields), [4, 2, 1]
     model, params = build(task)
-    given, plain = task.objective(model, corpus_with(counts)), Classification().objective(model, None)
+    given, plain = task.objective(model, corpus_with(counts)), Classification().objective(model, PLAIN)
     inputs = batch()
     _, (metrics, _) = jax.jit(given.loss)(params, inputs, jax.random.key(0), ())
     _, (expected, _) = jax.jit(plain.loss)(params, inputs, None, ())
@@ -73,7 +76,10 @@ def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
 def test_accumulated_gradients_are_those_of_the_whole_batch_however_small_the_weights():
     task = Classification(class_weights=(0.01, 0.02, 0.03))
     model, params = build(task)
-    objective, parts = task.objective(model, None), {name: x.reshape(2, 3, *x.shape[1:]) for name, x in batch().items()}
+    objective, parts = (
+        task.objective(model, PLAIN),
+        {name: x.reshape(2, 3, *x.shape[1:]) for name, x in batch().items()},
+    )
     key = jax.random.key(0)
     found, metrics = jax.jit(lambda: _accumulated_gradients(params, parts, key, objective, 2))()
     expected = jax.jit(jax.grad(lambda params: objective.loss(params, batch(), key, ())[0]))(params)
@@ -84,7 +90,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch_however_small_the_we
 def test_mixed_inputs_have_both_labels_in_their_shares():
     model, params = build(Classification())
     inputs = batch(other_labels=np.array([1, 1, 0, 2, 0, 0], np.int32), share=np.full(6, 0.75, np.float32))
-    _, (metrics, _) = jax.jit(Classification().objective(model, None).loss)(params, inputs, None, ())
+    _, (metrics, _) = jax.jit(Classification().objective(model, PLAIN).loss)(params, inputs, None, ())
     log_p = log_probabilities(model, params, inputs)[:5]
     rows = np.arange(5)
     expected = -(0.75 * log_p[rows, inputs["labels"][:5]] + 0.25 * log_p[rows, inputs["other_labels"][:5]]).sum()
@@ -119,18 +125,18 @@ def test_models_and_weights_must_fit_the_data():
     ("targets", "fields", "message"),
     [
         (
-            Scale(0.0, 1.0),
+            Number(0.0, 1.0),
             {"label_smoothing": 0.1},
-            "task.label_smoothing applies only to classes, and labels are numb",
+            "task.label_smoothing applies only to classes",
         ),
-        (Scale(0.0, 1.0), {"balanced": True}, "task.balanced applies only to classes"),
+        (Number(0.0, 1.0), {"balanced": True}, "task.balanced applies only to one class"),
         (
-            Classes(("a", "b"), True),
+            SeveralClasses(("a", "b")),
             {"balanced": True},
-            "task.balanced applies only to one class for each example; give",
+            "task.balanced applies only to one class for each example",
         ),
         (
-            Classes(("a", "b"), True),
+            SeveralClasses(("a", "b")),
             {"class_weights": (1.0,)},
             "task.class_weights needs a weight for each of 2 classes",
         ),
@@ -138,7 +144,9 @@ def test_models_and_weights_must_fit_the_data():
 )
 def test_options_that_these_labels_do_not_read_are_refused(targets, fields, message):
     vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, "the"])
-    corpus = dataclasses.replace(corpus_with([1, 1]), processor=TextClassifierProcessor(vocabulary, 8, 1, targets))
+    corpus = dataclasses.replace(
+        corpus_with([1, 1]), processor=TextClassifierProcessor(vocabulary, 8, one_part(targets))
+    )
     with pytest.raises(DataError, match=message):
         Classification(**fields).check_corpus(BertClassifierConfig(), corpus)
 
@@ -149,7 +157,7 @@ def test_training_minimises_the_loss_of_the_page(smoothing, gamma):
     task = Classification(label_smoothing=smoothing, focal_gamma=gamma)
     model, params = build(task)
     given = batch()
-    measure = jax.jit(task.objective(model, None).loss)
+    measure = jax.jit(task.objective(model, PLAIN).loss)
     loss, _ = measure(params, given, jax.random.key(1), ())
     p = np.exp(log_probabilities(model, params, given), dtype=np.float64)[given["loss_mask"]]
     q = (1.0 - smoothing) * np.eye(3)[given["labels"][given["loss_mask"]]] + smoothing / 3

@@ -11,19 +11,20 @@ from jaxnlp.__main__ import main
 from jaxnlp.cli.tables import TextColumns
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.inference.batches import batches
-from jaxnlp.targets import Classes
-from jaxnlp.tasks.classification.inputs import Given, batch_shapes, image_files, read_chunk, read_inputs
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.targets import OneClass
+from jaxnlp.tasks.classification.inputs import Given, batch_shapes, given_rows, image_files, read_chunk
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 PROCESSOR = TextClassifierProcessor(
-    WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"]), 8, 1, Classes(("no", "yes"))
+    WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"]), 8, one_part(OneClass(("no", "yes")))
 )
 
 
 def test_every_text_is_in_one_row_of_one_batch():
     texts = tuple(" ".join(["the"] * (number % 9)) for number in range(70))
-    (chunk,) = read_inputs(PROCESSOR, Given(texts))
+    (rows,) = given_rows(PROCESSOR, Given(texts))
+    chunk = read_chunk(PROCESSOR, rows)
     assert chunk.blank == [number for number in range(70) if number % 9 == 0]
     found = list(batches(chunk.lengths, batch_shapes(PROCESSOR)))
     assert sorted(chunk.kept[n] for numbers, _ in found for n in numbers) == sorted({*range(70)} - {*chunk.blank})
@@ -38,11 +39,11 @@ def test_every_text_is_in_one_row_of_one_batch():
 
 def test_inputs_that_do_not_fit_the_processor_are_refused():
     with pytest.raises(ValueError, match="--resize applies only to images"):
-        next(read_inputs(PROCESSOR, Given(("the",), resize=True)))
+        next(given_rows(PROCESSOR, Given(("the",), resize=True)))
     with pytest.raises(ValueError, match="--pair applies only to pairs of texts"):
-        next(read_inputs(PROCESSOR, Given(("the",), ("cat",))))
+        next(given_rows(PROCESSOR, Given(("the",), ("cat",))))
     with pytest.raises(ValueError, match="inputs of a dict cannot be read"):
-        next(read_inputs({}, Given()))
+        next(given_rows({}, Given()))
     with pytest.raises(ValueError, match="give image files, or a folder of them"):
         image_files(())
 
@@ -86,7 +87,8 @@ def test_the_name_of_any_image_is_one_line_that_can_be_written(tmp_path):
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n.png"))
     Image.new("RGB", (4, 4)).save(path)
     processor = ImageProcessor(4, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
-    (chunk,) = read_inputs(processor, Given((str(tmp_path),)))
+    (rows,) = given_rows(processor, Given((str(tmp_path),)))
+    chunk = read_chunk(processor, rows)
     assert chunk.shown == [(f"{tmp_path}/\\xff .png",)]
     assert chunk.fields == [{"file": f"{tmp_path}/\\xff\n.png"}]
     assert not chunk.unread
@@ -104,7 +106,8 @@ def test_a_table_is_read_by_its_columns(tmp_path, name):
         text = '{"text": "the cat", "label": "a"}\n{"text": "cat"}\n'
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    (chunk,) = read_inputs(PROCESSOR, Given(file=path))
+    (rows,) = given_rows(PROCESSOR, Given(file=path))
+    chunk = read_chunk(PROCESSOR, rows)
     assert chunk.shown == [("the cat",), ("cat",)]
     with pytest.raises(ValueError, match=r"expected .* body.*; missing: body; name the columns as in"):
-        next(read_inputs(PROCESSOR, Given(file=path, columns=TextColumns(("body",)))))
+        next(given_rows(PROCESSOR, Given(file=path, columns=TextColumns(("body",)))))

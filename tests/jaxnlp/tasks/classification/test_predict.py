@@ -10,7 +10,7 @@ from PIL import Image
 import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
-from jaxnlp.targets import Scale
+from jaxnlp.targets import Number
 from jaxnlp.tasks.classification.predict import Prediction
 
 TEXTS = ["the paint cat sat", "the run sat cat"]
@@ -41,7 +41,7 @@ def test_any_number_of_classes_and_numbers(text_run):
 
 
 def test_pairs_are_two_lists_or_two_texts(make_classifier):
-    trained = make_classifier(texts=2, targets=Scale(0.0, 2.0))
+    trained = make_classifier(texts=2, targets=Number(0.0, 2.0))
     both = trained.predict(["the cat", "fish"], ["a dog", "the mat"])
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
     with pytest.raises(ValueError, match="each text needs a second one; number of texts: 2, of second texts: 1"):

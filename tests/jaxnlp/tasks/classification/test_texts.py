@@ -103,7 +103,11 @@ def test_a_table_with_any_names_of_classes_is_learned_scored_and_predicted_by_na
         "best_metric": "accuracy",
     }
     if pairs:
-        fields |= {"data.pair": "second", "data.pairs": pairs, "model.pair_layer": pairs == "apart"}
+        fields |= {
+            "data.pair": "second",
+            "data.pairs": pairs,
+            "model.pair_layer": "separate" if pairs == "apart" else "none",
+        }
     train(quick(bert_classify.get_config(), weights, 40, **fields), tmp_path / "run")
     assert load_run(tmp_path / "run").processor.targets.names == NAMES
     capsys.readouterr()

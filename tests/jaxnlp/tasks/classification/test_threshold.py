@@ -4,12 +4,13 @@ import types
 
 import numpy as np
 import pytest
+import scipy.special
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
-from jaxnlp.targets import Classes
-from jaxnlp.tasks.classification.decision import THRESHOLD_FILE as FILE
-from jaxnlp.tasks.classification.decision import kept_threshold
+from jaxnlp.targets import OneClass, SeveralClasses
+from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE as FILE
+from jaxnlp.tasks.classification.kept_threshold import kept_threshold
 from jaxnlp.tasks.classification.threshold import CANDIDATES, ChooseThreshold, candidates
 from train.evaluate import main as evaluate
 
@@ -55,14 +56,18 @@ def test_a_threshold_is_for_two_classes_or_several(run, text_run, capsys):
 
 
 class Given:
-    """A scoring whose model gives these probabilities."""
+    """A scoring whose model gives these probabilities, or their logits."""
 
     split_name = "validation"
 
     def __init__(self, targets, found, labels):
-        self.trained = types.SimpleNamespace(processor=types.SimpleNamespace(targets=targets), model=None, folder=None)
+        self.trained = types.SimpleNamespace(
+            processor=types.SimpleNamespace(targets=targets, by_part={"": None}),
+            model=types.SimpleNamespace(config=None),
+            folder=None,
+        )
         self.split = types.SimpleNamespace(examples=[types.SimpleNamespace(label=x) for x in labels], scored=True)
-        self.outputs = lambda function: found
+        self.outputs = lambda function: np.log(found) if isinstance(targets, OneClass) else scipy.special.logit(found)
 
     def once(self, make, *arguments):
         return make(*arguments)
@@ -83,13 +88,13 @@ def chosen(targets, found, labels):
 )
 def test_classes_that_can_be_separated_are(probabilities, labels, expected):
     found = [[1.0 - p, p] for p in probabilities]
-    assert chosen(Classes(("a", "b")), found, labels) == pytest.approx((expected, 1.0))
+    assert chosen(OneClass(("a", "b")), found, labels) == pytest.approx((expected, 1.0))
 
 
 def test_the_best_of_several_thresholds_is_taken_and_of_equal_ones_that_nearest_to_half():
     found = [[0.8, 0.2], [0.6, 0.4], [0.4, 0.6], [0.3, 0.7]]
-    assert chosen(Classes(("a", "b")), found, [1, 0, 1, 1])[0] == pytest.approx(0.5)
-    several = Classes(("a", "b"), several=True)
+    assert chosen(OneClass(("a", "b")), found, [1, 0, 1, 1])[0] == pytest.approx(0.5)
+    several = SeveralClasses(("a", "b"))
     assert chosen(several, [[0.5, 0.5]] * 3, [(0,), (1,), ()])[0] == 0.5
 
 

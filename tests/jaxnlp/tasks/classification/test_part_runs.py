@@ -1,5 +1,6 @@
-"""Runs of text tasks from training to predictions."""
+"""Runs of several parts from training to predictions."""
 
+import csv
 import functools
 import json
 import re
@@ -10,7 +11,7 @@ from scipy import stats
 
 from data import DataError
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.text_tasks.evaluators import Validation
+from jaxnlp.tasks.classification.evaluators import Validation
 from tests import text_task_files
 from tests.text_task_files import train, write_tables, write_weights
 from train import evaluate
@@ -68,13 +69,6 @@ def test_training_on_several_parts_logs_no_plain_loss(run):
         assert {"objective", "sst/loss", "sst/accuracy", "sts/loss"} <= row.keys()
 
 
-def test_progress_counts_the_tokens_that_are_read(run):
-    rows = [row for row in logged(run) if row["split"] == "train"]
-    assert all("tokens_per_second" in row for row in rows)
-    environment = json.loads((run / ENVIRONMENT_FILE).read_text())
-    assert environment["metrics"][environment["progress"]]["of"] == "tokens"
-
-
 def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_folder(run, tmp_path, capsys):
     ledger = tmp_path / "ledger.json"
     assert evaluate.main([str(run), "--record", str(ledger)]) == 0
@@ -95,47 +89,38 @@ def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_with
     assert "validation mean_score" in capsys.readouterr().out
 
 
-def rows_of(file):
-    """The rows of a table, without its header."""
-    return [line.split("\t") for line in file.read_text().splitlines()[1:]]
-
-
-def test_predictions_are_written_in_the_order_of_the_file_as_the_project_has_them(run, tables, tmp_path, capsys):
-    for split in ("dev", "test"):
-        assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
-    names = {"sst-dev-output.csv", "sts-dev-output.csv", "sst-test-output.csv", "sts-test-output.csv"}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+def test_predictions_are_a_table_for_each_part(run, tables, tmp_path, capsys):
+    for split in ("validation", "test"):
+        assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / split)]) == 0
+        names = {"sst-predictions.csv", "sts-predictions.csv"}
+        assert {path.name for path in (tmp_path / split).iterdir()} == names
     shown = capsys.readouterr().out
     assert not re.search(r"^test \S+ [\d.]+", shown, flags=re.MULTILINE)  # no scores without labels
-
-    lines = (tmp_path / "out" / "sst-dev-output.csv").read_text().splitlines()
-    assert lines[0] == "id \t Predicted_Sentiment "
-    given = dict(line.rstrip(" ").split(" , ") for line in lines[1:])
-    expected = {row[1]: row[-1] for row in rows_of(tables / "ids-sst-dev.csv")}
-    assert list(given) == list(expected)
     metrics = score(run, Validation(), Options()).evaluation.metrics
-    right = sum(given[row] == label for row, label in expected.items())
+    rows = {part: read_table(tmp_path / "validation" / f"{part}-predictions.csv") for part in ("sst", "sts")}
+    given = [line.split("\t")[1] for line in (tables / "ids-sst-dev.csv").read_text().splitlines()[1:]]
+    assert [row["id"] for row in rows["sst"]] == given
+    right = sum(row["label"] == row["predicted"] for row in rows["sst"])
     np.testing.assert_allclose(metrics["sst/accuracy"].value, right / 21)
-
-    lines = (tmp_path / "out" / "sts-dev-output.csv").read_text().splitlines()
-    assert lines[0] == "id \t Predicted_Similiary "
-    given = [float(line.split(" , ")[1]) for line in lines[1:]]
-    expected = [float(row[-1]) for row in rows_of(tables / "sts-dev.csv")]
-    np.testing.assert_allclose(metrics["sts/pearson"].value, stats.pearsonr(given, expected).statistic, rtol=1e-4)
-    assert min(given) >= 0.0
-    assert max(given) > 1.0  # on the scale of the labels
+    numbers, labels = ([float(row[name]) for row in rows["sts"]] for name in ("predicted", "label"))
+    np.testing.assert_allclose(metrics["sts/pearson"].value, stats.pearsonr(numbers, labels).statistic, rtol=1e-4)
+    assert 0.0 <= min(numbers) < 1.0 < max(numbers) <= 5.0
 
     (tmp_path / "taken").write_text("mine")
-    assert evaluate.main([str(run), "--split", "dev", "--predictions", str(tmp_path / "taken")]) == 2
-    assert "taken is a file; give a directory, for sst-dev-output.csv, sts-dev" in capsys.readouterr().err
+    assert evaluate.main([str(run), "--predictions", str(tmp_path / "taken")]) == 2
+    assert "taken is a file; give a directory, for sst-predictions.csv, sts-pred" in capsys.readouterr().err
     assert (tmp_path / "taken").read_text() == "mine"
+
+
+def read_table(file):
+    return list(csv.DictReader(file.read_text().splitlines()))
 
 
 def test_truncated_texts_are_reported_where_they_are_scored(run, tmp_path, caplog):
     long = "the film was good " * 9
     (tmp_path / "mine.csv").write_text(f"\t\tid\tsentence\tsentiment\n0\t0\ta\t{long}\t4\n1\t0\tb\tgood\t4\n")
     scores = score(run, Validation(), Options(file=tmp_path / "mine.csv"))
-    assert "mine.csv: 1 text was truncated to 16 tokens" in caplog.text
+    assert "mine.csv: sst: texts truncated to 16 tokens: 1" in caplog.text
     assert scores.evaluation.metrics["sst/accuracy"].count == 2
 
 
@@ -148,7 +133,7 @@ def test_a_file_of_one_part_is_scored_as_that_part(run, tables):
 
 def test_a_file_without_labels_is_predicted_for_each_part_with_such_texts(run, tables, tmp_path):
     found = score(run, Validation(), Options(file=tables / "sts-test-student.csv")).evaluation
-    assert list(found.predictions) == ["sts-sts-test-student-output.csv"]
+    assert list(found.predictions) == ["sts-predictions.csv"]
     assert not found.metrics
     broken = (tables / "sts-dev.csv").read_text() + "9\tx\ta\tb\t7.5\n"
     (tmp_path / "broken.csv").write_text(broken)

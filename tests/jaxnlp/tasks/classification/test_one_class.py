@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
-from jaxnlp.tasks.classification.scores import (
-    blocks,
-    calibration_error,
-    errors,
-    kinds,
-    scores,
-)
+from jaxnlp.targets import OneClass
+from jaxnlp.tasks.classification.one_class import OneClassMeasures, calibration_error
 
 CLASSES = ("cat", "dog", "eel")
 LABELS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 0])
 GENERATOR = np.random.default_rng(0)
+
+
+def measures(*names):
+    return OneClassMeasures(OneClass(names or CLASSES))
 
 
 def predictions(classes=3, rows=10):
@@ -29,7 +28,7 @@ def f1(labels, chosen, label):
 def test_scores_are_their_definitions():
     found = predictions()
     chosen = found.argmax(axis=1)
-    measured = scores(CLASSES, LABELS, found)
+    measured = measures().scores(LABELS, found)
     each = [f1(LABELS, chosen, label) for label in range(3)]
     assert {name: metric.value for name, metric in measured.items() if name.endswith("/f1")} == pytest.approx(
         dict(zip(("cat/f1", "dog/f1", "eel/f1"), each, strict=True))
@@ -48,18 +47,18 @@ def test_what_is_declared_is_measured_whichever_classes_occur():
     for labels in (LABELS, np.minimum(LABELS, 1), np.zeros(10, int)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert scores(CLASSES, labels, predictions()).keys() == kinds(CLASSES, labels).keys()
-    assert "eel/f1" in kinds(CLASSES, LABELS)
-    assert "eel/f1" not in kinds(CLASSES, np.minimum(LABELS, 1))  # 0 would say that the model fails
-    two = scores(CLASSES[:2], np.minimum(LABELS, 1), predictions(2))
+            assert measures().scores(labels, predictions()).keys() == measures().kinds(labels, "texts").keys()
+    assert "eel/f1" in measures().kinds(LABELS, "texts")
+    assert "eel/f1" not in measures().kinds(np.minimum(LABELS, 1), "texts")  # 0 would say that the model fails
+    two = measures("cat", "dog").scores(np.minimum(LABELS, 1), predictions(2))
     assert "roc_auc" in two
     names = tuple(map(str, range(31)))
-    assert not any("/" in name for name in kinds(names, np.arange(31)))
+    assert not any("/" in name for name in measures(*names).kinds(np.arange(31), "texts"))
 
 
 def test_of_two_classes_areas_are_those_of_the_second():
     labels, second = np.array([0, 0, 1, 1]), np.array([0.1, 0.6, 0.4, 0.9])
-    measured = scores(("no", "yes"), labels, np.stack([1 - second, second], axis=1))
+    measured = measures("no", "yes").scores(labels, np.stack([1 - second, second], axis=1))
     assert measured["roc_auc"].value == pytest.approx(3 / 4)
     assert measured["average_precision"].value == pytest.approx((1 + 2 / 3) / 2)
 
@@ -76,13 +75,13 @@ def test_the_calibration_error_is_zero_for_honest_confidence_and_its_distance_ot
 
 def test_the_surest_errors_come_first():
     found = np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.6, 0.4]])
-    assert errors(np.array([1, 0, 1, 1]), found, 2) == [0, 1]
-    assert errors(np.array([0, 1, 1, 0]), found, 2) == []
+    assert measures("no", "yes").errors(np.array([1, 0, 1, 1]), found, 2) == [0, 1]
+    assert measures("no", "yes").errors(np.array([0, 1, 1, 0]), found, 2) == []
 
 
 def test_blocks_show_confusions_and_curves():
     found = predictions()
-    made = {block.name: block.content for block in blocks(CLASSES, LABELS, found)}
+    made = {block.name: block.content for block in measures().blocks(LABELS, found)}
     assert list(made) == ["Confusion matrix", "ROC curves", "Precision and recall", "Reliability"]
     rows = made["Confusion matrix"].rows
     assert [row[0] for row in rows] == list(CLASSES)
@@ -92,17 +91,18 @@ def test_blocks_show_confusions_and_curves():
     roc = made["ROC curves"].lines
     assert [line.name for line in roc] == list(CLASSES)
     assert all((line.x[0], line.y[0], line.x[-1], line.y[-1]) == (0, 0, 1, 1) for line in roc)
-    many = blocks(tuple(map(str, range(40))), GENERATOR.permutation(40).repeat(20), predictions(40, 800))
+    many = measures(*map(str, range(40))).blocks(GENERATOR.permutation(40).repeat(20), predictions(40, 800))
     assert many[0].name == "ROC curves"
     assert len(many[0].content.lines) == 10
     assert max(len(line.x) for line in many[0].content.lines) <= 200
-    assert [block.name for block in blocks(CLASSES, np.zeros(10, int), found)] == ["Confusion matrix", "Reliability"]
+    assert [block.name for block in measures().blocks(np.zeros(10, int), found)] == ["Confusion matrix", "Reliability"]
 
 
 def test_of_two_classes_the_distribution_of_the_scores_is_shown():
     labels, second = np.array([0, 0, 0, 0, 1, 1]), np.array([0.01, 0.02, 0.3, 0.3, 0.3, 0.99])
     made = {
-        block.name: block.content for block in blocks(("no", "yes"), labels, np.stack([1 - second, second], axis=1))
+        block.name: block.content
+        for block in measures("no", "yes").blocks(labels, np.stack([1 - second, second], axis=1))
     }
     shown = made["Distribution of the scores"]
     assert shown.x_label == "probability of yes"

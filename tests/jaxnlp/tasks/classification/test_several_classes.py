@@ -2,37 +2,36 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from jaxnlp.tasks.classification.scores_of_several import blocks, errors, kinds, scores
+from jaxnlp.targets import SeveralClasses
+from jaxnlp.tasks.classification.several_classes import SeveralClassesMeasures
 
 CLASSES = ("a", "b", "c")
+MEASURES = SeveralClassesMeasures(SeveralClasses(CLASSES))
 GENERATOR = np.random.default_rng(0)
 LABELS = (GENERATOR.random((12, 3)) < 0.4).astype(np.float32)
 FOUND = GENERATOR.random((12, 3))
 
 
 def test_every_declared_score_is_measured():
-    measured = scores(CLASSES, LABELS, FOUND)
-    assert measured.keys() == kinds(CLASSES, LABELS).keys()
+    measured = MEASURES.scores(LABELS, FOUND)
+    assert measured.keys() == MEASURES.kinds(LABELS, "texts").keys()
     chosen = FOUND >= 0.5
     assert measured["accuracy"].value == pytest.approx((chosen == LABELS).all(axis=1).mean())
     assert measured["micro_f1"].value == pytest.approx(f1_score(LABELS.ravel(), chosen.ravel()))
     assert measured["macro_f1"].value == pytest.approx(np.mean([measured[f"{name}/f1"].value for name in CLASSES]))
-    assert scores(CLASSES, LABELS, LABELS)["accuracy"].value == 1.0
-    assert scores(CLASSES, LABELS, FOUND, 0.0)["macro_f1"].value == pytest.approx(
-        np.mean([f1_score(LABELS[:, c], np.ones(12)) for c in range(3)])
-    )
+    assert MEASURES.scores(LABELS, LABELS)["accuracy"].value == 1.0
 
 
 def test_a_class_without_examples_is_left_out_of_areas_only():
     labels = LABELS * [1, 1, 0]
-    assert scores(CLASSES, labels, FOUND).keys() == kinds(CLASSES, labels).keys()
+    assert MEASURES.scores(labels, FOUND).keys() == MEASURES.kinds(labels, "texts").keys()
     none = np.zeros_like(LABELS)
-    assert "roc_auc" not in kinds(CLASSES, none)
-    assert scores(CLASSES, none, FOUND).keys() == kinds(CLASSES, none).keys()
+    assert "roc_auc" not in MEASURES.kinds(none, "texts")
+    assert MEASURES.scores(none, FOUND).keys() == MEASURES.kinds(none, "texts").keys()
 
 
 def test_the_report_counts_each_class():
-    table = blocks(CLASSES, LABELS, LABELS)[0].content
+    table = MEASURES.blocks(LABELS, LABELS)[0].content
     assert {row[0]: row[1] for row in table.rows} == dict(zip(CLASSES, LABELS.sum(axis=0).astype(int), strict=True))
     assert all(row[1] == row[2] and row[3] == row[4] == 0 for row in table.rows)
 
@@ -40,5 +39,5 @@ def test_the_report_counts_each_class():
 def test_the_surest_errors_come_first():
     labels = np.array([[1, 0], [0, 0], [1, 1]], np.float32)
     found = np.array([[0.9, 0.1], [0.2, 0.7], [0.05, 0.9]])
-    assert errors(labels, found, 5) == [2, 1]
-    assert errors(labels, found, 1) == [2]
+    assert MEASURES.errors(labels, found, 5) == [2, 1]
+    assert MEASURES.errors(labels, found, 1) == [2]

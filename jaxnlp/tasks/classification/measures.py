@@ -1,0 +1,90 @@
+"""The base of what each kind of targets has in the task: its loss, its scores, and its blocks of the report.
+
+Axes: N examples, C outputs.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+import jax
+import numpy as np
+
+from jaxnlp.ops.classification import ClassLosses
+from jaxnlp.pages.blocks import Line
+from jaxnlp.targets import Targets
+from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.typing import Array, Batch, Metrics
+
+MAX_CLASSES = 30
+"""Maximum number of classes for an F1 of each class and a confusion matrix."""
+MAX_CURVES = 10
+"""Maximum number of classes with curves: the most frequent ones."""
+MAX_POINTS = 200
+"""Maximum number of points of a curve in the report."""
+
+T = TypeVar("T", bound=Targets)
+
+
+class Measures(Generic[T]):
+    """The base: loss, scores and blocks of one kind of targets."""
+
+    unit: ClassVar[str] = "nats"
+    """Of the loss."""
+    options: ClassVar[Sequence[str]] = ("label_smoothing", "focal_gamma", "class_weights")
+    """Options of the task that the loss has."""
+    error_title: ClassVar[str] = "Most confident errors"
+    """Heading of the wrong predictions in the report."""
+
+    def __init__(self, targets: T):
+        self.targets = targets
+
+    def loss(
+        self,
+        outputs: Array,
+        labels: Array,
+        batch: Batch,
+        *,
+        class_weights: jax.Array | None = None,
+        label_smoothing: float = 0.0,
+        focal_gamma: float = 0.0,
+    ) -> tuple[ClassLosses, Metrics]:
+        """The losses, and the metrics besides the loss, of outputs [B, C] and labels as `Targets.array` makes them.
+
+        The options are those of `jaxnlp.ops.classification`.
+        """
+        raise TypeError(f"{type(self).__name__} does not define loss()")
+
+    def loss_kinds(self, of: str) -> dict[str, MetricKind]:
+        """The metrics of `loss`, with their units. Args: of: the plural noun for examples."""
+        return {"loss": MetricKind(of, self.unit, "lower")}
+
+    def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
+        """What `scores` measures of examples with these labels [N, ...]; `of` is the plural noun for examples."""
+        raise TypeError(f"{type(self).__name__} does not define kinds()")
+
+    def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
+        """All scores of `kinds`, from labels [N, ...] and `Targets.predicted` [N, ...]."""
+        raise TypeError(f"{type(self).__name__} does not define scores()")
+
+    def ranking(self, scores: dict[str, float]) -> float:
+        """One score from 0 to 1, of which several parts have a mean."""
+        raise TypeError(f"{type(self).__name__} does not define ranking()")
+
+    def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
+        """For the report; arguments as for `scores`: [N, ...]."""
+        raise TypeError(f"{type(self).__name__} does not define blocks()")
+
+    def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
+        """Indices of the examples with wrong predictions, the worst first; arguments as for `scores`: [N, ...]."""
+        raise TypeError(f"{type(self).__name__} does not define errors()")
+
+
+def areas(of: str) -> dict[str, MetricKind]:
+    """The areas under the curves, which need positive and negative examples."""
+    return {"roc_auc": MetricKind(of, title="ROC AUC"), "average_precision": MetricKind(of)}
+
+
+def line(name: str, x: np.ndarray, y: np.ndarray) -> Line:
+    """A curve, x [N] and y [N], with at most 200 of its points."""
+    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).round().astype(int))
+    return Line(name, tuple(x[chosen].round(4).tolist()), tuple(y[chosen].round(4).tolist()))

@@ -1,0 +1,97 @@
+"""Any number of classes of an example: binary cross-entropy, scikit-learn's scores, and the report's blocks.
+
+Axes: N examples, C classes.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from jaxnlp.ops.classification import ClassLosses, several_cross_entropy
+from jaxnlp.pages.blocks import Lines, Table
+from jaxnlp.targets import SeveralClasses
+from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.tasks.classification.measures import MAX_CLASSES, MAX_CURVES, Measures, areas, line
+from jaxnlp.typing import Array, Batch, Metrics
+
+
+class SeveralClassesMeasures(Measures[SeveralClasses]):
+    """Those of any number of classes: labels are 0 or 1 [N, C], predictions are probabilities [N, C]."""
+
+    def loss(self, outputs: Array, labels: Array, batch: Batch, **options: Any) -> tuple[ClassLosses, Metrics]:
+        return several_cross_entropy(outputs, labels, batch["loss_mask"], **options), {}
+
+    def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
+        """Areas under curves need a class with positive and negative examples; labels [N, C]."""
+        titles = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1"}
+        found = {name: MetricKind(of, title=title) for name, title in titles.items()}
+        if _with_both(labels).any():
+            found |= areas(of)
+        if len(self.targets.names) <= MAX_CLASSES:
+            found |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in self.targets.names}
+        return found
+
+    def ranking(self, scores: dict[str, float]) -> float:
+        return scores["micro_f1"]
+
+    def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
+        """All scores of `kinds`, of [N, C] and [N, C]; the accuracy is the share of examples whose classes are all
+        right.
+
+        A class is predicted from a probability of 0.5. Areas under curves are means over the classes with both positive
+        and negative examples.
+        """
+        # Here: it takes longer to import than JAX, and every command would wait for it.
+        from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+        chosen, classes = predicted >= 0.5, self.targets.names
+        f1 = f1_score(labels, chosen, average=None, zero_division=0.0)
+        values = {
+            "accuracy": float((chosen == labels).all(axis=1).mean()),
+            "micro_f1": float(f1_score(labels, chosen, average="micro", zero_division=0.0)),
+            "macro_f1": float(np.mean(f1)),
+        }
+        both = _with_both(labels)
+        if both.any():
+            values["roc_auc"] = float(roc_auc_score(labels[:, both], predicted[:, both], average="macro"))
+            values["average_precision"] = float(average_precision_score(labels[:, both], predicted[:, both]))
+        if len(classes) <= MAX_CLASSES:
+            values |= {f"{name}/f1": float(value) for name, value in zip(classes, np.ravel(f1), strict=True)}
+        return {name: Metric(value, len(labels)) for name, value in values.items()}
+
+    def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
+        """How often each class is right, missed and wrongly predicted, and precision against recall; [N, C] both."""
+        from sklearn.metrics import precision_recall_curve
+
+        chosen, classes = predicted >= 0.5, self.targets.names
+        counts = labels.sum(axis=0).astype(int)
+        order = np.argsort(-counts, kind="stable")
+        rows = tuple(
+            (
+                classes[c],
+                int(counts[c]),
+                int((chosen[:, c] & (labels[:, c] == 1)).sum()),
+                int((~chosen[:, c] & (labels[:, c] == 1)).sum()),
+                int((chosen[:, c] & (labels[:, c] == 0)).sum()),
+            )
+            for c in order
+        )
+        header = ("class", "examples", "found", "missed", "wrongly predicted")
+        found = [Block("Classes", Table(header, rows, folded=len(rows) > MAX_CLASSES))]
+        curves = []
+        for c in [c for c in order if _with_both(labels)[c]][:MAX_CURVES]:
+            precision, recall, _ = precision_recall_curve(labels[:, c], predicted[:, c])
+            curves.append(line(classes[c], recall[::-1], precision[::-1]))
+        if curves:
+            found.append(Block("Precision and recall", Lines(tuple(curves), "recall", "precision")))
+        return found
+
+    def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
+        """Those with a wrong class, the most confident first; [N, C] both."""
+        wrong = np.where(labels == 1, 1.0 - predicted, predicted).max(axis=1)
+        return [int(n) for n in np.argsort(-wrong, kind="stable")[:limit] if wrong[n] >= 0.5]
+
+
+def _with_both(labels: np.ndarray) -> np.ndarray:
+    """Which classes have both positive and negative examples [C]."""
+    return (labels.min(axis=0) == 0) & (labels.max(axis=0) == 1)

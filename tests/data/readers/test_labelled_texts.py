@@ -1,0 +1,129 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from data import DataError
+from data.readers.labelled_texts import PARTS, TextSource, parts_of_file, source_of_columns, table_files, table_source
+from jaxnlp.input_files.tables import Columns, Writing
+from jaxnlp.targets import Number, OneClass
+
+SST = "\tid\tsentence\tsentiment\n0\ta1\tfine film .\t3\n1\tb2\tso so\t0\n"
+STS = "\tid\tsentence1\tsentence2\tsimilarity\n0\ta1\tone\ttwo\t2.5\n"
+
+
+def known(part):
+    return TextSource.of_known(PARTS[part], None)
+
+
+def written(folder, text, name="table.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(path, part):
+    """Names, texts and labels of a file of a known data set."""
+    source = known(part)
+    rows, _ = source.read(path)
+    found = source.labelled((path, rows), source.targets((path, rows)))
+    return [(row.name, row.texts, row.label) for row in found]
+
+
+def test_rows_of_known_data_sets_have_ids_texts_and_labels(tmp_path):
+    assert read(written(tmp_path, SST), "sst") == [("a1", ("fine film .",), 3), ("b2", ("so so",), 0)]
+    assert read(written(tmp_path, STS), "sts") == [("a1", ("one", "two"), 2.5)]
+    unlabelled = "\n".join(line.rpartition("\t")[0] for line in SST.splitlines()) + "\n"
+    assert read(written(tmp_path, unlabelled), "sst") == [("a1", ("fine film .",), None), ("b2", ("so so",), None)]
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "message"),
+    [
+        ("sst", SST + "2\tc3\tbad\t5\n", "line 4: sentiment must be one of 0, 1, 2, 3, 4, got '5'"),
+        ("sst", SST + "2\tc3\tbad\t1.5\n", "line 4: sentiment must be .*, got '1.5'"),
+        ("sts", STS + "1\tb\tone\ttwo\t5.1\n", "line 3: similarity must be a number from 0 to 5, got '5.1'"),
+        ("sst", SST + "2\tc3\tbad\n", "line 4: expected 4 fields between tabs, as in the header, got 3"),
+        ("sst", '\tid\tsentence\tsentiment\n0\ta\t"two\nlines"\t1\n1\tb\tx\t9\n', "line 4: sentiment must be"),
+        ("sts", SST, "missing: sentence1, sentence2"),
+    ],
+)
+def test_what_is_no_row_is_named_by_its_line(tmp_path, part, text, message):
+    with pytest.raises(DataError, match=message):
+        read(written(tmp_path, text), part)
+
+
+def test_a_table_is_given_by_its_name_and_one_file_or_two():
+    assert table_files("stars=a.csv") == ("stars", "a.csv", None)
+    assert table_files("stars=a.csv,b.csv") == ("stars", "a.csv", "b.csv")
+    for given in ("a.csv", "=a.csv", "x=", "x=a,b,c", "x/y=a.csv"):
+        with pytest.raises(ValueError, match=rf"data.tables must be NAME=FILE .*got '{given}'"):
+            table_files(given)
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "columns", "targets"),
+    [
+        ("text,label", "a,{}", Columns(("text",), "label"), OneClass(("0", "1", "2"))),
+        ("pair,text,label", "b,a,{}", Columns(("text", "pair"), "label"), OneClass(("0", "1", "2"))),
+        ("text,pair,score", "a,b,{}", Columns(("text", "pair"), "score"), Number(0.0, 2.0)),
+        ("score,text", "{},a", Columns(("text",), "score"), Number(0.0, 2.0)),
+    ],
+)
+def test_the_columns_of_a_table_of_several_say_what_it_has(tmp_path, header, row, columns, targets):
+    path = written(tmp_path, "\n".join([header, *(row.format(n % 3) for n in range(6))]) + "\n")
+    source = table_source(f"mine={path},more.csv", Writing())
+    assert (source.columns, source.path, source.validation) == (columns, str(path), "more.csv")
+    assert source.targets((path, source.read(path)[0])) == targets
+    further = source_of_columns(len(columns.texts), number=isinstance(targets, Number), writing=Writing())
+    assert (further.columns, further.predict) == (source.columns, source.predict)
+
+
+def test_a_table_with_no_labels_or_two_kinds_is_refused(tmp_path):
+    for header in ("text,stars", "text,label,score"):
+        path = written(tmp_path, f"{header}\na,1,1\n")
+        with pytest.raises(DataError, match=rf"line 1: expected the column label .* or score .*, got {header[:4]}"):
+            table_source(f"mine={path}", Writing())
+
+
+def test_a_file_is_for_the_part_whose_labels_it_has(tmp_path):
+    sources = {name: known(name) for name in ("sst", "quora", "sts")}
+    assert parts_of_file(written(tmp_path, SST), sources) == ["sst"]
+    assert parts_of_file(written(tmp_path, STS), sources) == ["sts"]
+    own = {"one": source_of_columns(1, number=False, writing=Writing()), "two": None}
+    own["two"] = source_of_columns(2, number=False, writing=Writing())
+    assert parts_of_file(written(tmp_path, "text,pair,label\na,b,x\n"), own) == ["two"]  # it has single texts, too
+    assert parts_of_file(written(tmp_path, "text,label\na,x\n"), own) == ["one"]
+
+
+def test_a_file_without_labels_is_for_all_parts_with_such_texts(tmp_path, caplog):
+    sources = {name: known(name) for name in ("sst", "quora", "sts")}
+    path = written(tmp_path, "\tid\tsentence1\tsentence2\n0\ta\tb\tc\n")
+    assert parts_of_file(path, sources) == ["quora", "sts"]
+    assert "no labels: it does not have the column is_duplicate or sentiment or similarity" in caplog.text
+    assert parts_of_file(written(tmp_path, "a\tb\n1\t2\n"), sources) == ["sst"]  # reading it names what is missing
+
+
+def test_a_file_that_may_be_for_two_parts_is_refused(tmp_path):
+    sources = {name: known(name) for name in ("sst", "cfimdb")}
+    with pytest.raises(DataError, match=r"the column sentiment, which sst and cfimdb have; score it with a run of one"):
+        parts_of_file(written(tmp_path, SST), sources)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("part", "name", "rows", "skipped"),
+    [
+        ("sst", "ids-sst-train.csv", 8_544, 0),
+        ("sst", "ids-sst-test-student.csv", 2_210, 0),
+        ("cfimdb", "ids-cfimdb-train.csv", 1_707, 0),
+        ("sts", "sts-train.csv", 6_040, 0),
+        ("sts", "sts-test-student.csv", 1_725, 0),
+        ("quora", "quora-dev.csv.gz", 20_212, 2),  # one row without a text, one without a label
+    ],
+)
+def test_the_projects_files_are_read_whole(part, name, rows, skipped, caplog):
+    found = read(Path(os.environ["JAXNLP_DATA"]) / "cs224n_minbert" / name, part)
+    assert len(found) == rows
+    assert len(caplog.messages) == skipped
+    assert all((label is None) == ("test" in name) for *_, label in found)
