@@ -40,7 +40,7 @@ from data.readers.table_summary import common_texts, summary
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
-from jaxnlp.text.classifier_processor import LabelledText, PairReading, Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 _logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ class TextTable(TableFiles):
         if self.pairs == "apart" and all(len(part.source.columns.texts) == 1 for part in read.values()):
             raise DataError("data.pairs apart applies only to pairs of texts; set data.pairs to together")
         vocabulary = self._vocabulary([row for part in read.values() for row in part.train], processor)
-        parts = tuple((name, Part(part.targets, len(part.source.columns.texts))) for name, part in read.items())
+        parts = tuple((name, TextPart(part.targets, len(part.source.columns.texts))) for name, part in read.items())
         whole = TextClassifierProcessor(vocabulary, self.max_length, parts, self.pairs)
         digest = hashlib.sha256(vocabulary_text(vocabulary).encode())
         batches, sizes, lines = list[Any](), list[int](), list[str]()

@@ -362,11 +362,11 @@ def whole_number(text: str) -> str:
 def targets_from_json(fields: Any) -> Targets:
     """The targets whose `to_json` this is. Raises: ValueError for wrong fields."""
     kinds: dict[str, type[Targets]] = {kind.__name__: kind for kind in (OneClass, SeveralClasses, Number)}
-    try:
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        return kinds[str(values.pop("kind"))](**values)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"targets: expected a kind, {', '.join(kinds)}, and its fields, got {fields!r}") from error
+    values = dict(fields) if isinstance(fields, dict) else {}
+    kind = kinds.get(values.pop("kind", ""))
+    if kind is not None and {*values} == {field.name for field in dataclasses.fields(kind)}:  # type: ignore[arg-type]
+        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    raise ValueError(f"targets: expected a kind, {', '.join(kinds)}, and its fields, got {fields!r}")
 
 
 def of_part(part: str, name: str) -> str:

@@ -33,20 +33,20 @@ class LabelledText:
     heading: Literal["row", "id"] = "row"
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part of the data: what is predicted, and the number of texts of an example, 1, or 2 for pairs."""
 
     targets: Targets
     texts: int = 1
 
 
-Parts = tuple[tuple[str, Part], ...]
+Parts = tuple[tuple[str, TextPart], ...]
 """Names of parts, and the parts."""
 
 
 def one_part(targets: Targets, texts: int = 1) -> Parts:
     """The parts of most data: a single one, without a name."""
-    return (("", Part(targets, texts)),)
+    return (("", TextPart(targets, texts)),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +108,7 @@ class TextClassifierProcessor:
         """Number of texts of an example of the only part."""
         return self._only()[1].texts
 
-    def _only(self) -> tuple[str, Part]:
+    def _only(self) -> tuple[str, TextPart]:
         if len(self.parts) != 1:
             raise ValueError(f"choose a part, such as processor.by_part[{self.parts[0][0]!r}]: {self.names}")
         return self.parts[0]
@@ -230,7 +230,9 @@ class TextClassifierProcessor:
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"text classifier: {name} is missing or not of type {kind.__name__}")
         try:
-            parts = tuple((str(name), Part(targets_from_json(one), int(texts))) for name, one, texts in fields["parts"])
+            parts = tuple(
+                (str(name), TextPart(targets_from_json(one), int(texts))) for name, one, texts in fields["parts"]
+            )
         except TypeError as error:
             raise ValueError(f"text classifier: parts must be names, targets and texts: {fields['parts']!r}") from error
         vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])

@@ -13,7 +13,7 @@ from data.readers.labelled_texts import PARTS
 from data.readers.sentence_classes import FILES
 from data.text_table import TextTable
 from jaxnlp.targets import Number, OneClass
-from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "far", "so", "well"]
@@ -66,7 +66,7 @@ def part_of(batch):
 
 def test_a_corpus_has_a_head_for_each_part_and_takes_the_vocabulary_of_a_run(folder):
     first = config(folder, "sst", "sts", max_length=64).load(0, VOCABULARY)
-    parts = ("sst", Part(OneClass(tuple("01234")))), ("sts", Part(Number(0.0, 5.0), 2))
+    parts = ("sst", TextPart(OneClass(tuple("01234")))), ("sts", TextPart(Number(0.0, 5.0), 2))
     assert first.processor == TextClassifierProcessor(VOCABULARY, 64, parts, "apart")
     assert first.token_counts is None
     again = config(folder, "sst", "sts", max_length=64).load(0, config(folder, "cfimdb").load(0, VOCABULARY).processor)
@@ -206,7 +206,7 @@ def test_own_tables_are_parts_beside_known_ones(folder, tmp_path):
     data = config(folder, "sst", "mine", "near", tables=tables, pairs="apart")
     corpus = data.load(0, VOCABULARY)
     found = {name: part for name, part in corpus.processor.parts if name != "sst"}
-    assert found == {"mine": Part(OneClass(("a", "b"))), "near": Part(Number(0.0, 4.0), 2)}
+    assert found == {"mine": TextPart(OneClass(("a", "b"))), "near": TextPart(Number(0.0, 4.0), 2)}
     sizes = {name: len(part.examples) for name, part in corpus.split("validation").parts.items()}
     assert sizes == {"sst": 21, "mine": 4, "near": 1}
     assert list(data.read_file(dev, corpus.processor).parts) == ["near"]

@@ -61,7 +61,7 @@ METRICS = {
 }
 """Names of metrics that families declare, or parts of a name such as `macro_f1`: every run has only `loss`."""
 MAY_NAME = {
-    "jaxnlp/targets.py": {"labels"},  # what classifiers of texts and of images predict; the core does not import it
+    "jaxnlp/targets.py": {"classification"},  # Transformers' name of a problem; the core does not import it
 }
 
 # All public attributes of the bases: each is a part of the seam, for every family. What only some families have belongs
@@ -214,7 +214,7 @@ def parsed(file):
         ("def is_masked(task):\n  return isinstance(task, MaskedLanguageModel)", {"maskedlanguagemodel"}),
         ("kind = {'bert': 3}", {"bert"}),
         ("rows = processor.vocabulary_size", {"vocabulary"}),
-        ("from jaxnlp.text.words import WordVocabulary", {"words"}),
+        ("from jaxnlp.text.words import WordVocabulary", {"wordvocabulary"}),
         ("from jaxnlp.convert.bert import BertWeights", {"bert", "bertweights"}),
         ("isinstance(corpus.processor, TextClassifierProcessor)", {"textclassifierprocessor"}),
         ("evaluation.metrics['perplexity']", {"perplexity"}),

@@ -20,7 +20,7 @@ from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.saving.serialization import from_json, to_json
 from jaxnlp.targets import OneClass
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -105,7 +105,12 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
         vocabulary, two = WordPieceVocabulary.of_pieces(SPECIAL), OneClass(("no", "yes"))
         files = {name: DATA_SETS[PARTS[name]] for name in data.parts} or {"": DATA_SETS.get(data.source)}
         parts = tuple(
-            (name, Part(file.targets or two, len(file.columns.texts) if file.columns else 1) if file else Part(two))
+            (
+                name,
+                TextPart(file.targets or two, len(file.columns.texts) if file.columns else 1)
+                if file
+                else TextPart(two),
+            )
             for name, file in files.items()
         )
         processor = TextClassifierProcessor(vocabulary, data.max_length, parts, data.pairs)

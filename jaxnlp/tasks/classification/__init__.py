@@ -30,7 +30,7 @@ from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
-from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 SIMILARITY = "similarity"
@@ -206,7 +206,7 @@ class Classification(Task):
         processor = TextClassifierProcessor(
             found.vocabulary,
             max_length,
-            ((SIMILARITY, Part(Number(0.0, 1.0), 2)),),
+            ((SIMILARITY, TextPart(Number(0.0, 1.0), 2)),),
             "apart",
             dataclasses.replace(found.embeddings, normalize="Normalize" in found.modules_after_pooling),
         )

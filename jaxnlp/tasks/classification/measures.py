@@ -4,14 +4,13 @@ Axes: N examples, C outputs.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses
 from jaxnlp.pages.blocks import Line
-from jaxnlp.targets import Targets
 from jaxnlp.tasks import Block, Metric, MetricKind
 from jaxnlp.typing import Array, Batch, Metrics
 
@@ -22,10 +21,8 @@ MAX_CURVES = 10
 MAX_POINTS = 200
 """Maximum number of points of a curve in the report."""
 
-T = TypeVar("T", bound=Targets)
 
-
-class Measures(Generic[T]):
+class Measures:
     """The base: loss, scores and blocks of one kind of targets."""
 
     unit: ClassVar[str] = "nats"
@@ -35,7 +32,7 @@ class Measures(Generic[T]):
     error_title: ClassVar[str] = "Most confident errors"
     """Heading of the wrong predictions in the report."""
 
-    def __init__(self, targets: T):
+    def __init__(self, targets: Any):
         self.targets = targets
 
     def loss(

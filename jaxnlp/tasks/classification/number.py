@@ -15,9 +15,10 @@ BINS = 20
 """Number of parts of the scale for which the report has the mean prediction."""
 
 
-class NumberMeasures(Measures[Number]):
+class NumberMeasures(Measures):
     """Those of a number: labels and predictions are on the scale of the labels [N]."""
 
+    targets: Number
     unit = "squared error"
     options = ()
     error_title = "Largest errors"

@@ -20,9 +20,10 @@ BINS = 15
 """Number of intervals of confidence, of equal width."""
 
 
-class OneClassMeasures(Measures[OneClass]):
+class OneClassMeasures(Measures):
     """Those of exactly one class: labels are ids [N], predictions are probabilities [N, C]."""
 
+    targets: OneClass
     options = (*Measures.options, "balanced")
 
     def loss(self, outputs: Array, labels: Array, batch: Batch, **options: Any) -> tuple[ClassLosses, Metrics]:

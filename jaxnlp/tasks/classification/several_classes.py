@@ -15,8 +15,10 @@ from jaxnlp.tasks.classification.measures import MAX_CLASSES, MAX_CURVES, Measur
 from jaxnlp.typing import Array, Batch, Metrics
 
 
-class SeveralClassesMeasures(Measures[SeveralClasses]):
+class SeveralClassesMeasures(Measures):
     """Those of any number of classes: labels are 0 or 1 [N, C], predictions are probabilities [N, C]."""
+
+    targets: SeveralClasses
 
     def loss(self, outputs: Array, labels: Array, batch: Batch, **options: Any) -> tuple[ClassLosses, Metrics]:
         return several_cross_entropy(outputs, labels, batch["loss_mask"], **options), {}

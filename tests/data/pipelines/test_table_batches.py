@@ -7,7 +7,7 @@ from data.pipelines.table_batches import (
     unknown_shares,
 )
 from jaxnlp.targets import OneClass
-from jaxnlp.text.classifier_processor import LabelledText, Part, TextClassifierProcessor, one_part
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, TextPart, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"])
@@ -50,7 +50,7 @@ def test_the_share_of_unknown_tokens_counts_special_tokens_but_no_padding():
 
 
 def test_a_split_of_parts_has_the_batches_of_scored_parts_and_notes_that_name_theirs():
-    parts = (("a", Part(PROCESSOR.targets)), ("b", Part(PROCESSOR.targets)))
+    parts = (("a", TextPart(PROCESSOR.targets)), ("b", TextPart(PROCESSOR.targets)))
     both = TextClassifierProcessor(VOCABULARY, 6, parts).by_part
     unlabelled = [LabelledText(row.name, row.texts) for row in ROWS]
     options = {"batch_size": 4, "multiple": 2}

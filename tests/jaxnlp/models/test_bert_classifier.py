@@ -14,7 +14,7 @@ from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import pool
 from jaxnlp.targets import Number, OneClass, SeveralClasses
-from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor, one_part
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
 
@@ -23,10 +23,10 @@ CONFIG = BertClassifierConfig(encoder=ENCODER, pooling="mean", token_dropout_rat
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"])
 TOGETHER = TextClassifierProcessor(VOCABULARY, 12, one_part(OneClass(("no", "yes", "maybe")), 2))
 PARTS = {
-    "sst": Part(OneClass(("0", "1", "2", "3", "4"))),
-    "cfimdb": Part(OneClass(("0", "1"))),
-    "quora": Part(OneClass(("0", "1")), 2),
-    "sts": Part(Number(0.0, 5.0), 2),
+    "sst": TextPart(OneClass(("0", "1", "2", "3", "4"))),
+    "cfimdb": TextPart(OneClass(("0", "1"))),
+    "quora": TextPart(OneClass(("0", "1")), 2),
+    "sts": TextPart(Number(0.0, 5.0), 2),
 }
 PAIRED = BertClassifierConfig(encoder=ENCODER, pooling="mean", pair_layer="separate", cosine_logit=(10.8, 0.82))
 

@@ -10,16 +10,16 @@ from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
-from jaxnlp.text.classifier_processor import PairReading, Part, TextClassifierProcessor, one_part
+from jaxnlp.text.classifier_processor import PairReading, TextClassifierProcessor, TextPart, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.jaxnlp.tasks.two_devices import two_devices
 from tests.random_parameters import random_parameters
 
 PARTS = {
-    "sst": Part(OneClass(("0", "1", "2", "3", "4"))),
-    "reviews": Part(OneClass(("negative", "positive"))),
-    "quora": Part(OneClass(("0", "1")), 2),
-    "sts": Part(Number(0.0, 5.0), 2),
+    "sst": TextPart(OneClass(("0", "1", "2", "3", "4"))),
+    "reviews": TextPart(OneClass(("negative", "positive"))),
+    "quora": TextPart(OneClass(("0", "1")), 2),
+    "sts": TextPart(Number(0.0, 5.0), 2),
 }
 WORDS = ["the", "cat", "sat", "##s", "on", "mat", "dog", "ate", "a", "big", "fish", "."]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.targets import Number, OneClass
-from jaxnlp.text.classifier_processor import LabelledText, Part, TextClassifierProcessor, one_part
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, TextPart, one_part
 from jaxnlp.text.embedding_settings import EmbeddingSettings
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -14,7 +14,9 @@ TARGETS = OneClass(("no", "yes"))
 SINGLE = TextClassifierProcessor(VOCABULARY, 5, one_part(TARGETS))
 PAIRS = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(0.0, 5.0), 2))
 APART = TextClassifierProcessor(VOCABULARY, 4, one_part(TARGETS, 2), "apart")
-PARTS = TextClassifierProcessor(VOCABULARY, 8, (("mood", Part(TARGETS)), ("alike", Part(Number(0.0, 5.0), 2))), "apart")
+PARTS = TextClassifierProcessor(
+    VOCABULARY, 8, (("mood", TextPart(TARGETS)), ("alike", TextPart(Number(0.0, 5.0), 2))), "apart"
+)
 
 
 PROMPTED = dataclasses.replace(APART, embeddings=EmbeddingSettings((("q", "cat "),), "q"))

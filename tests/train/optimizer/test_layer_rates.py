@@ -18,7 +18,7 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.targets import OneClass
-from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.processors import sized
 from train.optimizer import (
@@ -37,7 +37,7 @@ from train.run.setup import set_up
 ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
 TWO = OneClass(("0", "1"))
 PARTS = TextClassifierProcessor(
-    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", Part(TWO)), ("quora", Part(TWO, 2))), "apart"
+    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", TextPart(TWO)), ("quora", TextPart(TWO, 2))), "apart"
 )
 TASKED = BertClassifierConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}

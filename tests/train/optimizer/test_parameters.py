@@ -11,7 +11,7 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.targets import OneClass
-from jaxnlp.text.classifier_processor import Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.processors import sized
 from train.optimizer.muon import as_matrices, is_hidden_matrix
@@ -19,7 +19,7 @@ from train.optimizer.parameters import map_described
 
 TWO = OneClass(("0", "1"))
 PARTS = TextClassifierProcessor(
-    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", Part(TWO)), ("quora", Part(TWO, 2))), "apart"
+    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", TextPart(TWO)), ("quora", TextPart(TWO, 2))), "apart"
 )
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=4, max_positions=4)
 DECODER = {"num_layers": 3, "num_heads": 2, "width": 4, "context_length": 4, "tie_embeddings": False}

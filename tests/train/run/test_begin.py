@@ -14,7 +14,6 @@ import pytest
 
 import jaxnlp
 from configs import bert_sst
-from data import DataError
 from data.masked_text import MaskedText
 from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
@@ -306,7 +305,6 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
         (RunError, {"init_from": "/nowhere"}, r"--init-from: there is no folder /nowhere"),
         (RunError, without_pooler, r"--init-from .*plain: model\.pooling pooler needs an encoder with a pooler"),
         (RunError, {"data.max_length": 17}, r"inputs have up to 17 tokens, but the model reads at most 16"),
-        (DataError, {"init_from": None}, r"text tasks need a pretrained tokenizer; .*--init-from"),
         (ConfigError, {"best_metric": "exact_match"}, r"best_metric must be one of .*mean_score"),
     ):
         with pytest.raises(error, match=message):

@@ -220,7 +220,7 @@ def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
         np.testing.assert_allclose(scores.clamp(-2.0, 7.0), expected, atol=1e-4)
         assert np.ptp(expected) > 1e-3
         return
-    values = torch.sigmoid(scores) if targets.several else torch.softmax(scores, dim=-1)
+    values = torch.sigmoid(scores) if problem.startswith("multi") else torch.softmax(scores, dim=-1)
     np.testing.assert_allclose(values, [list(one.probabilities.values()) for one in found], atol=1e-5)
 
 
@@ -228,7 +228,7 @@ def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
     ("fields", "heads"),
     [
         ({"texts": 2, "pairs": "apart"}, {"head"}),
-        ({"texts": 2, "pairs": "apart", "pair_layer": True}, {"head", "pair_layer"}),
+        ({"texts": 2, "pairs": "apart", "pair_layer": "separate"}, {"head", "pair_layer"}),
         ({"texts": 2, "pairs": "apart", "targets": Number(0.0, 5.0), "similarity": "cosine"}, set()),
     ],
     ids=["apart", "layer", "cosine"],

@@ -23,7 +23,7 @@ from jaxnlp.targets import Number, OneClass
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.commands import Predict
 from jaxnlp.tasks.classification.evaluators import Validation
-from jaxnlp.text.classifier_processor import LabelledText, Part, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
 from train.config import TrainConfig
@@ -33,9 +33,9 @@ from train.step import init_state, train_step
 
 VOCABULARY = WordPieceVocabulary.of_pieces(list(SPECIAL))
 PARTS = {
-    "sst": Part(OneClass(("0", "1", "2", "3", "4"))),
-    "quora": Part(OneClass(("0", "1")), 2),
-    "sts": Part(Number(0.0, 5.0), 2),
+    "sst": TextPart(OneClass(("0", "1", "2", "3", "4"))),
+    "quora": TextPart(OneClass(("0", "1")), 2),
+    "sts": TextPart(Number(0.0, 5.0), 2),
 }
 LABELS = {"sst": [4, 0, 2], "quora": [1, 0, 1], "sts": [5.0, 0.0, 2.2]}
 CONFIG = BertClassifierConfig(encoder=BertConfig(num_layers=1, num_heads=1, width=4, max_positions=6), pooling="mean")
