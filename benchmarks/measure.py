@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.case import OURS, Case
+from jaxnlp.cli.malloc import SWITCH, TUNABLES
 from jaxnlp.ops.matrix_products import operand_dtype
-from train.cli.launcher import SWITCH, TUNABLES
 from train.run.folder import commit
 
 

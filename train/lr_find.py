@@ -1,21 +1,14 @@
-"""`python -m train.lr_find RECIPE`: a range test, which suggests a learning rate and plots the loss against it.
+"""`jaxnlp lr-find RECIPE`: a range test, which suggests a learning rate and plots the loss against it.
 
 The learning rate grows exponentially from step to step. The loss shows where learning starts and where it diverges.
 
 Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
 """
 
-import sys
-import time
-
-from train.cli.launcher import program_name, start, start_time
-
-if __name__ == "__main__":
-    start("train.lr_find", started=start_time(time.time()), recipes=True)
-
 import dataclasses
 import io
 import math
+import sys
 from pathlib import Path
 
 import jax
@@ -23,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxnlp.cli.messages import reason
+from jaxnlp.cli.messages import program_name, reason
 from jaxnlp.config import Config
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
@@ -35,7 +28,7 @@ from train.run.begin import begin
 from train.run.setup import set_up, step_function
 from train.step import weighted
 
-PROGRAM = program_name("train.lr_find")
+PROGRAM = f"{program_name()} lr-find"
 SMOOTHING = 0.9
 """Decay rate of the moving average of the loss, which is bias-corrected."""
 DIVERGED = 4.0
@@ -178,7 +171,3 @@ def main(arguments: list[str] | None = None) -> int:
     )
     console.print(f"plot       {plot}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

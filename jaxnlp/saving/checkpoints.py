@@ -23,7 +23,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from jaxnlp.cli.messages import logging_unchanged
+from jaxnlp.saving.quiet_logging import logging_unchanged
 from jaxnlp.saving.serialization import differences
 from jaxnlp.typing import PyTree
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 import tyro
 
-from jaxnlp.cli.options import FLAT, LIKELY, field_docs, hidden_fields, read_options, show_help, with_option_names
+from jaxnlp.cli.options import FLAT, LIKELY, field_docs, options_of, read_options, show_help, with_option_names
 from jaxnlp.config import Config
 
 
