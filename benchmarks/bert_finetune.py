@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.targets import Classes
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
@@ -20,7 +20,7 @@ VOCABULARY, WIDTH, HEADS, LAYERS, BATCH, POSITIONS, CLASSES = 30_522, 384, 12, 6
 DROPOUT = 0.1
 CONFIG = BertClassifierConfig(
     encoder=BertConfig(num_layers=LAYERS, num_heads=HEADS, width=WIDTH, max_positions=POSITIONS),
-    compute=Compute(matmul_dtype="auto"),
+    compute=TransformerCompute(matmul_dtype="auto"),
     pooling="pooler",
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 
@@ -20,7 +20,7 @@ CONFIG = GPTConfig(
     embedding_dropout_rate=0.1,
     attention_dropout_rate=0.1,
     residual_dropout_rate=0.1,
-    compute=Compute(matmul_dtype="auto"),
+    compute=TransformerCompute(matmul_dtype="auto"),
 )
 
 

@@ -9,13 +9,16 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from jaxnlp.text.words import WordVocabulary
 
 VOCABULARY, WIDTH, LAYERS, BATCH, POSITIONS = 33_280, 128, 2, 32, 10
 CONFIG = RecurrentLMConfig(
-    embedding_width=WIDTH, widths=(WIDTH,) * LAYERS, scale_embeddings=True, compute=Compute(matmul_dtype="auto")
+    embedding_width=WIDTH,
+    widths=(WIDTH,) * LAYERS,
+    scale_embeddings=True,
+    compute=RecurrentCompute(matmul_dtype="auto"),
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 
 VOCABULARY, START = 6_000, 2
 BATCH, POSITIONS = 256, 16
@@ -18,7 +18,7 @@ CONFIG = EncoderDecoderConfig(
     context_length=128,
     embeddings="shared",
     dropout_rate=0.3,
-    compute=Compute(matmul_dtype="auto"),
+    compute=TransformerCompute(matmul_dtype="auto"),
 )
 
 

@@ -12,7 +12,7 @@ Command: python -m train afqmc_encoder --init-from runs/afqmc_pretrain --workdir
 from data.text_table import TextTable
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -35,7 +35,7 @@ def get_config() -> TrainConfig:
                 use_pooler=False,
             ),
             pooling="mean",
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(balanced=True),
         optimizer=OptimizerConfig(

@@ -14,7 +14,7 @@ Command: python -m train bert_multitask --workdir runs/bert_multitask
 from configs import bert_classify
 from data.minbert import MinBertData
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.text_tasks import TextTasks
 from train.config import TrainConfig, update
 
@@ -34,7 +34,7 @@ def get_config() -> TrainConfig:
             pair_layer="separate",
             token_dropout_rate=0.2,
             cosine_logit=(10.8, 0.82),  # a logistic regression on 2,000 training rows
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=TextTasks(
             label_smoothing=0.1,

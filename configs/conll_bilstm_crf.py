@@ -10,7 +10,7 @@ Command: python -m train conll_bilstm_crf --workdir runs/conll_bilstm_crf
 
 from data.tagged_sentences import TaggedSentences
 from jaxnlp.models.tagger import TaggerConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.models.word_encoder import WordEncoderCompute
 from jaxnlp.tasks.tagging import Tagging
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -25,7 +25,7 @@ def get_config() -> TrainConfig:
             character_features=60,
             recurrent_widths=(200,),
             word_dropout_rate=0.1,
-            compute=Compute(matmul_dtype="auto"),
+            compute=WordEncoderCompute(matmul_dtype="auto"),
         ),
         task=Tagging(),
         optimizer=OptimizerConfig(

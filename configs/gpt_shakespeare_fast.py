@@ -10,7 +10,7 @@ Command: python -m train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fas
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -27,7 +27,7 @@ def get_config() -> TrainConfig:
             context_length=128,
             use_bias=False,
             tie_embeddings=True,
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=LanguageModel(sample_prompt="\n"),
         optimizer=OptimizerConfig(

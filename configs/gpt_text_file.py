@@ -8,7 +8,7 @@ Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -26,7 +26,7 @@ def get_config() -> TrainConfig:
             embedding_dropout_rate=0.1,
             attention_dropout_rate=0.1,
             residual_dropout_rate=0.1,
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=LanguageModel(sample_prompt="\n", sample_tokens=300),
         optimizer=OptimizerConfig(learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05),

@@ -10,7 +10,7 @@ Command: python -m train names_pretrain --workdir runs/names_pretrain
 
 from data.names import NamesPretraining
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -27,7 +27,9 @@ def get_config() -> TrainConfig:
             max_left_padding=12,
             batch_size=64,
         ),
-        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")),
+        model=GPTConfig(
+            num_layers=4, num_heads=8, width=256, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
+        ),
         task=QuestionAnswering(),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02

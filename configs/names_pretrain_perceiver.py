@@ -11,7 +11,7 @@ import dataclasses
 
 from configs import names_pretrain
 from jaxnlp.models.perceiver import PerceiverConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from train.config import TrainConfig
 
 
@@ -20,6 +20,6 @@ def get_config() -> TrainConfig:
         names_pretrain.get_config(),
         recipe="names_pretrain_perceiver",
         model=PerceiverConfig(
-            num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")
+            num_layers=4, num_heads=8, width=256, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
         ),
     )

@@ -8,7 +8,7 @@ Command: python -m train number_words --workdir runs/number_words
 
 from data.number_words import NumberWords
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -25,7 +25,7 @@ def get_config() -> TrainConfig:
             context_length=96,
             embeddings="shared",
             dropout_rate=0.0,
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.0),
         optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, max_grad_norm=1.0),

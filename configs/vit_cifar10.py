@@ -9,7 +9,7 @@ Command: python -m train vit_cifar10 --workdir runs/vit_cifar10
 
 from data.images import Images
 from jaxnlp.models.vit import ViTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -29,7 +29,7 @@ def get_config() -> TrainConfig:
             pooling="mean",
             dropout_rate=0.0,
             layer_dropout_rate=0.05,
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(label_smoothing=0.1),
         optimizer=OptimizerConfig(

@@ -8,7 +8,7 @@ Command: python -m train vit_digits --workdir runs/vit_digits
 
 from data.images import Images
 from jaxnlp.models.vit import ViTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -25,7 +25,7 @@ def get_config() -> TrainConfig:
             width=64,
             feed_forward_width=128,
             pooling="mean",
-            compute=Compute(matmul_dtype="auto"),
+            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(label_smoothing=0.1),
         optimizer=OptimizerConfig(

@@ -63,7 +63,14 @@ class ModelConfig(Config):
     reads: ClassVar[tuple[str, ...]] = ("tokens",)
     """Names of the arrays of a batch that the module reads, in the order of its arguments."""
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
-    """Options of the computation, which do not change the model."""
+    """Options of the computation, which do not change the model. A family declares the class that has its layers'
+    options."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        kind: Any = type(self).__dataclass_fields__["compute"].default_factory
+        if not isinstance(self.compute, kind):
+            raise ValueError(f"model.compute must be a {kind.__name__}, got {type(self.compute).__name__}")
 
     @property
     def usual(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ Source: Luong et al. 2015; CS224N, assignment 4, for the convolution and the ini
 """
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -26,7 +26,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.cache import cache_rows, log_coverage
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.nn.recurrent import Recurrent, uniform_of_width
+from jaxnlp.nn.recurrent import Recurrent, RecurrentCompute, uniform_of_width
 from jaxnlp.ops.input_feeding import Decoded, DecoderState, Memory, ScoreName, decode
 from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
@@ -36,8 +36,7 @@ from jaxnlp.typing import Params
 class AttentionLSTMConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an LSTM translator with attention."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.attention", "compute.scan_layers", "compute.remat")
-
+    compute: RecurrentCompute = dataclasses.field(default_factory=RecurrentCompute, kw_only=True)
     embedding_width: int = 256
     """Width of the word embeddings, D."""
     width: int = 256

@@ -16,10 +16,11 @@ from jax.nn.initializers import normal, zeros
 
 from jaxnlp.config import Config
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.attention import SelfAttention
+from jaxnlp.nn.compute import Compute, TransformerCompute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, stack
 from jaxnlp.ops.positions import sinusoidal_positions
@@ -120,6 +121,7 @@ class BertModelConfig(ModelConfig):
     """Configures models with a BERT encoder, their submodule `encoder`."""
 
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
+    compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
 
     @property
     def max_length(self) -> int:
@@ -187,7 +189,7 @@ class Bert(nn.Module):
 
     config: BertConfig
     vocabulary_size: int
-    compute: Compute = Compute()
+    compute: TransformerCompute = TransformerCompute()
 
     @nn.compact
     def __call__(
@@ -224,15 +226,22 @@ class Bert(nn.Module):
 
         block = functools.partial(
             TransformerBlock,
-            num_heads=config.num_heads,
-            feed_forward_width=config.feed_forward_width or 4 * config.width,
-            causal=False,
-            norm="pre" if config.pre_norm else "post",
-            epsilon=config.epsilon,
-            activation="gelu",
-            attention_dropout_rate=config.attention_dropout_rate,
-            residual_dropout_rate=config.dropout_rate,
-            compute=self.compute,
+            functools.partial(
+                SelfAttention,
+                config.num_heads,
+                causal=False,
+                attention_dropout_rate=config.attention_dropout_rate,
+                dropout_rate=config.dropout_rate,
+                compute=self.compute,
+            ),
+            functools.partial(
+                FeedForward,
+                config.feed_forward_width or 4 * config.width,
+                dropout_rate=config.dropout_rate,
+                compute=self.compute,
+            ),
+            functools.partial(LayerNorm, config.epsilon, compute=self.compute),
+            order="pre" if config.pre_norm else "post",
         )
         mask = None if attention_mask is None else attention_mask[:, None, None]
         hidden, after, _ = stack(

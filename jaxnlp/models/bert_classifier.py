@@ -28,7 +28,6 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
     """A BERT that encodes a text, or a pair of texts together, with a dense layer on its vector; or a BERT that encodes
     the texts of a pair separately, with a dense layer on features of both vectors."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     token_dropout_rate: float = 0.0

@@ -4,7 +4,7 @@ Source: Devlin et al. 2019, section 3.1.
 """
 
 import dataclasses
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import chex
 import flax.linen as nn
@@ -19,8 +19,6 @@ from jaxnlp.typing import Params
 @dataclasses.dataclass(frozen=True)
 class BertPretrainingConfig(BertModelConfig):
     """A BERT to pretrain, or to continue pretraining."""
-
-    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
 
     def __post_init__(self):
         super().__post_init__()

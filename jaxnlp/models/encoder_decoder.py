@@ -6,7 +6,7 @@ learned, rotary or relative.
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -17,11 +17,11 @@ from jax.nn.initializers import normal
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
-from jaxnlp.nn.attention import CrossAttention, Positions
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.attention import CrossAttention, Positions, RelativeBias, RelativeVectors, Rotary, SelfAttention
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.nn.feed_forward import Activation
+from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
 from jaxnlp.ops.checks import expect
@@ -38,8 +38,7 @@ CLIPPED_DISTANCE = 16
 class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
-
+    compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
     num_layers: int = 3
     """Number of blocks in the encoder, and in the decoder, L."""
     num_heads: int = 4
@@ -90,7 +89,12 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     @property
     def attention_positions(self) -> Positions:
         """The positions of self-attention."""
-        return self.positions if self.positions in get_args(Positions) else "none"  # type: ignore[return-value]
+        kinds: dict[str, Positions] = {
+            "rotary": Rotary(),
+            "relative_bias": RelativeBias(),
+            "relative_vectors": RelativeVectors(CLIPPED_DISTANCE),
+        }
+        return kinds.get(self.positions)
 
     def build(self, processor: Any) -> "EncoderDecoder":
         return EncoderDecoder(self, processor.source.size, processor.target.size)
@@ -105,7 +109,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
             below |= {("source_positions",): "SD", ("target_positions",): "TD"}
         table = parameter_table.entries(below, "below")
         for name in ("encoder", "decoder"):
-            block = parameter_table.block(positions=self.attention_positions, cross=name == "decoder")
+            own = parameter_table.self_attention(positions=self.attention_positions)
+            block = parameter_table.block(own, cross=name == "decoder")
             table |= parameter_table.entries(block, 0, prefix=(name, "blocks"), stacked=True)
             if self.norm == "pre":
                 table |= parameter_table.entries(parameter_table.norm(("final_norm",)), prefix=(name,))
@@ -126,24 +131,29 @@ class Blocks(nn.Module):
     cross: bool
 
     @nn.compact
-    def __call__(self, x: jax.Array, compute: Compute, *, deterministic: bool, **read: Any) -> StackOutput:
+    def __call__(self, x: jax.Array, compute: TransformerCompute, *, deterministic: bool, **read: Any) -> StackOutput:
         """Args: x [B, T, D]; `read` as for `nn.transformer.stack`. Returns: as `stack`."""
         config = self.config
         chex.assert_shape(x, (None, None, config.width))
-        sizes: Any = {"max_distance": CLIPPED_DISTANCE} if config.positions == "relative_vectors" else {}
+        attention: Any = {"attention_dropout_rate": config.attention_dropout_rate}
+        branch: Any = {"dropout_rate": config.dropout_rate, "compute": compute}
+        own = functools.partial(
+            SelfAttention,
+            config.num_heads,
+            causal=self.cross,
+            positions=config.attention_positions,
+            **attention,
+            **branch,
+        )
         block = functools.partial(
             TransformerBlock,
-            num_heads=config.num_heads,
-            feed_forward_width=config.feed_forward_width or 4 * config.width,
-            cross=self.cross,
-            causal=self.cross,
-            norm=config.norm,
-            activation=config.activation,
-            attention_dropout_rate=config.attention_dropout_rate,
-            residual_dropout_rate=config.dropout_rate,
-            compute=compute,
-            positions=config.attention_positions,
-            **sizes,
+            own,
+            functools.partial(
+                FeedForward, config.feed_forward_width or 4 * config.width, activation=config.activation, **branch
+            ),
+            functools.partial(LayerNorm, compute=compute),
+            cross=functools.partial(CrossAttention, config.num_heads, **attention, **branch) if self.cross else None,
+            order=config.norm,
         )
         output = stack(block, config.num_layers, compute, x, deterministic=deterministic, **read)
         if config.norm == "post":
@@ -396,7 +406,7 @@ class EncoderDecoder(nn.Module):
     def _sinusoidal(self) -> jax.Array:
         return sinusoidal_positions(self.config.context_length, self.config.width)
 
-    def _logits(self, hidden: jax.Array, compute: Compute) -> jax.Array:
+    def _logits(self, hidden: jax.Array, compute: TransformerCompute) -> jax.Array:
         rows = hidden.reshape(-1, hidden.shape[-1])
         if self.has_variable("params", ROUNDED_OUTPUT):
             logits = matmul(rows, self.get_variable("params", ROUNDED_OUTPUT))

@@ -25,13 +25,6 @@ from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
 class FeedForwardParserConfig(ParserConfig):
     """Shape and regularisers of the feed-forward parser."""
 
-    ignores: ClassVar[tuple[str, ...]] = (
-        "compute.attention",
-        "compute.recurrence",
-        "compute.scan_layers",
-        "compute.remat",
-    )
-
     reads: ClassVar[tuple[str, ...]] = ("words", "tags")
 
     word_width: int = 50

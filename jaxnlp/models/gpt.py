@@ -1,56 +1,292 @@
-"""GPT: a decoder-only Transformer language model.
+"""GPT: a decoder-only Transformer language model, and the base of models that differ in how they mix positions.
 
 Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm.
 """
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
+import flax.linen as nn
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn.initializers import normal
 
-from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.decoder import Decoder, DecoderConfig
-from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.transformer import TransformerBlock, stack
+from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.models.parameter_table import Axes, Table
+from jaxnlp.nn.attention import SelfAttention
+from jaxnlp.nn.cache import KVCache, LayerCache
+from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.feed_forward import FeedForward
+from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
+from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.typing import Params
+
+INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
-class GPTConfig(DecoderConfig):
+class GPTConfig(ModelConfig):
     """Shape of a GPT."""
+
+    compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
+    num_layers: int = 4
+    """Number of blocks, L."""
+    num_heads: int = 4
+    """Attention heads, H; must divide the width."""
+    width: int = 128
+    """Model width, D."""
+    context_length: int = 128
+    """Maximum length in tokens. Each position has a learned vector."""
+    feed_forward_width: int | None = None
+    """Width of the feed-forward layers, F; None = 4 x width."""
+    embedding_dropout_rate: float = 0.0
+    """Share of embedding outputs dropped in training."""
+    attention_dropout_rate: float = 0.0
+    """Share of attention weights dropped in training."""
+    residual_dropout_rate: float = 0.0
+    """Share of each block's branch outputs dropped in training."""
+    use_bias: bool = True
+    """Whether dense and normalisation layers have biases."""
+    tie_embeddings: bool = False
+    """Use the token embedding as the output layer."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("num_layers", "num_heads", "width", "context_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{self.full_name(name)} must be at least 1, got {getattr(self, name)}")
+        if self.feed_forward_width is not None and self.feed_forward_width < 1:
+            raise ValueError(f"model.feed_forward_width must be at least 1, got {self.feed_forward_width}")
+        if self.width % self.num_heads:
+            raise ValueError(
+                f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
+            )
+        for name in ("embedding_dropout_rate", "attention_dropout_rate", "residual_dropout_rate"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{self.full_name(name)} must be in [0, 1), got {getattr(self, name)}")
+
+    @property
+    def max_length(self) -> int:
+        return self.context_length
+
+    def architecture(self) -> dict[str, Any]:
+        return super().architecture() | {"feed_forward_width": self.feed_forward_width or 4 * self.width}
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks in the stack."""
+        return self.num_layers
 
     def build(self, processor: Any) -> "GPT":
         return GPT(self, processor.size)
 
+    def layers(self, compute: TransformerCompute, mixer: Layer = SelfAttention) -> tuple[Layer, Layer, Layer]:
+        """The mixer, the feed-forward layer and the normalisation of every block."""
+        # Each block adds two branches to the residual stream. This keeps its variance near 1 at any depth.
+        stddev = INITIAL_STDDEV / (2 * self.num_layers) ** 0.5
+        common: Any = {"use_bias": self.use_bias, "compute": compute}
+        branch = common | {"dropout_rate": self.residual_dropout_rate, "output_stddev": stddev}
+        return (
+            functools.partial(
+                mixer, num_heads=self.num_heads, attention_dropout_rate=self.attention_dropout_rate, **branch
+            ),
+            functools.partial(FeedForward, self.feed_forward_width or 4 * self.width, activation="gelu_tanh", **branch),
+            functools.partial(LayerNorm, **common),
+        )
+
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        blocks = parameter_table.block(use_bias=self.use_bias)
-        table = self.parameters_around() | parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
-        return parameter_table.find(table, path)
+        return parameter_table.find(self.parameters_around() | self.parameters_of_blocks(), path)
+
+    def parameters_of_blocks(self, mixer: Axes | None = None) -> Table:
+        """Table entries of the blocks; None = their mixer is self-attention."""
+        blocks = parameter_table.block(mixer, use_bias=self.use_bias)
+        return parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
+
+    def parameters_around(self) -> Table:
+        """Table entries of the embeddings, the final normalisation and the output layer."""
+        below = parameter_table.entries({("tokens", "embedding"): "VD", ("positions",): "TD"}, "below")
+        above = parameter_table.entries(parameter_table.norm(("final_norm",), use_bias=self.use_bias))
+        head = {} if self.tie_embeddings else parameter_table.entries({("head", "kernel"): "DV"}, head=True)
+        return below | above | head
 
 
-class GPT(Decoder):
-    """Each position attends to itself and all earlier positions. Attributes: see `Decoder`."""
+class Places(NamedTuple):
+    """Where the rows or the columns of an attention map are in a sequence.
+
+    Attributes:
+      positions: of each; what attends sees nothing at a later position.
+      latents: how many of them, the first ones, are latents and not tokens.
+    """
+
+    positions: tuple[int, ...]
+    latents: int = 0
+
+    def see(self, others: "Places") -> np.ndarray:
+        """Whether these, as rows, see the others, as columns [T, S] bool."""
+        return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
+
+
+class GPT(nn.Module):
+    """Scores for each next token. Each position attends to itself and all earlier positions.
+
+    Attributes:
+      config: shape and dropout rates.
+      vocabulary_size: V.
+    """
 
     config: GPTConfig
+    vocabulary_size: int
+
+    @nn.compact
+    def __call__(
+        self,
+        tokens: jax.Array,
+        *,
+        deterministic: bool = True,
+        cache: KVCache | None = None,
+        count: jax.Array | int | None = None,
+        return_hidden: bool = False,
+    ):
+        """Reads a sequence, or with a cache the next part of a sequence.
+
+        Args:
+          tokens: [B, T] int, in [0, V); T is at most the context length.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+          cache: the earlier positions; `tokens` follow them, and must not exceed its capacity. The parameters are then
+            those of `decoding_params`.
+          count: with a cache, the number of tokens among the T that are not padding, [] int. None = all.
+          return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
+
+        Returns:
+          Logits [B, T, V], float32: those of position t score token t + 1, from tokens 0..t only.
+          With a cache: (logits, cache with the positions of these tokens added).
+          With return_hidden: the output layer's input [B, T, D].
+
+        Raises:
+          ValueError: when T exceeds the context length, the message gives both; for a cache with stacked parameters.
+        """
+        config = self.config
+        chex.assert_rank(tokens, 2)
+        batch, positions = tokens.shape
+        if cache is not None and self.has_variable("params", "blocks"):
+            raise ValueError("a cache needs unstacked parameters: apply the model to decoding_params(params)")
+        if positions > config.context_length:
+            raise ValueError(f"a sequence of {positions} tokens exceeds the context of {config.context_length}")
+        compute = config.compute
+        if cache is not None:
+            # With a cache there are few rows, and rounding the weights takes longer than the products.
+            compute = dataclasses.replace(compute, matmul_dtype=None)
+        embedding = nn.Embed(
+            self.vocabulary_size, config.width, compute.dtype, embedding_init=normal(INITIAL_STDDEV), name="tokens"
+        )
+        position_embedding = self.param("positions", normal(INITIAL_STDDEV), (config.context_length, config.width))
+        first = jnp.zeros((), jnp.int32) if cache is None else cache.length
+        here = jax.lax.dynamic_slice_in_dim(position_embedding, first, positions)
+        x = embedding(tokens) + here[None].astype(compute.dtype)
+        x = Dropout(config.embedding_dropout_rate)(x, deterministic=deterministic)
+
+        x, caches = self.mix(x, None if cache is None else cache.layers, first, compute, deterministic=deterministic)
+        chex.assert_shape(x, (batch, positions, config.width))
+
+        x = LayerNorm(1e-5, config.use_bias, compute, name="final_norm")(x)
+        if return_hidden:
+            return x
+        x = x.reshape(-1, config.width)
+        if config.tie_embeddings:
+            logits = matmul(x, embedding.embedding.T, compute.operand_dtype)
+        else:
+            logits = Dense(self.vocabulary_size, False, normal(INITIAL_STDDEV), compute, name="head")(x)
+        logits = logits.astype(jnp.float32).reshape(batch, positions, self.vocabulary_size)
+        if cache is None:
+            return logits
+        assert caches is not None
+        layers = tuple(layer for layer in caches if layer is not None)
+        return logits, KVCache(layers=layers, length=cache.length + (positions if count is None else count))
 
     def mix(
         self,
         x: jax.Array,
         caches: tuple[LayerCache, ...] | None,
         first: jax.Array,
-        compute: Compute,
+        compute: TransformerCompute,
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
-        chex.assert_shape(x, (None, None, self.config.width))
-        arguments = self.config.block_arguments(compute)
-        block = functools.partial(TransformerBlock, **arguments)
+        """The model between the embeddings and the final normalisation.
+
+        Args:
+          x: [B, T, D].
+          caches: the cache of each layer; None: x is the whole sequence.
+          first: [] int, the first position of x.
+          compute: types and implementations.
+          deterministic: no dropout.
+
+        Returns:
+          [B, T, D], and the caches with x's positions added (None without caches).
+        """
+        block = functools.partial(TransformerBlock, *self.config.layers(compute))
         layers = self.config.num_blocks
         output = stack(block, layers, compute, x, deterministic=deterministic, caches=caches, cached_positions=first)
         return output.hidden, output.caches
 
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
+        """Shapes of the arrays that each layer keeps."""
         keys = values = self._heads_shape(batch)
         return [(keys, values)] * self.config.num_layers
+
+    def attention_maps(self, params: Params, tokens: jax.Array) -> dict[str, jax.Array]:
+        """The attention weights of each layer, without dropout, for inspection.
+
+        Args:
+          params: as trained.
+          tokens: [B, T] int.
+
+        Returns:
+          Weights [B, H, T, T], float32, under `block_0`, `block_1`, ..., in the order of the layers, which jit would
+          sort. Each row sums to 1.
+          A perceiver has first `down_project` [B, H, M, S], for M latents and S inputs; then its blocks [B, H, M, M];
+          and last `up_project` [B, H, T, M], or [B, H, T, M + T] if outputs see inputs too. It has only the latents and
+          inputs that T tokens reach.
+        """
+        _, found = self.apply({"params": params}, tokens, mutable=["intermediates"])
+        maps: dict[str, jax.Array] = {}
+        for name in ("down_project", "blocks", "up_project"):
+            for weights in jax.tree.leaves(found["intermediates"].get(name)):
+                maps |= {f"block_{n}": one for n, one in enumerate(weights)} if name == "blocks" else {name: weights}
+        return maps
+
+    def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
+        """Rows and columns of the maps of a sequence of T positions, by `blocks`, `down_project` and `up_project`."""
+        tokens = Places(tuple(range(positions)))
+        return {"blocks": (tokens, tokens)}
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
+        """W [D, V] and b [V] or None: logits = hidden W + b."""
+        return params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head"]["kernel"], None
+
+    def decoding_params(self, params: Params) -> Params:
+        """Parameters as a cache needs them, with each block's separate: see `nn.transformer.unstacked`."""
+        return unstacked(params)
+
+    @property
+    def capacity(self) -> int:
+        """Number of positions that a cache can store."""
+        return self.config.context_length
+
+    def empty_cache(self, batch: int) -> KVCache:
+        """A cache with room for the whole context and no filled positions."""
+        shapes = self.cached_shapes(batch)
+        dtype = self.config.compute.dtype
+        layers = tuple(tuple(jnp.zeros(shape, dtype) for shape in layer) for layer in shapes)
+        return KVCache(layers, jnp.zeros((), jnp.int32))
+
+    def _heads_shape(self, batch: int) -> tuple[int, ...]:
+        """[B, H, S, K] of one array of keys or values."""
+        config = self.config
+        return batch, config.num_heads, config.context_length, config.width // config.num_heads

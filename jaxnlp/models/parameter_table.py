@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from jaxnlp.models import Parameter
-from jaxnlp.nn.attention import Positions
-from jaxnlp.nn.transformer import Mixer
+from jaxnlp.nn.attention import Positions, RelativeBias, RelativeVectors
 
 Path = tuple[str, ...]
 Table = dict[Path, Parameter]
+Axes = dict[Path, str]
+"""Glossary letters of the axes of parameters, by path."""
 
 
 def find(table: Table, path: Path) -> Parameter:
@@ -19,13 +20,13 @@ def find(table: Table, path: Path) -> Parameter:
     return table[path]
 
 
-def dense(path: Path, kernel: str, *, use_bias: bool = True) -> dict[Path, str]:
+def dense(path: Path, kernel: str, *, use_bias: bool = True) -> Axes:
     """A dense layer: its kernel has these axes, and its bias all but the first."""
     axes = {(*path, "kernel"): kernel}
     return axes | ({(*path, "bias"): kernel[1:]} if use_bias else {})
 
 
-def norm(path: Path, *, use_bias: bool = True) -> dict[Path, str]:
+def norm(path: Path, *, use_bias: bool = True) -> Axes:
     """A normalisation layer."""
     return {(*path, "scale"): "D"} | ({(*path, "bias"): "D"} if use_bias else {})
 
@@ -53,48 +54,57 @@ def entries(
     }
 
 
-def block(
-    mixer: Mixer = "dot",
-    *,
-    cross: bool = False,
-    grouped: bool = False,
-    positions: Positions = "none",
-    normalise_queries: bool = True,
-    use_bias: bool = True,
-) -> dict[Path, str]:
-    """Axes of a `TransformerBlock`, by path.
+def self_attention(*, grouped: bool = False, positions: Positions = None, use_bias: bool = True) -> Axes:
+    """Axes of a `SelfAttention`.
 
     Args:
-      mixer: see `TransformerBlock`.
-      cross: whether attention to a memory follows the self-attention.
       grouped: whether there are fewer key heads than heads.
-      positions: see `TransformerBlock`; the tables of relative positions have one row per bucket or distance.
-      normalise_queries: with the mixer `memory`, whether queries are normalised.
+      positions: see `SelfAttention`; the tables of relative positions have one row per bucket or distance.
+      use_bias: whether the projections have biases.
+    """
+    projections = {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"}
+    axes = _projections(projections | {"out": "DD"}, use_bias=use_bias)
+    if isinstance(positions, RelativeBias):
+        axes[("relative_bias",)] = "NH"
+    if isinstance(positions, RelativeVectors):
+        axes |= {("relative_keys",): "NK", ("relative_values",): "NK"}
+    return axes
+
+
+def cross_attention(*, use_bias: bool = True) -> Axes:
+    """Axes of a `CrossAttention`."""
+    return _projections({"q": "DHK", "kv": "D2HK", "out": "DD"}, use_bias=use_bias)
+
+
+def feed_forward(*, use_bias: bool = True) -> Axes:
+    """Axes of a `FeedForward` layer and of the normalisation beside it."""
+    axes = under("feed_forward", _projections({"up": "DF", "down": "FD"}, use_bias=use_bias))
+    return axes | norm(("feed_forward_norm",), use_bias=use_bias)
+
+
+def block(mixer: Axes | None = None, *, cross: bool = False, use_bias: bool = True) -> Axes:
+    """Axes of a `TransformerBlock`.
+
+    Args:
+      mixer: of its mixer; None = self-attention.
+      cross: whether attention to a memory follows the mixer.
       use_bias: whether dense and normalisation layers have biases.
     """
-    to_memory = {"q": "DHK", "kv": "D2HK"}
-    of_mixer = {
-        "dot": {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"},
-        "synthesizer": {"zv": "D2HK"},
-        "memory": to_memory,
-    }
-    axes: dict[Path, str] = {}
-    branches = {"attention": of_mixer[mixer]} | ({"cross_attention": to_memory} if cross else {})
-    for branch, projections in branches.items():
-        for name, kernel in (projections | {"out": "DD"}).items():
-            axes |= dense((branch, name), kernel, use_bias=use_bias)
-    if mixer == "synthesizer":
-        axes |= dense(("attention",), "KS", use_bias=use_bias)
-    if positions == "relative_bias":
-        axes[("attention", "relative_bias")] = "NH"
-    if positions == "relative_vectors":
-        axes |= {("attention", name): "NK" for name in ("relative_keys", "relative_values")}
-    axes |= dense(("feed_forward", "up"), "DF", use_bias=use_bias)
-    axes |= dense(("feed_forward", "down"), "FD", use_bias=use_bias)
-    if mixer == "memory":
-        norms = ["query_norm", "memory_norm"] if normalise_queries else ["memory_norm"]
-    else:
-        norms = ["attention_norm", "cross_attention_norm"] if cross else ["attention_norm"]
-    for name in (*norms, "feed_forward_norm"):
-        axes |= norm((name,), use_bias=use_bias)
+    axes = under("attention", self_attention(use_bias=use_bias) if mixer is None else mixer)
+    axes |= norm(("attention_norm",), use_bias=use_bias)
+    if cross:
+        axes |= under("cross_attention", cross_attention(use_bias=use_bias))
+        axes |= norm(("cross_attention_norm",), use_bias=use_bias)
+    return axes | feed_forward(use_bias=use_bias)
+
+
+def under(name: str, axes: Axes) -> Axes:
+    """The axes of a submodule of this name."""
+    return {(name, *path): letters for path, letters in axes.items()}
+
+
+def _projections(kernels: Mapping[str, str], *, use_bias: bool) -> Axes:
+    axes: Axes = {}
+    for name, kernel in kernels.items():
+        axes |= dense((name,), kernel, use_bias=use_bias)
     return axes

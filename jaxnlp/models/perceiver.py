@@ -13,15 +13,16 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.decoder import Decoder, DecoderConfig, Places
+from jaxnlp.models.gpt import GPT, GPTConfig, Places
+from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.perceiver import DownProject, LatentPlacement, UpProject, latent_positions
 from jaxnlp.nn.transformer import TransformerBlock, stack
 
 
 @dataclasses.dataclass(frozen=True)
-class PerceiverConfig(DecoderConfig):
+class PerceiverConfig(GPTConfig):
     """Shape of a Perceiver. The projections to the latents and back are two of its `num_layers`."""
 
     num_latents: int = 32
@@ -52,19 +53,21 @@ class PerceiverConfig(DecoderConfig):
         table = dict(self.parameters_around())
         for name in ("down_project", "up_project"):
             queries = name == "down_project" or self.latent_placement == "along"
-            axes = parameter_table.block("memory", normalise_queries=queries, use_bias=self.use_bias)
+            axes = parameter_table.under("attention", parameter_table.cross_attention(use_bias=self.use_bias))
+            axes |= parameter_table.feed_forward(use_bias=self.use_bias)
+            for norm in ("query_norm", "memory_norm") if queries else ("memory_norm",):
+                axes |= parameter_table.norm((norm,), use_bias=self.use_bias)
             axes |= {("latents",): "1MD"} if name == "down_project" else {}
             table |= parameter_table.entries(axes, "below" if name == "down_project" else "above", prefix=(name,))
         if self.num_blocks:
-            blocks = parameter_table.block(use_bias=self.use_bias)
-            table |= parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
+            table |= self.parameters_of_blocks()
         return parameter_table.find(table, path)
 
 
-class Perceiver(Decoder):
+class Perceiver(GPT):
     """Latents read the sequence, blocks transform the latents, and the sequence reads the latents.
 
-    With the placement `prefix` an output does not see all earlier tokens, see `nn.perceiver`. Attributes: as `Decoder`.
+    With the placement `prefix` an output does not see all earlier tokens, see `nn.perceiver`. Attributes: as `GPT`.
     """
 
     config: PerceiverConfig
@@ -74,7 +77,7 @@ class Perceiver(Decoder):
         x: jax.Array,
         caches: tuple[LayerCache, ...] | None,
         first: jax.Array,
-        compute: Compute,
+        compute: TransformerCompute,
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
@@ -82,7 +85,6 @@ class Perceiver(Decoder):
         # while shapes are static.
         config = self.config
         chex.assert_shape(x, (None, None, config.width))
-        arguments = config.block_arguments(compute)
         inputs = x
         if caches is not None:
             ((inputs,),) = caches
@@ -103,8 +105,9 @@ class Perceiver(Decoder):
         def project_up(module: UpProject, x: jax.Array, memory: jax.Array, first: jax.Array) -> jax.Array:
             return module(x, memory, seen, first, deterministic=deterministic)
 
-        down = DownProject(**arguments, mixer="memory", num_latents=config.num_latents, name="down_project")
-        block = functools.partial(TransformerBlock, **arguments)
+        reader = config.layers(compute, CrossAttention)
+        down = DownProject(*reader, num_latents=config.num_latents, name="down_project")
+        block = functools.partial(TransformerBlock, *config.layers(compute))
         latents = project_down(down, inputs)
         no_caches = None if caches is None else (None,) * config.num_blocks
         latents = stack(
@@ -114,7 +117,7 @@ class Perceiver(Decoder):
         memory, seen, along = latents, positions, config.latent_placement == "along"
         if along:
             memory, seen = jnp.concatenate([latents, inputs], axis=1), (*positions, *range(inputs.shape[1]))
-        up = UpProject(**arguments, mixer="memory", normalise_queries=along, name="up_project")
+        up = UpProject(*reader, normalise_queries=along, name="up_project")
         return project_up(up, x, memory, first), caches
 
     def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:

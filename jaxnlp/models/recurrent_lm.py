@@ -6,7 +6,7 @@ Merity et al. 2018 (AWD-LSTM).
 
 import dataclasses
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -20,7 +20,15 @@ from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
-from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, find_cell, uniform_of_width
+from jaxnlp.nn.recurrent import (
+    CellName,
+    LayerStates,
+    Recurrent,
+    RecurrentCompute,
+    empty_states,
+    find_cell,
+    uniform_of_width,
+)
 from jaxnlp.ops.checks import expect, expect_tokens
 from jaxnlp.ops.dropout_masks import embedding_dropout
 from jaxnlp.ops.matrix_products import matmul
@@ -36,8 +44,7 @@ States = tuple[LayerStates, ...]
 class RecurrentLMConfig(RecurrentModelConfig):
     """Shape and regularisers of a recurrent language model."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.attention", "compute.scan_layers", "compute.remat")
-
+    compute: RecurrentCompute = dataclasses.field(default_factory=RecurrentCompute, kw_only=True)
     cell: CellName = "lstm"
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
     embedding_width: int = 128

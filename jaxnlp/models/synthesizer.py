@@ -7,18 +7,18 @@ import dataclasses
 import functools
 from typing import Any
 
-import chex
 import jax
 
 from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.decoder import Decoder, DecoderConfig
+from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.nn.synthesizer import SynthesizerAttention
 from jaxnlp.nn.transformer import TransformerBlock, stack
 
 
 @dataclasses.dataclass(frozen=True)
-class SynthesizerConfig(DecoderConfig):
+class SynthesizerConfig(GPTConfig):
     """Shape of a Synthesizer."""
 
     def __post_init__(self):
@@ -32,13 +32,14 @@ class SynthesizerConfig(DecoderConfig):
         return Synthesizer(self, processor.size)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        blocks = parameter_table.block("synthesizer", use_bias=self.use_bias)
-        table = self.parameters_around() | parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
-        return parameter_table.find(table, path)
+        axes = parameter_table.dense(("zv",), "D2HK", use_bias=self.use_bias)
+        axes |= parameter_table.dense(("out",), "DD", use_bias=self.use_bias)
+        axes |= parameter_table.dense((), "KS", use_bias=self.use_bias)
+        return parameter_table.find(self.parameters_around() | self.parameters_of_blocks(axes), path)
 
 
-class Synthesizer(Decoder):
-    """Mixes each position with all earlier ones, by weights computed from itself. Attributes: as `Decoder`."""
+class Synthesizer(GPT):
+    """Mixes each position with all earlier ones, by weights computed from itself. Attributes: as `GPT`."""
 
     config: SynthesizerConfig
 
@@ -47,14 +48,13 @@ class Synthesizer(Decoder):
         x: jax.Array,
         caches: tuple[LayerCache, ...] | None,
         first: jax.Array,
-        compute: Compute,
+        compute: TransformerCompute,
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
-        chex.assert_shape(x, (None, None, self.config.width))
-        arguments = self.config.block_arguments(compute)
-        arguments |= {"mixer": "synthesizer", "context_length": self.config.context_length}
-        block = functools.partial(TransformerBlock, **arguments)
+        config = self.config
+        mixer = functools.partial(SynthesizerAttention, context_length=config.context_length)
+        block = functools.partial(TransformerBlock, *config.layers(compute, mixer))
         layers = self.config.num_blocks
         output = stack(block, layers, compute, x, deterministic=deterministic, caches=caches, cached_positions=first)
         return output.hidden, output.caches

@@ -16,7 +16,7 @@ code counts, are left out. With two channels each feature map has separate weigh
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -35,13 +35,6 @@ from jaxnlp.ops.matrix_products import matmul
 @dataclasses.dataclass(frozen=True)
 class TextCNNConfig(WordClassifierConfig):
     """Shape and regularisers of a convolutional classifier of texts."""
-
-    ignores: ClassVar[tuple[str, ...]] = (
-        "compute.attention",
-        "compute.recurrence",
-        "compute.scan_layers",
-        "compute.remat",
-    )
 
     windows: tuple[int, ...] = (3, 4, 5)
     """Numbers of words in a window."""

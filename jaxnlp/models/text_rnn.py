@@ -12,7 +12,7 @@ Source: Yang et al. 2016, section 2.2, for the attention; here it is over the wo
 """
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import chex
 import jax
@@ -22,7 +22,7 @@ from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell, uniform_of_width
+from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, find_cell, uniform_of_width
 from jaxnlp.nn.transformer import rows
 from jaxnlp.ops.activations import softmax
 from jaxnlp.ops.matrix_products import matmul
@@ -33,8 +33,7 @@ from jaxnlp.typing import Params
 class TextRNNConfig(WordClassifierConfig):
     """Shape and regularisers of a recurrent classifier of texts."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.attention", "compute.scan_layers", "compute.remat")
-
+    compute: RecurrentCompute = dataclasses.field(default_factory=RecurrentCompute, kw_only=True)
     vectors: Literal["random", "static", "non_static"] = "random"
     """Word vectors: random at first and trained; from a file and not trained (static); or from a file and trained
     (non_static)."""

@@ -6,7 +6,7 @@ over tokens and the cosine; Conneau et al. 2017 for the features of a pair; Shen
 
 import dataclasses
 import math
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -40,8 +40,6 @@ class TargetHead(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class TextVectorsConfig(BertModelConfig):
     """The base of configs of a BERT whose heads read the vectors of texts."""
-
-    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
 
     pooling: Pooling = "pooler"
     """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens; or, over its tokens,

@@ -19,9 +19,11 @@ from jax.nn.initializers import normal
 
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.nn.attention import SelfAttention
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, rows, stack
 from jaxnlp.ops.positions import sinusoidal_positions
@@ -34,10 +36,10 @@ INITIAL_STDDEV = 0.02
 class ViTConfig(ClassifierConfig):
     """A Transformer encoder on the patches of an image."""
 
-    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
     reads: ClassVar[tuple[str, ...]] = ("images",)
     has_rollout: ClassVar[bool] = True
 
+    compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
     patch: int = 4
     """Rows and columns of a patch in pixels; must divide the size of the images."""
     num_layers: int = 6
@@ -222,14 +224,22 @@ class ViT(nn.Module):
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
         block = functools.partial(
             TransformerBlock,
-            num_heads=config.num_heads,
-            feed_forward_width=config.feed_forward_width or 4 * config.width,
-            causal=False,
-            activation="gelu",
-            attention_dropout_rate=config.attention_dropout_rate,
-            residual_dropout_rate=config.dropout_rate,
+            functools.partial(
+                SelfAttention,
+                config.num_heads,
+                causal=False,
+                attention_dropout_rate=config.attention_dropout_rate,
+                dropout_rate=config.dropout_rate,
+                compute=compute,
+            ),
+            functools.partial(
+                FeedForward,
+                config.feed_forward_width or 4 * config.width,
+                dropout_rate=config.dropout_rate,
+                compute=compute,
+            ),
+            functools.partial(LayerNorm, compute=compute),
             layer_dropout_rate=config.layer_dropout_rate,
-            compute=compute,
         )
         x = stack(block, config.num_layers, compute, x, deterministic=deterministic).hidden
         x = LayerNorm(compute=compute, name="final_norm")(x)

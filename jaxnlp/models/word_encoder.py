@@ -30,8 +30,9 @@ from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.models.text_cnn import Convolution
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell
+from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, find_cell
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
 from jaxnlp.text.word_vectors import read_word_vectors
@@ -43,8 +44,15 @@ NAME = "encoder"
 
 
 @dataclasses.dataclass(frozen=True)
+class WordEncoderCompute(TransformerCompute, RecurrentCompute):
+    """Options of a BERT and of recurrent layers."""
+
+
+@dataclasses.dataclass(frozen=True)
 class WordEncoderConfig(ModelConfig):
     """The base of configs of models that read sentences of words. Their processor has `inputs`, a `WordInputs`."""
+
+    compute: WordEncoderCompute = dataclasses.field(default_factory=WordEncoderCompute, kw_only=True)
 
     bert: bool = False
     """Read sentences with the BERT of --init-from: its vector of a word's first token becomes part of the word's

@@ -1,6 +1,6 @@
 """Multi-head attention: self-attention, with a cache for decoding, and cross-attention."""
 
-from typing import Literal, get_args
+import dataclasses
 
 import chex
 import flax.linen as nn
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops.attention import attend, attention_weights
@@ -19,12 +19,38 @@ from jaxnlp.ops.relative_attention import attend_relative
 from jaxnlp.ops.relative_positions import clipped_distances, relative_buckets
 from jaxnlp.typing import Params
 
-Positions = Literal["none", "rotary", "relative_bias", "relative_vectors"]
-"""Positions in self-attention: none; rotated queries and keys; a learned bias on the scores for each bucket of
-distances; or learned vectors for each distance, added to keys and values."""
 
-READ_BY = {"num_buckets": ("relative_bias",), "max_distance": ("relative_bias", "relative_vectors")}
-"""For each attribute of self-attention, the kinds of positions that read it. With others it must keep its default."""
+@dataclasses.dataclass(frozen=True)
+class Rotary:
+    """Queries and keys are rotated by their positions; K must be even."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeBias:
+    """Each head has a learned bias on the scores for each bucket of distances, in both directions unless `causal`.
+
+    Attributes:
+      num_buckets: N; must be even without `causal`.
+      max_distance: keys at this distance or farther share the last bucket of their direction.
+    """
+
+    num_buckets: int = 32
+    max_distance: int = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeVectors:
+    """Each distance has a learned vector that is added to keys and one that is added to values, for all heads.
+
+    Attributes:
+      max_distance: keys at this distance or farther share the last vectors of their direction.
+    """
+
+    max_distance: int = 128
+
+
+Positions = Rotary | RelativeBias | RelativeVectors | None
+"""Positions in self-attention; None = none."""
 
 
 class SelfAttention(nn.Module):
@@ -39,12 +65,7 @@ class SelfAttention(nn.Module):
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
-      positions: none; rotary: queries and keys are rotated, K must be even; relative_bias: each head has a learned bias
-        for each bucket of distances, in both directions unless `causal`; relative_vectors: each distance has a vector
-        that is added to keys and one that is added to values, for all heads.
-      num_buckets: N, of a relative bias; must be even without `causal`.
-      max_distance: of relative positions: keys at this distance or farther share the last bucket or the last vectors of
-        their direction.
+      positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = the order is not seen.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
     [D, D]; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors relative_keys and
@@ -63,10 +84,8 @@ class SelfAttention(nn.Module):
     dropout_rate: float = 0.0
     use_bias: bool = True
     output_stddev: float = 0.02
-    compute: Compute = Compute()
-    positions: Positions = "none"
-    num_buckets: int = 32
-    max_distance: int = 128
+    compute: TransformerCompute = TransformerCompute()
+    positions: Positions = None
 
     @nn.compact
     def __call__(
@@ -93,19 +112,10 @@ class SelfAttention(nn.Module):
 
         Raises:
           ValueError: when x has another rank; when H does not divide D or G does not divide H, the message gives both;
-            for a cache without `causal`; for an unknown kind of positions; for rotary positions when K is odd; for
-            relative positions when the number of buckets or the maximum distance is not possible (`relative_buckets`);
-              for one of these two when it is not read (`READ_BY`) and does not have its default.
+            for a cache without `causal`; for rotary positions when K is odd; for relative positions when the number of
+            buckets or the maximum distance is not possible (`relative_buckets`).
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
-        if self.positions not in get_args(Positions):
-            raise ValueError(f"positions must be one of {', '.join(get_args(Positions))}, got {self.positions!r}")
-        for name, kinds in READ_BY.items():
-            value, default = getattr(self, name), getattr(SelfAttention, name)
-            if self.positions not in kinds and value != default:
-                raise ValueError(
-                    f"{name} applies only to positions {' and '.join(kinds)}; set it to {default}, got {value}"
-                )
         if cache is not None and not self.causal:
             raise ValueError("a cache needs causal attention; set causal=True")
         if cache is not None and not deterministic and self.attention_dropout_rate:
@@ -113,11 +123,13 @@ class SelfAttention(nn.Module):
         positions = x.shape[1]
         q, k, v = self._project(x)
         first = 0 if cache is None else cached_positions
-        if self.positions == "rotary":  # the cache stores rotated keys
+        if isinstance(self.positions, Rotary):  # the cache stores rotated keys
             here = first + jnp.arange(positions)
             q, k = rotary(q, here), rotary(k, here)
         keys = positions if cache is None else cache[0].shape[2]
-        bias = self._relative_bias(first, positions, keys) if self.positions == "relative_bias" else None
+        relative, bias = self.positions, None
+        if isinstance(relative, RelativeBias):
+            bias = self._relative_bias(relative, first, positions, keys)
         if cache is not None:
             batch, _, key_heads, head_width = k.shape
             chex.assert_shape(cache, (batch, key_heads, None, head_width))
@@ -127,8 +139,8 @@ class SelfAttention(nn.Module):
             )
             cache = (k, v)
             k, v = (part.swapaxes(1, 2) for part in cache)
-        if self.positions == "relative_vectors":
-            y = self._attend_relative(q, k, v, attention_mask, first, deterministic=deterministic)
+        if isinstance(relative, RelativeVectors):
+            y = self._attend_relative(relative, q, k, v, attention_mask, first, deterministic=deterministic)
         elif cache is None:
             y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
         else:
@@ -138,6 +150,7 @@ class SelfAttention(nn.Module):
 
     def _attend_relative(
         self,
+        vectors: RelativeVectors,
         q: jax.Array,
         k: jax.Array,
         v: jax.Array,
@@ -148,8 +161,8 @@ class SelfAttention(nn.Module):
     ) -> jax.Array:
         """Values [B, T, H, K] mixed by `attend_relative`, with the vectors of each distance."""
         here = first_query + jnp.arange(q.shape[1])
-        distances = clipped_distances(here, jnp.arange(k.shape[1]), max_distance=self.max_distance)
-        shape = (2 * self.max_distance + 1, q.shape[-1])
+        distances = clipped_distances(here, jnp.arange(k.shape[1]), max_distance=vectors.max_distance)
+        shape = (2 * vectors.max_distance + 1, q.shape[-1])
         tables = (self.param(name, normal(0.02), shape) for name in ("relative_keys", "relative_values"))
         drop = self.attention_dropout_rate > 0.0 and not deterministic
         y, weights = attend_relative(
@@ -167,17 +180,17 @@ class SelfAttention(nn.Module):
         self.sow("intermediates", "weights", weights)
         return y
 
-    def _relative_bias(self, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
+    def _relative_bias(self, buckets: RelativeBias, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
         """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
-        table = self.param("relative_bias", normal(0.02), (self.num_buckets, self.num_heads))
-        buckets = relative_buckets(
+        table = self.param("relative_bias", normal(0.02), (buckets.num_buckets, self.num_heads))
+        found = relative_buckets(
             first_query + jnp.arange(queries),
             jnp.arange(keys),
-            num_buckets=self.num_buckets,
-            max_distance=self.max_distance,
+            num_buckets=buckets.num_buckets,
+            max_distance=buckets.max_distance,
             bidirectional=not self.causal,
         )
-        bias = table[buckets].transpose(2, 0, 1)[None]
+        bias = table[found].transpose(2, 0, 1)[None]
         chex.assert_shape(bias, (1, self.num_heads, queries, keys))
         return bias
 
@@ -221,7 +234,7 @@ class CrossAttention(nn.Module):
     dropout_rate: float = 0.0
     use_bias: bool = True
     output_stddev: float = 0.02
-    compute: Compute = Compute()
+    compute: TransformerCompute = TransformerCompute()
 
     @nn.compact
     def __call__(

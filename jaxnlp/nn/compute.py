@@ -6,12 +6,11 @@ from typing import ClassVar, Literal
 from jaxnlp.config import Config
 from jaxnlp.ops.attention import Implementation
 from jaxnlp.ops.matrix_products import operand_dtype
-from jaxnlp.ops.recurrent_layers import RecurrentImplementation
 
 
 @dataclasses.dataclass(frozen=True)
 class Compute(Config):
-    """Options of the computation. They may change whenever a run continues; environment.json records them."""
+    """Options of every layer. They may change whenever a run continues; environment.json records them."""
 
     section: ClassVar[str] = "model.compute"
     usual = ("matmul_dtype",)
@@ -21,16 +20,20 @@ class Compute(Config):
     matmul_dtype: Literal["auto", "bfloat16"] | None = None
     """Type that the operands of matrix products are rounded to; sums stay in float32. auto: bfloat16 where the
     processor multiplies it faster than float32; None = no rounding."""
-    attention: Implementation = "auto"
-    """Gradient of attention by hand (vjp), by autodiff (xla), or JAX's fused GPU kernel (cudnn); auto chooses."""
-    recurrence: RecurrentImplementation = "auto"
-    """Recurrent layers by the library's scan, or by cuDNN on an Nvidia GPU; auto chooses."""
-    scan_layers: bool = False
-    """Compile one block and loop over it: compiles faster, runs slower on CPU."""
-    remat: bool = False
-    """Compute each block again in the backward pass: less memory, more time."""
 
     @property
     def operand_dtype(self) -> str | None:
         """`matmul_dtype` on this machine, with `auto` resolved; None = no rounding."""
         return operand_dtype(self.matmul_dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerCompute(Compute):
+    """Options of attention and of stacks of blocks, too."""
+
+    attention: Implementation = "auto"
+    """Gradient of attention by hand (vjp), by autodiff (xla), or JAX's fused GPU kernel (cudnn); auto chooses."""
+    scan_layers: bool = False
+    """Compile one block and loop over it: compiles faster, runs slower on CPU."""
+    remat: bool = False
+    """Compute each block again in the backward pass: less memory, more time."""

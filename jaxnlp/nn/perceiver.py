@@ -31,7 +31,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.nn.transformer import TransformerBlock
+from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.nn.transformer import Layer, rows
 from jaxnlp.ops import masks
 
 LatentPlacement = Literal["prefix", "along"]
@@ -62,21 +63,42 @@ def _xavier(key, shape, dtype=jnp.float32):
     return jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
-class DownProject(TransformerBlock):
-    """Learned latents read the inputs. Each latent reads the inputs up to its own position.
+class Reader(nn.Module):
+    """Attention to a memory and a feed-forward layer, each added to its input; the base of both projections.
 
     Attributes:
-      num_latents: M; the number of parameters does not depend on the length of the sequence.
+      attention: makes the attention to the memory.
+      feed_forward: makes the module that transforms each position.
+      norm: makes a normalisation.
+      normalise_queries: whether the queries are normalised.
+    """
 
-    Other attributes: see `TransformerBlock`; the mixer must be `memory`.
+    attention: Layer
+    feed_forward: Layer
+    norm: Layer = LayerNorm
+    normalise_queries: bool = True
+
+    def read(self, x: jax.Array, memory: jax.Array, mask: jax.Array, *, deterministic: bool) -> jax.Array:
+        """x [B or 1, T, D] plus what it reads in a memory [B, S, D], transformed: [B, T, D]."""
+        queries = self.norm(name="query_norm")(rows(x)).reshape(x.shape) if self.normalise_queries else x
+        memory = self.norm(name="memory_norm")(rows(memory)).reshape(memory.shape)
+        y = self.attention(name="attention")(queries, memory, deterministic=deterministic, attention_mask=mask)
+        shape, x = y.shape, rows(jnp.broadcast_to(x, y.shape)) + rows(y)
+        y = self.norm(name="feed_forward_norm")(x).reshape(shape)
+        y = self.feed_forward(name="feed_forward")(y, deterministic=deterministic)
+        return (x + rows(y)).reshape(shape)
+
+
+class DownProject(Reader):
+    """Learned latents read the inputs. Each latent reads the inputs up to its own position.
+
+    Attributes: as `Reader`; and num_latents, M: the number of parameters does not depend on the length of the sequence.
     """
 
     num_latents: int = 32
 
     @nn.compact
-    def __call__(  # type: ignore[override]
-        self, inputs: jax.Array, positions: tuple[int, ...], *, deterministic: bool
-    ) -> jax.Array:
+    def __call__(self, inputs: jax.Array, positions: tuple[int, ...], *, deterministic: bool) -> jax.Array:
         """Reads the inputs.
 
         Args:
@@ -89,20 +111,17 @@ class DownProject(TransformerBlock):
         """
         chex.assert_rank(inputs, 3)
         latents = self.param("latents", _xavier, (1, self.num_latents, inputs.shape[-1]))
-        latents = latents[:, : len(positions)].astype(self.compute.dtype)
+        latents = latents[:, : len(positions)].astype(inputs.dtype)
         inputs = inputs[:, : positions[-1] + 1]  # no latent reads the inputs after the last latent's position
         mask = masks.not_later(np.array(positions), np.arange(inputs.shape[1]))
-        return super().__call__(latents, deterministic=deterministic, memory=inputs, memory_mask=mask)[0]
+        return self.read(latents, inputs, mask, deterministic=deterministic)
 
 
-class UpProject(TransformerBlock):
-    """Each position reads the latents at its own position or before.
-
-    Attributes: those of `TransformerBlock`, whose mixer must be `memory`.
-    """
+class UpProject(Reader):
+    """Each position reads the latents at its own position or before. Attributes: as `Reader`."""
 
     @nn.compact
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         x: jax.Array,
         memory: jax.Array,
@@ -125,4 +144,4 @@ class UpProject(TransformerBlock):
         """
         chex.assert_shape(memory, (x.shape[0], len(positions), x.shape[2]))
         mask = masks.not_later(first + jnp.arange(x.shape[1]), np.array(positions))
-        return super().__call__(x, deterministic=deterministic, memory=memory, memory_mask=mask)[0]
+        return self.read(x, memory, mask, deterministic=deterministic)

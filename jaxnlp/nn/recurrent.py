@@ -1,5 +1,6 @@
 """Stacks of recurrent layers, in one direction or both."""
 
+import dataclasses
 from typing import Literal
 
 import chex
@@ -12,10 +13,28 @@ from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.dropout_masks import check_rate, dropout
-from jaxnlp.ops.recurrent_layers import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, State, recurrent
+from jaxnlp.ops.recurrent_layers import (
+    GRU,
+    LSTM,
+    RNN_RELU,
+    RNN_TANH,
+    Cell,
+    RecurrentImplementation,
+    State,
+    recurrent,
+)
 
 CellName = Literal["rnn_tanh", "rnn_relu", "gru", "lstm"]
 CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentCompute(Compute):
+    """Options of recurrent layers, too."""
+
+    recurrence: RecurrentImplementation = "auto"
+    """Recurrent layers by the library's scan, or by cuDNN on an Nvidia GPU; auto chooses."""
+
 
 LayerStates = tuple[State, ...]
 """One layer's states: forward, and backward if there are two directions."""
@@ -65,7 +84,7 @@ class RecurrentDirection(nn.Module):
     reverse: bool = False
     weight_dropout_rate: float = 0.0
     forget_bias: float = 0.0
-    compute: Compute = Compute()
+    compute: RecurrentCompute = RecurrentCompute()
 
     @nn.compact
     def __call__(
@@ -129,7 +148,7 @@ class Recurrent(nn.Module):
     hidden_dropout_rate: float = 0.0
     weight_dropout_rate: float = 0.0
     forget_bias: float = 0.0
-    compute: Compute = Compute()
+    compute: RecurrentCompute = RecurrentCompute()
 
     @nn.compact
     def __call__(

@@ -4,7 +4,6 @@ Only attention mixes an example's positions; everything else is computed on rows
 elementwise work into one loop. A loop over arrays of two and of three axes needs a division for each element.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -13,31 +12,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.nn.attention import CrossAttention, Positions, SelfAttention
 from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dropout import LayerDropout
-from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
-from jaxnlp.nn.synthesizer import SynthesizerAttention
 
-Mixer = Literal["dot", "synthesizer", "memory"]
-
-UNREAD: dict[Mixer, tuple[str, ...]] = {
-    "dot": ("context_length", "normalise_queries"),
-    "synthesizer": ("num_key_heads", "causal", "positions", "num_buckets", "max_distance", "normalise_queries"),
-    "memory": (
-        "cross",
-        "context_length",
-        "num_key_heads",
-        "causal",
-        "norm",
-        "positions",
-        "num_buckets",
-        "max_distance",
-    ),
-}
-"""The attributes of a block that its mixer does not read. They must keep their defaults."""
+Layer = Callable[..., Any]
+"""Makes a module with a given `name`, such as `functools.partial(SelfAttention, num_heads=4)`."""
 
 
 def rows(x: jax.Array) -> jax.Array:
@@ -46,62 +27,33 @@ def rows(x: jax.Array) -> jax.Array:
 
 
 class TransformerBlock(nn.Module):
-    """Attention and a feed-forward layer, each added to its input and normalised before or after.
+    """A mixer of positions and a feed-forward layer, each added to its input and normalised before or after.
 
-        pre:   x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
-        post:  x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
+        pre:   x = x + Mixer(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
+        post:  x = LayerNorm(x + Mixer(x));  x = LayerNorm(x + FeedForward(x))
 
     With `cross`, attention to a memory is between the two in the same way.
 
     Attributes:
-      num_heads: H.
-      feed_forward_width: F.
-      mixer: how positions are mixed: dot-product attention (dot); attention without dot products (synthesizer); or only
-        attention to the memory, with no self-attention (memory). `UNREAD` lists the attributes that each does not read.
-      cross: whether attention to a memory follows the self-attention.
-      context_length: maximum length of the synthesizer.
-      num_key_heads: G; None = H. Only for dot-product self-attention.
-      causal: whether self-attention hides later positions.
-      norm: normalise before each branch (pre) or after each sum (post). With pre, the output of the last block is not
-        normalised. The mixer `memory` has pre only.
-      normalise_queries: with the mixer `memory`, whether queries are normalised.
-      epsilon: of the normalisations.
-      activation: of the feed-forward layer.
-      use_bias: whether dense and normalisation layers have biases.
-      residual_stddev: standard deviation of the initial weights that write to the residual stream.
-      attention_dropout_rate: share of attention weights dropped in training.
-      residual_dropout_rate: share of each branch's outputs dropped in training.
+      mixer: makes the module that mixes positions: `nn.attention.SelfAttention`, `nn.synthesizer.SynthesizerAttention`,
+        or one of your own. It is called as these are, and returns [B, T, D] and its cache.
+      feed_forward: makes the module that transforms each position.
+      norm: makes a normalisation.
+      cross: makes the attention to a memory; None = the block reads no memory.
+      order: normalise before each branch (pre) or after each sum (post). With pre, the output of the last block is not
+        normalised.
       layer_dropout_rate: share of the examples that skip a branch in training, see `LayerDropout`.
-      compute: types and implementations.
-      positions: of dot-product self-attention: none, rotary, relative_bias or relative_vectors, see
-        `nn.attention.SelfAttention`.
-      num_buckets: of a relative bias.
-      max_distance: of relative positions.
 
     Source: Vaswani et al. 2017, section 3.1 (post); Radford et al. 2019, section 2.3 (pre); Xiong et al. 2020 for the
     effect of the order.
     """
 
-    num_heads: int
-    feed_forward_width: int
-    mixer: Mixer = "dot"
-    cross: bool = False
-    context_length: int | None = None
-    num_key_heads: int | None = None
-    causal: bool = True
-    norm: Literal["pre", "post"] = "pre"
-    normalise_queries: bool = True
-    epsilon: float = 1e-5
-    activation: Activation = "gelu_tanh"
-    use_bias: bool = True
-    residual_stddev: float = 0.02
-    attention_dropout_rate: float = 0.0
-    residual_dropout_rate: float = 0.0
+    mixer: Layer
+    feed_forward: Layer
+    norm: Layer = LayerNorm
+    cross: Layer | None = None
+    order: Literal["pre", "post"] = "pre"
     layer_dropout_rate: float = 0.0
-    compute: Compute = Compute()
-    positions: Positions = "none"
-    num_buckets: int = 32
-    max_distance: int = 128
 
     @nn.compact
     def __call__(
@@ -118,143 +70,59 @@ class TransformerBlock(nn.Module):
         """Mixes positions, then transforms each.
 
         Args:
-          x: [B, T, D]; with the mixer `memory` also [1, T, D], the same for all examples.
+          x: [B, T, D].
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          attention_mask: of self-attention, see `nn.attention.SelfAttention`.
-          memory: [B, S, D], for `cross` and the mixer `memory`.
+          attention_mask: of the mixer, see `nn.attention.SelfAttention`.
+          memory: [B, S, D], for `cross`.
           memory_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend to the memory; None = all.
-          cache: the self-attention's; with `cross`, followed by the memory's keys and values
-            (`CrossAttention.keys_and_values`), which then take the place of `memory`.
+          cache: the mixer's; with `cross`, followed by the memory's keys and values (`CrossAttention.keys_and_values`),
+            which then take the place of `memory`.
           cached_positions: [] int, the number of filled positions in the cache.
 
         Returns:
           [B, T, D], and the cache with the positions of x added (None without a cache).
 
         Raises:
-          ValueError: for attributes that the mixer does not read, unless they have their defaults; for arguments that
-            the block does not read, and for missing arguments; and as the layers.
+          ValueError: for an unknown order; for a memory that the block does not read; for neither or both of a memory
+            and a cache with `cross`; and as the layers.
         """
         chex.assert_rank(x, 3)
-        self._check_attributes()
-        self._check_arguments(attention_mask, memory, memory_mask, cache)
-        shape, x = x.shape, rows(x)
-        if self.mixer == "memory":
-            x = self._read(x.reshape(shape), memory, memory_mask, deterministic)
-            shape, x = x.shape, rows(x)
-        else:
-            own = None if cache is None else cache[: len(cache) - 2 * self.cross]
-            attention_norm = self._norm("attention_norm")
-            branch, new = self._self_attention()(
-                (attention_norm(x) if self.norm == "pre" else x).reshape(shape),
-                deterministic=deterministic,
-                attention_mask=attention_mask,
-                cache=own,
-                cached_positions=cached_positions,
-            )
-            x = x + rows(self._kept(branch, deterministic))
-            x = x if self.norm == "pre" else attention_norm(x)
-            if self.cross:
-                kept = memory if cache is None else cache[-2:]
-                x = self._cross(x.reshape(shape), kept, memory_mask, deterministic)
-            cache = None if cache is None or new is None else (*new, *cache[len(new) :])
-        feed_forward_norm = self._norm("feed_forward_norm")
-        feed_forward = FeedForward(
-            feed_forward_width=self.feed_forward_width,
-            dropout_rate=self.residual_dropout_rate,
-            activation=self.activation,
-            use_bias=self.use_bias,
-            output_stddev=self.residual_stddev,
-            compute=self.compute,
-            name="feed_forward",
-        )
-        branch = feed_forward_norm(x) if self.norm == "pre" else x
-        branch = feed_forward(branch.reshape(shape), deterministic=deterministic)
-        x = x + rows(self._kept(branch, deterministic))
-        x = x if self.norm == "pre" else feed_forward_norm(x)
-        return x.reshape(shape), cache
-
-    def _check_attributes(self) -> None:
-        if self.mixer not in UNREAD:
-            raise ValueError(f"mixer must be one of {', '.join(UNREAD)}, got {self.mixer!r}")
-        if self.norm not in ("pre", "post"):
-            raise ValueError(f"norm must be pre or post, got {self.norm!r}")
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in UNREAD[self.mixer]:
-            value, default = getattr(self, name), defaults[name]
-            if value != default:
-                raise ValueError(
-                    f"mixer={self.mixer!r} takes no {name}={value!r}; leave {name} at {default!r}, or set another mixer"
-                )
-        if self.mixer == "synthesizer" and self.context_length is None:
-            raise ValueError("mixer='synthesizer' needs context_length; set it to the maximum length")
-
-    def _check_arguments(self, attention_mask: Any, memory: Any, memory_mask: Any, cache: Any) -> None:
-        if self.mixer == "memory" and (attention_mask is not None or cache is not None):
-            raise ValueError("mixer='memory' has no self-attention; leave out attention_mask and cache")
-        if not self.cross and self.mixer != "memory":
-            if memory is not None or memory_mask is not None:
-                raise ValueError("this block reads no memory; leave out memory and memory_mask, or set cross=True")
-        elif (memory is None) == (cache is None):
+        if self.order not in ("pre", "post"):
+            raise ValueError(f"order must be pre or post, got {self.order!r}")
+        if self.cross is None and (memory is not None or memory_mask is not None):
+            raise ValueError("this block reads no memory; leave out memory and memory_mask, or give it cross")
+        if self.cross is not None and (memory is None) == (cache is None):
             raise ValueError(
                 "this block reads a memory; pass memory [B, S, D], or a cache that ends with the memory's keys and "
                 f"values; got {'neither' if memory is None else 'both'}"
             )
-        arrays = (1 if self.mixer == "synthesizer" else 2) + 2 * self.cross
-        if cache is not None and len(cache) != arrays:
-            raise ValueError(
-                f"expected a cache of {arrays} arrays, got {len(cache)}; with cross=True the last two are those of "
-                "CrossAttention.keys_and_values"
-            )
+        shape = x.shape
 
-    def _read(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None, deterministic: bool) -> jax.Array:
-        """x [B or 1, T, D] plus what it reads in the memory, without self-attention: [B, T, D]."""
-        branch = self._norm("query_norm")(rows(x)).reshape(x.shape) if self.normalise_queries else x
-        memory = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
-        attention = self._attention(CrossAttention, "attention")
-        branch = attention(branch, memory, deterministic=deterministic, attention_mask=memory_mask)
-        x = jnp.broadcast_to(x, branch.shape)
-        return (rows(x) + rows(self._kept(branch, deterministic))).reshape(branch.shape)
+        def add(x: jax.Array, branch: Callable[[jax.Array], jax.Array], name: str) -> jax.Array:
+            """Adds a branch to rows [B * T, D]."""
+            norm = self.norm(name=f"{name}_norm")
+            y = branch((norm(x) if self.order == "pre" else x).reshape(shape))
+            x = x + rows(LayerDropout(self.layer_dropout_rate)(y, deterministic=deterministic))
+            return x if self.order == "pre" else norm(x)
 
-    def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None, deterministic: bool) -> jax.Array:
-        """x [B, T, D] plus what it reads in the memory: rows [B * T, D]."""
-        norm = self._norm("cross_attention_norm")
-        branch = norm(rows(x)).reshape(x.shape) if self.norm == "pre" else x
-        attention = self._attention(CrossAttention, "cross_attention")
-        branch = attention(branch, memory, deterministic=deterministic, attention_mask=memory_mask)
-        y = rows(x) + rows(self._kept(branch, deterministic))
-        return y if self.norm == "pre" else norm(y)
+        mixed: LayerCache | None = None
 
-    def _self_attention(self) -> SelfAttention | SynthesizerAttention:
-        if self.mixer == "synthesizer":
-            return self._attention(SynthesizerAttention, "attention", context_length=self.context_length)
-        return self._attention(
-            SelfAttention,
-            "attention",
-            causal=self.causal,
-            num_key_heads=self.num_key_heads,
-            positions=self.positions,
-            num_buckets=self.num_buckets,
-            max_distance=self.max_distance,
-        )
+        def mix(x: jax.Array) -> jax.Array:
+            nonlocal mixed
+            own = cache[:-2] if cache is not None and self.cross is not None else cache
+            read = {"attention_mask": attention_mask, "cache": own, "cached_positions": cached_positions}
+            y, mixed = self.mixer(name="attention")(x, deterministic=deterministic, **read)
+            return y
 
-    def _attention(self, kind: Any, name: str, **more: Any) -> Any:
-        return kind(
-            num_heads=self.num_heads,
-            attention_dropout_rate=self.attention_dropout_rate,
-            dropout_rate=self.residual_dropout_rate,
-            use_bias=self.use_bias,
-            output_stddev=self.residual_stddev,
-            compute=self.compute,
-            name=name,
-            **more,
-        )
-
-    def _kept(self, branch: jax.Array, deterministic: bool) -> jax.Array:
-        """A branch [B, T, D], with zeros for the examples that skip it."""
-        return LayerDropout(self.layer_dropout_rate)(branch, deterministic=deterministic)
-
-    def _norm(self, name: str) -> LayerNorm:
-        return LayerNorm(self.epsilon, self.use_bias, self.compute, name=name)
+        x = add(rows(x), mix, "attention")
+        if self.cross is not None:
+            attend = self.cross(name="cross_attention")
+            kept = memory if cache is None else cache[-2:]
+            x = add(x, lambda x: attend(x, kept, deterministic=deterministic, attention_mask=memory_mask), attend.name)
+            mixed = None if mixed is None or cache is None else (*mixed, *cache[-2:])
+        feed_forward = self.feed_forward(name="feed_forward")
+        x = add(x, lambda x: feed_forward(x, deterministic=deterministic), "feed_forward")
+        return x.reshape(shape), mixed
 
 
 class StackOutput(NamedTuple):
@@ -272,9 +140,9 @@ class StackOutput(NamedTuple):
 
 
 def stack(
-    block: Callable[..., TransformerBlock],
+    block: Layer,
     layers: int,
-    compute: Compute,
+    compute: TransformerCompute,
     x: jax.Array,
     *,
     deterministic: bool,
@@ -293,7 +161,7 @@ def stack(
     `unstacked`); with caches it must.
 
     Args:
-      block: makes a block with a given `name`, such as `functools.partial(TransformerBlock, num_heads=4, ...)`.
+      block: makes a `TransformerBlock`.
       layers: L.
       compute: whether to scan, and whether to recompute blocks in the backward pass.
       x: [B, T, D].

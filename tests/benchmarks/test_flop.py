@@ -12,7 +12,7 @@ from jax.extend.core import jaxprs_in_params
 from benchmarks import attention, bert_finetune, cross_entropy, gpt_names, lstm_lm, text_cnn, vit
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.attention import attend
 from jaxnlp.ops.losses import linear_cross_entropy
 
@@ -46,12 +46,12 @@ def test_a_product_in_a_loop_is_counted_each_time():
 
 
 def gpt_names_forward():
-    config = dataclasses.replace(gpt_names.CONFIG, compute=Compute(attention="xla"))
+    config = dataclasses.replace(gpt_names.CONFIG, compute=TransformerCompute(attention="xla"))
     return gpt_names.flop(), of_model(config.build(gpt_names.VOCABULARY), gpt_names.batch()["tokens"])
 
 
 def bert_finetune_forward():
-    config = dataclasses.replace(bert_finetune.CONFIG, compute=Compute(attention="xla"))
+    config = dataclasses.replace(bert_finetune.CONFIG, compute=TransformerCompute(attention="xla"))
     model, batch = config.build_classifier(bert_finetune.processor()), bert_finetune.task_batch()
     return bert_finetune.flop(), of_model(model, *(batch[name] for name in config.inputs))
 
@@ -67,7 +67,7 @@ def text_cnn_forward():
 
 
 def vit_forward():
-    config = dataclasses.replace(vit.CONFIG, compute=Compute(attention="xla"))
+    config = dataclasses.replace(vit.CONFIG, compute=TransformerCompute(attention="xla"))
     model = ViT(config, vit.SIZE, vit.MEAN, vit.STDDEV, vit.CLASSES)
     return vit.flop(), of_model(model, vit.batch()["images"])
 

@@ -24,14 +24,16 @@ from jaxnlp.models.bert_classifier import BertClassifier
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
-from jaxnlp.nn.compute import Compute
+from jaxnlp.models.word_encoder import WordEncoderCompute
+from jaxnlp.nn.compute import Compute, TransformerCompute
+from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.ops.crf import Chain, crf_log_likelihood
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
 TARGETS = np.random.default_rng(1).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
-TINY = {"num_layers": 2, "num_heads": 2, "width": 8, "context_length": 9, "compute": Compute()}
+TINY = {"num_layers": 2, "num_heads": 2, "width": 8, "context_length": 9, "compute": TransformerCompute()}
 
 
 def random_params(init):
@@ -149,7 +151,9 @@ def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
     width, heads, layers, classes = 8, 2, 2, 2
     shape = {"num_layers": layers, "num_heads": heads, "width": width, "max_positions": POSITIONS}
     config = dataclasses.replace(
-        bert_finetune.CONFIG, encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape), compute=Compute()
+        bert_finetune.CONFIG,
+        encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape),
+        compute=TransformerCompute(),
     )
     ours, lengths = BertClassifier(config, VOCABULARY, classes), np.array([POSITIONS, 4], np.int32)
     inputs = TOKENS, np.arange(POSITIONS) < lengths[:, None], np.zeros_like(TOKENS)
@@ -182,7 +186,11 @@ def lstm_weights(params, *, fused):
 def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     width, layers = 8, 2
     config = dataclasses.replace(
-        lstm_lm.CONFIG, embedding_width=width, widths=(width,) * layers, scale_embeddings=False, compute=Compute()
+        lstm_lm.CONFIG,
+        embedding_width=width,
+        widths=(width,) * layers,
+        scale_embeddings=False,
+        compute=RecurrentCompute(),
     )
     ours = config.build(VOCABULARY)
     params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
@@ -307,7 +315,9 @@ def test_text_cnn_gives_our_logits_and_has_as_many_parameters():
 
 @pytest.mark.thorough
 def test_parser_gives_our_logits_and_has_as_many_parameters():
-    config = dataclasses.replace(parse.config(), word_width=5, tag_width=3, hidden_width=4, compute=Compute())
+    config = dataclasses.replace(
+        parse.config(), word_width=5, tag_width=3, hidden_width=4, compute=WordEncoderCompute()
+    )
     reader = parse.processor()
     ours = config.build_parser(reader)
     params = random_params(lambda: ours.init(jax.random.key(0), *_zeros(config.parser_shapes(reader)))["params"])
@@ -374,7 +384,7 @@ def merged_heads(out):
 @pytest.mark.thorough
 def test_vit_gives_our_logits_and_has_as_many_parameters():
     config = dataclasses.replace(
-        vit.CONFIG, num_layers=2, num_heads=2, width=8, feed_forward_width=12, compute=Compute()
+        vit.CONFIG, num_layers=2, num_heads=2, width=8, feed_forward_width=12, compute=TransformerCompute()
     )
     ours = ViT(config, 8, vit.MEAN, vit.STDDEV, 3)
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
@@ -391,7 +401,9 @@ def test_both_implementations_predict_a_class_of_each_sentence(monkeypatch):
     monkeypatch.setattr(predict, "SENTENCES", 5)
     predict.sentences.cache_clear()
     encoder = dataclasses.replace(predict.CONFIG.encoder, num_layers=1, num_heads=2, width=8)
-    monkeypatch.setattr(predict, "CONFIG", dataclasses.replace(predict.CONFIG, encoder=encoder, compute=Compute()))
+    monkeypatch.setattr(
+        predict, "CONFIG", dataclasses.replace(predict.CONFIG, encoder=encoder, compute=TransformerCompute())
+    )
     for name, value in (("WIDTH", 8), ("HEADS", 2), ("LAYERS", 1)):
         monkeypatch.setattr(predict, name, value)
     (case,) = predict.cases()

@@ -36,7 +36,7 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.question_answering import QuestionAnswering
@@ -65,7 +65,9 @@ def gpt_characters(files):
 
 
 def gpt_perceiver(files):
-    model = gpt(PerceiverConfig, num_layers=4, context_length=96, compute=Compute(scan_layers=True), num_latents=8)
+    model = gpt(
+        PerceiverConfig, num_layers=4, context_length=96, compute=TransformerCompute(scan_layers=True), num_latents=8
+    )
     return run(NamesQuestions(**names(files)), model, task=QuestionAnswering(), best_metric="exact_match")
 
 
@@ -86,7 +88,7 @@ def gpt_synthesizer(files):
     )
     return run(
         data,
-        gpt(SynthesizerConfig, num_layers=2, context_length=96, compute=Compute(scan_layers=True)),
+        gpt(SynthesizerConfig, num_layers=2, context_length=96, compute=TransformerCompute(scan_layers=True)),
         task=QuestionAnswering(),
     )
 
@@ -118,8 +120,8 @@ def gru_windows(files):
 def lstm_sampled_softmax(files):
     return run(
         words(files, "streams", length_multiple=8),
-        lstm(tie_embeddings=True, scale_embeddings=True, forget_bias=1.0),
-        task=RecurrentLanguageModel(num_sampled=6, num_frequent=5, init_bias_from_unigram=True),
+        lstm(tie_embeddings=True, scale_embeddings=True, forget_bias=1.0, init_bias_from_unigram=True),
+        task=RecurrentLanguageModel(num_sampled=6, num_frequent=5),
         optimizer=muon(),
         ema_decay=0.9,
     )

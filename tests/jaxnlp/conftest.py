@@ -13,7 +13,7 @@ from rich.console import Console
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.loop import fit
@@ -51,7 +51,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             context_length=20,
             use_bias=False,
             tie_embeddings=True,
-            compute=Compute(scan_layers=True),
+            compute=TransformerCompute(scan_layers=True),
         ),
         task=LanguageModel(),
         optimizer=OptimizerConfig(learning_rate=1.0, schedule="constant", max_grad_norm=None),

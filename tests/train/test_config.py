@@ -7,11 +7,11 @@ import re
 from typing import get_type_hints
 
 import pytest
+from jaxnlp.models.decoder import DecoderConfig
 
 from data.character_text import CharacterText
 from data.minbert import MinBertData
 from data.word_text import WordText
-from jaxnlp.models.decoder import DecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.saving.checkpoints import identity

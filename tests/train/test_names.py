@@ -10,7 +10,7 @@ from data.invented_people import invent, write
 from data.names import NamesPretraining, NamesQuestions
 from jaxnlp.__main__ import main
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
 from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validation
@@ -30,7 +30,11 @@ def config(data, steps, *, learning_rate, num_layers=2, width=64, **changes):
             "recipe": "names",
             "data": data,
             "model": GPTConfig(
-                num_layers=num_layers, num_heads=4, width=width, context_length=96, compute=Compute(scan_layers=True)
+                num_layers=num_layers,
+                num_heads=4,
+                width=width,
+                context_length=96,
+                compute=TransformerCompute(scan_layers=True),
             ),
             "task": QuestionAnswering(),
             "optimizer": OptimizerConfig(name="muon", learning_rate=learning_rate, beta2=0.99, warmup_steps=20),

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.models.decoder import Decoder, Places
+from jaxnlp.models.gpt import GPT, Places
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
@@ -61,7 +61,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 def attends(model: Any) -> bool:
     """Whether a language model attends; a recurrent one does not."""
-    return isinstance(model, Decoder)
+    return isinstance(model, GPT)
 
 
 def _layer(name: str) -> int:

@@ -13,7 +13,7 @@ from jaxnlp.decoding.generation import Decoder, decoder_of, pad_to_bucket
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 
 pytestmark = pytest.mark.sweep
 
@@ -30,7 +30,7 @@ def log_softmax(logits):
     )
 
 
-TRANSFORMER = {"num_heads": 2, "width": 8, "context_length": CONTEXT, "compute": Compute(scan_layers=True)}
+TRANSFORMER = {"num_heads": 2, "width": 8, "context_length": CONTEXT, "compute": TransformerCompute(scan_layers=True)}
 CONFIGS = {
     "gpt": GPTConfig(num_layers=1, use_bias=False, **TRANSFORMER),
     "perceiver with a prefix": PerceiverConfig(num_layers=3, num_latents=12, **TRANSFORMER),

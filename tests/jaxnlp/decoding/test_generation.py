@@ -11,7 +11,7 @@ from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 
 pytestmark = pytest.mark.sweep
 
@@ -56,7 +56,13 @@ VARIANTS = {
 @functools.cache
 def tiny_gpt(context, variant="vanilla"):
     """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
-    settings = {"num_layers": 1, "num_heads": 2, "width": 8, "use_bias": False, "compute": Compute(scan_layers=True)}
+    settings = {
+        "num_layers": 1,
+        "num_heads": 2,
+        "width": 8,
+        "use_bias": False,
+        "compute": TransformerCompute(scan_layers=True),
+    }
     settings |= VARIANTS[variant]
     config = settings.pop("kind", GPTConfig)(context_length=context, **settings)
     model = config.build(11)

@@ -15,7 +15,7 @@ from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.runs import load
 from jaxnlp.targets import Classes
 from jaxnlp.tasks import Trained
@@ -58,12 +58,12 @@ def test_another_architecture_is_refused_with_its_differences():
     for name, old, new in (("width", 8, 4), ("num_heads", 2, 4)):
         with pytest.raises(ValueError, match=rf"another architecture.*\n  model\.{name}: {old} -> {new}"):
             dataclasses.replace(config, **{name: new}).adopt(run)
-    dataclasses.replace(config, attention_dropout_rate=0.7, compute=Compute(scan_layers=True)).adopt(run)
+    dataclasses.replace(config, attention_dropout_rate=0.7, compute=TransformerCompute(scan_layers=True)).adopt(run)
 
 
 @pytest.mark.thorough
 def test_the_shape_is_that_of_the_weights_and_dropout_and_compute_are_the_configs_own(weights, params):
-    compute = Compute(remat=True)
+    compute = TransformerCompute(remat=True)
     config = TextTasksConfig(encoder=BertConfig(dropout_rate=0.3), pooling="mean", compute=compute)
     found = config.adopt(weights)
     assert found.config.encoder == dataclasses.replace(SHAPE, dropout_rate=0.3)

@@ -11,7 +11,7 @@ import transformers
 
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.positions import sinusoidal_positions
 from tests.random_parameters import random_parameters
 
@@ -175,7 +175,7 @@ def test_looping_and_recomputing_change_neither_function_nor_gradient_nor_dropou
 
         return jax.jit(jax.value_and_grad(loss))(params)
 
-    found, expected = value_and_gradient(Compute(**changes)), value_and_gradient(Compute())
+    found, expected = value_and_gradient(TransformerCompute(**changes)), value_and_gradient(TransformerCompute())
     chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -215,7 +215,7 @@ def test_short_products_are_near_the_exact_ones():
     params, (tokens, segments, mask) = initial(), batch()
     exact = encode(Bert(CONFIG, VOCABULARY), params, tokens, segments, mask)
     for changes in ({"matmul_dtype": "bfloat16"}, {"dtype": "bfloat16"}):
-        model = Bert(CONFIG, VOCABULARY, Compute(**changes))
+        model = Bert(CONFIG, VOCABULARY, TransformerCompute(**changes))
         short = encode(model, params, tokens, segments, mask)
         assert short.hidden.dtype == changes.get("dtype", "float32")
         np.testing.assert_allclose(short.hidden.astype(np.float32)[mask], exact.hidden[mask], atol=0.1)

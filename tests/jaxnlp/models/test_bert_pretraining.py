@@ -12,7 +12,7 @@ import transformers
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from tests.jaxnlp.models.parameter_helpers import assert_described
 
@@ -167,7 +167,9 @@ def test_every_parameter_is_described_and_no_other():
 
 
 def test_dropout_and_compute_are_not_part_of_the_architecture():
-    changed = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, dropout_rate=0.3), compute=Compute(remat=True))
+    changed = BertPretrainingConfig(
+        encoder=dataclasses.replace(ENCODER, dropout_rate=0.3), compute=TransformerCompute(remat=True)
+    )
     assert changed.architecture() == CONFIG.architecture()
     other = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, pre_norm=True))
     assert other.architecture() != CONFIG.architecture()

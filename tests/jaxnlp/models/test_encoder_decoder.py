@@ -11,7 +11,7 @@ import torch
 from flax.traverse_util import flatten_dict
 
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 
 SOURCE_SIZE, TARGET_SIZE, LAYERS, HEADS, WIDTH = 11, 13, 2, 2, 8
 CONFIG = EncoderDecoderConfig(num_layers=LAYERS, num_heads=HEADS, width=WIDTH, context_length=7, dropout_rate=0.3)
@@ -184,7 +184,7 @@ def test_attention_maps_are_those_of_every_layer_and_head_in_pytorch():
         {},
         {"norm": "post", "embeddings": "shared"},
         {"positions": "learned", "embeddings": "separate", "scale_embeddings": False},
-        {"positions": "rotary", "compute": Compute(scan_layers=True)},
+        {"positions": "rotary", "compute": TransformerCompute(scan_layers=True)},
         {"positions": "relative_bias"},
         {"positions": "relative_vectors"},
     ],

@@ -13,7 +13,7 @@ import transformers
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from tests.jaxnlp.models.gpt_helpers import (
     BATCH,
     CONTEXT,
@@ -298,7 +298,7 @@ def test_a_sequence_longer_than_the_context_is_refused():
             "model.latent_placement must be one of prefix, along, got 'allong'; did you mean along?",
         ),
         (
-            {"kind": SynthesizerConfig, "compute": Compute(attention="xla")},
+            {"kind": SynthesizerConfig, "compute": TransformerCompute(attention="xla")},
             "model.compute.attention must be auto or vjp for a synthesizer, got xla",
         ),
         ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 128"),

@@ -4,8 +4,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from jaxnlp.models import Parameter
-from jaxnlp.models.parameter_table import block, dense, entries, find, norm
-from jaxnlp.nn.transformer import TransformerBlock
+from jaxnlp.models.parameter_table import block, dense, entries, find, norm, self_attention
+from jaxnlp.nn.attention import RelativeBias, RelativeVectors, Rotary
+from tests.jaxnlp.nn.block_helpers import make_block
 
 
 def test_a_bias_has_the_axes_of_its_kernel_but_the_first():
@@ -31,30 +32,25 @@ SELF_ATTENTIONS = [
     {},
     {"num_key_heads": SIZES["G"]},
     {"num_key_heads": SIZES["H"]},
-    {"positions": "rotary"},
-    {"positions": "relative_bias", "num_buckets": SIZES["N"], "num_key_heads": SIZES["G"]},
-    {"positions": "relative_vectors", "max_distance": SIZES["N"] // 2},
-    {"mixer": "synthesizer", "context_length": SIZES["S"]},
+    {"positions": Rotary()},
+    {"positions": RelativeBias(SIZES["N"]), "num_key_heads": SIZES["G"]},
+    {"positions": RelativeVectors(SIZES["N"] // 2)},
 ]
-BLOCKS = [
-    own | {"cross": cross, "norm": norm} for own in SELF_ATTENTIONS for cross, norm in ((False, "pre"), (True, "post"))
-]
-BLOCKS += [{"mixer": "memory", "normalise_queries": normalise} for normalise in (True, False)]
 
 
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("settings", BLOCKS, ids=str)
-def test_every_parameter_of_a_block_has_an_entry_with_its_axes(settings, use_bias):
-    shared = ("mixer", "cross", "positions", "normalise_queries")
-    axes = block(
-        **{name: settings[name] for name in shared if name in settings},
-        grouped=settings.get("num_key_heads") == SIZES["G"],
-        use_bias=use_bias,
-    )
-    module = TransformerBlock(SIZES["H"], SIZES["F"], use_bias=use_bias, **settings)
+@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("settings", SELF_ATTENTIONS, ids=str)
+def test_every_parameter_of_a_block_has_an_entry_with_its_axes(settings, cross, order, use_bias):
+    grouped, positions = settings.get("num_key_heads") == SIZES["G"], settings.get("positions")
+    own = self_attention(grouped=grouped, positions=positions, use_bias=use_bias)
+    axes = block(own, cross=cross, use_bias=use_bias)
+    size = {"num_heads": SIZES["H"], "feed_forward_width": SIZES["F"]}
+    module = make_block(**size, use_bias=use_bias, cross=cross, order=order, **settings)
     x = np.zeros((2, 5, SIZES["D"]), np.float32)
-    memory = x if settings.get("cross") or settings.get("mixer") == "memory" else None
+    memory = x if cross else None
     params = jax.eval_shape(
         lambda key: module.init(key, x, deterministic=True, memory=memory)["params"], jax.random.key(0)
     )

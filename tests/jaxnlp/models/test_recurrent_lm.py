@@ -11,7 +11,7 @@ from jaxnlp.decoding.generation import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.saving.serialization import from_json, to_json
 from tests.jaxnlp.models.parameter_helpers import assert_described
 
@@ -254,7 +254,7 @@ def test_short_types_keep_float32_parameters_and_stay_near_float32():
     model, params = made("tied")
     short, rounded = (
         RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=compute).build(VOCABULARY)
-        for compute in (Compute(dtype="bfloat16"), Compute(matmul_dtype="bfloat16"))
+        for compute in (RecurrentCompute(dtype="bfloat16"), RecurrentCompute(matmul_dtype="bfloat16"))
     )
     expected = np.asarray(logits(model, params, TOKENS))
     initial = jax.eval_shape(short.init, jax.random.key(0), TOKENS)

@@ -8,7 +8,7 @@ import torch
 
 from jaxnlp.models import Parameter
 from jaxnlp.models.text_rnn import TextRNNConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.recurrent import RecurrentCompute
 from tests.jaxnlp.models.parameter_helpers import assert_described
 from tests.jaxnlp.models.word_classifier_helpers import (
     LENGTHS,
@@ -133,7 +133,7 @@ def test_roles_of_the_parameters():
 
 
 def test_logits_are_float32_whatever_the_type_of_the_computation():
-    config = dataclasses.replace(ATTENTION, compute=Compute(dtype="bfloat16", matmul_dtype="bfloat16"))
+    config = dataclasses.replace(ATTENTION, compute=RecurrentCompute(dtype="bfloat16", matmul_dtype="bfloat16"))
     inputs = map(zeros_like, config.shapes(PROCESSOR))
     found, _ = jax.eval_shape(config.build_classifier(PROCESSOR).init_with_output, jax.random.key(0), *inputs)
     assert (found.shape, found.dtype) == ((1, OUTPUTS), np.float32)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jaxnlp.nn.attention import CrossAttention, SelfAttention
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.typing import BATCH_AXIS
 from tests.jaxnlp.nn.attention_helpers import (
     BATCH,
@@ -141,7 +141,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 
 
 def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
-    module = SelfAttention(HEADS, compute=Compute(dtype="bfloat16"))
+    module = SelfAttention(HEADS, compute=TransformerCompute(dtype="bfloat16"))
     x = X.astype(jnp.bfloat16)
     params = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}

@@ -1,7 +1,8 @@
 import pytest
 
 from jaxnlp.nn import compute
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import Compute, TransformerCompute
+from jaxnlp.nn.recurrent import RecurrentCompute
 
 
 @pytest.mark.parametrize(("fast", "expected"), [(True, "bfloat16"), (False, None)])
@@ -15,14 +16,14 @@ def test_auto_is_bfloat16_where_the_processor_is_faster_with_it(monkeypatch, fas
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("kind", "fields", "message"),
     [
-        ({"dtype": "float16"}, "model.compute.dtype must be one of float32, bfloat16, got 'float16'"),
-        ({"matmul_dtype": "float32"}, "model.compute.matmul_dtype"),
-        ({"attention": "flash"}, "model.compute.attention"),
-        ({"recurrence": "cuda"}, "model.compute.recurrence"),
+        (Compute, {"dtype": "float16"}, "model.compute.dtype must be one of float32, bfloat16, got 'float16'"),
+        (Compute, {"matmul_dtype": "float32"}, "model.compute.matmul_dtype"),
+        (TransformerCompute, {"attention": "flash"}, "model.compute.attention"),
+        (RecurrentCompute, {"recurrence": "cuda"}, "model.compute.recurrence"),
     ],
 )
-def test_values_that_are_not_choices_are_refused_by_name(fields, message):
+def test_values_that_are_not_choices_are_refused_by_name(kind, fields, message):
     with pytest.raises(ValueError, match=message):
-        Compute(**fields)
+        kind(**fields)

@@ -7,22 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.attention import CrossAttention
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.perceiver import DownProject, UpProject, latent_positions
 from jaxnlp.typing import BATCH_AXIS
+from tests.jaxnlp.nn.block_helpers import BATCH, HEADS, HIDDEN, WIDTH, layers
 
 pytestmark = pytest.mark.sweep
 
-BATCH, WIDTH, HEADS, HIDDEN, LATENTS = 2, 8, 2, 12, 4
-ARGUMENTS = {
-    "num_heads": HEADS,
-    "feed_forward_width": HIDDEN,
-    "mixer": "memory",
-    "attention_dropout_rate": 0.0,
-    "residual_dropout_rate": 0.0,
-    "use_bias": True,
-    "residual_stddev": 0.02,
-}
+LATENTS = 4
 SHORT, LONG = 3, 7  # fewer positions than latents, and more
 
 
@@ -95,11 +88,13 @@ def random_params(*, down, normalise_queries=None):
 
 
 def make_down(**changes):
-    return DownProject(**(ARGUMENTS | {"num_latents": LATENTS} | changes))
+    latents = changes.pop("num_latents", LATENTS)
+    return DownProject(*layers(CrossAttention, **changes), num_latents=latents)
 
 
 def make_up(**changes):
-    return UpProject(**(ARGUMENTS | {"normalise_queries": False} | changes))
+    queries = changes.pop("normalise_queries", False)
+    return UpProject(*layers(CrossAttention, **changes), normalise_queries=queries)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -274,7 +269,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 
 @pytest.mark.parametrize("dtypes", [{"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}], ids=str)
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
-    module, params = make_down(compute=Compute(**dtypes)), random_params(down=True)
+    module, params = make_down(compute=TransformerCompute(**dtypes)), random_params(down=True)
     x = jnp.asarray(random_inputs(LONG), dtypes.get("dtype", "float32"))
     shapes = jax.eval_shape(lambda key: module.init(key, x, (0, 1), deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}

@@ -1,6 +1,4 @@
 import functools
-import re
-from typing import get_args
 
 import jax
 import numpy as np
@@ -9,7 +7,7 @@ import torch
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from jaxnlp.nn.attention import READ_BY, Positions, SelfAttention
+from jaxnlp.nn.attention import RelativeBias, RelativeVectors, Rotary, SelfAttention
 from tests.jaxnlp.nn.attention_helpers import (
     BATCH,
     HEADS,
@@ -32,23 +30,20 @@ def positioned(params, positions):
 
 
 BUCKETS = {"num_buckets": 6, "max_distance": 5}
-
-
-def sizes_of(positions):
-    """Of the tables, where these positions read them."""
-    return {name: size for name, size in BUCKETS.items() if positions in READ_BY[name]}
+BIAS, VECTORS = RelativeBias(**BUCKETS), RelativeVectors(5)
+POSITIONED = (Rotary(), BIAS, VECTORS)
 
 
 TABLES = {
-    "relative_bias": {"relative_bias": (6, HEADS)},
-    "relative_vectors": {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
+    BIAS: {"relative_bias": (6, HEADS)},
+    VECTORS: {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
 }
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_rotary_positions_multiply_queries_and_keys_as_complex_numbers(causal):
     params = random_params()
-    ours, _ = apply(SelfAttention(HEADS, causal=causal, positions="rotary"), params, X)
+    ours, _ = apply(SelfAttention(HEADS, causal=causal, positions=Rotary()), params, X)
 
     q, k, v = np.moveaxis(np.einsum("btd,dphk->btphk", X, params["qkv"]["kernel"]) + params["qkv"]["bias"], 2, 0)
     half = WIDTH // HEADS // 2
@@ -63,7 +58,7 @@ def test_rotary_positions_multiply_queries_and_keys_as_complex_numbers(causal):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_relative_positions_give_values_and_gradients_of_t5(causal):
-    params = positioned(random_params(use_bias=False), "relative_bias")
+    params = positioned(random_params(use_bias=False), BIAS)
     config = T5Config(
         d_model=WIDTH,
         d_kv=WIDTH // HEADS,
@@ -85,7 +80,7 @@ def test_relative_positions_give_values_and_gradients_of_t5(causal):
     upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
     expected.backward(torch.tensor(upstream))
 
-    module = SelfAttention(HEADS, causal=causal, use_bias=False, positions="relative_bias", **BUCKETS)
+    module = SelfAttention(HEADS, causal=causal, use_bias=False, positions=BIAS)
 
     @jax.jit
     def ours(params, x):
@@ -100,9 +95,9 @@ def test_relative_positions_give_values_and_gradients_of_t5(causal):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_relative_vectors_are_added_to_keys_and_values(causal):
-    tables = {name: table[:5] for name, table in positioned({}, "relative_vectors").items()}
+    tables = {name: table[:5] for name, table in positioned({}, VECTORS).items()}
     params = random_params() | tables
-    ours, _ = apply(SelfAttention(HEADS, causal=causal, positions="relative_vectors", max_distance=2), params, X)
+    ours, _ = apply(SelfAttention(HEADS, causal=causal, positions=RelativeVectors(2)), params, X)
 
     q, k, v = np.moveaxis(np.einsum("btd,dphk->btphk", X, params["qkv"]["kernel"]) + params["qkv"]["bias"], 2, 0)
     mixed = np.zeros_like(q)
@@ -120,13 +115,13 @@ def test_relative_vectors_are_added_to_keys_and_values(causal):
 
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("num_key_heads", [None, 1], ids=["all_heads", "grouped_heads"])
-@pytest.mark.parametrize("positions", get_args(Positions))
+@pytest.mark.parametrize("positions", [None, *POSITIONED], ids=repr)
 @pytest.mark.parametrize("sizes", [(1,) * POSITIONS, (3, 1, 2)], ids=str)
 def test_positions_of_cached_parts_are_those_of_the_whole_sequence(positions, num_key_heads, sizes):
     params = positioned(random_params() if num_key_heads is None else grouped_params()[0], positions)
-    module = SelfAttention(HEADS, num_key_heads=num_key_heads, positions=positions, **sizes_of(positions))
+    module = SelfAttention(HEADS, num_key_heads=num_key_heads, positions=positions)
     whole, _ = apply(module, params, X)
-    if positions != "none":
+    if positions is not None:
         without = SelfAttention(HEADS, num_key_heads=num_key_heads)
         assert np.abs(np.asarray(whole) - np.asarray(apply(without, params, X)[0])).max() > 1e-2
     cache = (np.zeros((BATCH, num_key_heads or HEADS, POSITIONS + 2, WIDTH // HEADS), np.float32),) * 2
@@ -139,19 +134,19 @@ def test_positions_of_cached_parts_are_those_of_the_whole_sequence(positions, nu
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-6)
 
 
-@pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
+@pytest.mark.parametrize("positions", POSITIONED, ids=repr)
 def test_weights_shown_know_positions(positions):
     params = positioned(random_params(), positions)
-    module = SelfAttention(HEADS, positions=positions, **sizes_of(positions))
+    module = SelfAttention(HEADS, positions=positions)
     y, weights = apply_with_weights(module, params, X)
     np.testing.assert_allclose(y, apply(module, params, X)[0], atol=1e-6)
     _, plain = apply_with_weights(SelfAttention(HEADS), random_params(), X)
     assert np.abs(np.asarray(weights) - np.asarray(plain)).max() > 1e-2
 
 
-@pytest.mark.parametrize("positions", get_args(Positions))
+@pytest.mark.parametrize("positions", [None, *POSITIONED], ids=repr)
 def test_only_relative_positions_have_parameters(positions):
-    module = SelfAttention(HEADS, positions=positions, **sizes_of(positions))
+    module = SelfAttention(HEADS, positions=positions)
     init = functools.partial(module.init, jax.random.key(0), X, deterministic=True)
     shapes = jax.tree.map(np.shape, jax.eval_shape(init)["params"])
     tables = {name: shape for name, shape in shapes.items() if name not in ("out", "qkv")}
@@ -164,27 +159,7 @@ def test_positions_do_not_change_the_initial_values_of_other_parameters():
     def initial(positions):
         return SelfAttention(HEADS, positions=positions).init(jax.random.key(0), X, deterministic=True)["params"]
 
-    plain = initial("none")
+    plain = initial(None)
     for found in map(initial, TABLES):
         for name, layer in plain.items():
             jax.tree.map(np.testing.assert_array_equal, layer, found[name])
-
-
-@pytest.mark.parametrize(
-    ("positions", "name", "default"),
-    [
-        ("none", "num_buckets", 32),
-        ("rotary", "max_distance", 128),
-        ("relative_vectors", "num_buckets", 32),
-    ],
-)
-def test_a_size_that_the_positions_do_not_read_is_refused(positions, name, default):
-    module, params = SelfAttention(HEADS, positions=positions, **{name: 6}), positioned(random_params(), positions)
-    with pytest.raises(ValueError, match=rf"{name} applies only to positions relative_.*; set it to {default}, got 6"):
-        apply(module, params, X)
-
-
-def test_unknown_positions_are_refused():
-    message = "positions must be one of none, rotary, relative_bias, relative_vectors, got 'sinusoidal'"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        apply(SelfAttention(HEADS, positions="sinusoidal"), random_params(), X)

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
-from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentDirection, empty_states, uniform_of_width
+from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentCompute, RecurrentDirection, empty_states, uniform_of_width
 from jaxnlp.ops.dropout_masks import dropout
 
 pytestmark = pytest.mark.sweep
@@ -369,7 +368,8 @@ def test_input_of_two_axes_is_refused():
 @pytest.mark.parametrize("cell", CELLS)
 def test_short_types_are_those_of_outputs_and_states_and_not_of_parameters(cell):
     exact, short = (
-        Recurrent(cell, (STATE, STATE), bidirectional=True, compute=Compute(dtype=d)) for d in ("float32", "bfloat16")
+        Recurrent(cell, (STATE, STATE), bidirectional=True, compute=RecurrentCompute(dtype=d))
+        for d in ("float32", "bfloat16")
     )
     params = initial_params(short)
     assert all(array.dtype == jnp.float32 for array in jax.tree.leaves(params))

@@ -8,25 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.attention import CrossAttention
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.attention import CrossAttention, RelativeBias, RelativeVectors, Rotary
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.transformer import TransformerBlock, stack, unstacked
 from jaxnlp.ops import masks
+from tests.jaxnlp.nn.block_helpers import BATCH, HEADS, HIDDEN, POSITIONS, WIDTH, layers, make_block
 
-BATCH, POSITIONS, WIDTH, HEADS, HIDDEN = 2, 5, 8, 2, 12
 X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.float32)
-
-
-def make_block(**changes):
-    settings = {
-        "num_heads": HEADS,
-        "feed_forward_width": HIDDEN,
-        "attention_dropout_rate": 0.0,
-        "residual_dropout_rate": 0.0,
-        "use_bias": True,
-        "residual_stddev": 0.02,
-    }
-    return TransformerBlock(**(settings | changes))
 
 
 def random_params():
@@ -178,7 +166,9 @@ def test_equals_pytorchs_post_norm_layer_with_padding():
         },
         "feed_forward_norm": {"scale": array(theirs.norm2.weight), "bias": array(theirs.norm2.bias)},
     }
-    block = TransformerBlock(heads, hidden, causal=False, norm="post", epsilon=1e-12, activation="gelu")
+    block = make_block(
+        num_heads=heads, feed_forward_width=hidden, causal=False, order="post", epsilon=1e-12, activation="gelu"
+    )
     mask = masks.padding(jnp.asarray(lengths), positions)
     ours, _ = apply(block, params, x, attention_mask=mask)
     padded = torch.arange(positions)[None] >= torch.from_numpy(lengths)[:, None]
@@ -199,12 +189,12 @@ def cross_params(block):
     return jax.tree.map(lambda leaf: np.float32(0.5 * generator.normal(size=leaf.shape)), shapes)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_a_block_with_cross_attention_equals_a_decoder_layer_of_pytorch(norm):
-    block = make_block(cross=True, norm=norm, activation="relu")
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_a_block_with_cross_attention_equals_a_decoder_layer_of_pytorch(order):
+    block = make_block(cross=True, order=order, activation="relu")
     params = cross_params(block)
     theirs = torch.nn.TransformerDecoderLayer(
-        WIDTH, HEADS, HIDDEN, dropout=0.0, activation="relu", norm_first=norm == "pre", batch_first=True
+        WIDTH, HEADS, HIDDEN, dropout=0.0, activation="relu", norm_first=order == "pre", batch_first=True
     )
     own, cross, feed_forward = params["attention"], params["cross_attention"], params["feed_forward"]
 
@@ -218,13 +208,13 @@ def test_a_block_with_cross_attention_equals_a_decoder_layer_of_pytorch(norm):
         "linear2.weight": feed_forward["down"]["kernel"].T,
         "linear2.bias": feed_forward["down"]["bias"],
     }
-    for name, layers, out in (
+    for name, parts, out in (
         ("self_attn", [own["qkv"]], own["out"]),
         ("multihead_attn", [cross["q"], cross["kv"]], cross["out"]),
     ):
         weights |= {
-            f"{name}.in_proj_weight": projection(layers, "kernel"),
-            f"{name}.in_proj_bias": projection(layers, "bias"),
+            f"{name}.in_proj_weight": projection(parts, "kernel"),
+            f"{name}.in_proj_bias": projection(parts, "bias"),
             f"{name}.out_proj.weight": out["kernel"].T,
             f"{name}.out_proj.bias": out["bias"],
         }
@@ -258,7 +248,7 @@ def test_a_cache_holds_the_keys_and_values_of_the_memory():
 class Stack(nn.Module):
     """A module of nothing but a stack."""
 
-    compute: Compute = Compute()
+    compute: TransformerCompute = TransformerCompute()
     caches: bool = False
 
     @nn.compact
@@ -280,8 +270,8 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     expected = result_of(Stack(), params)
     assert expected.layers.shape == (3, *X.shape)
     np.testing.assert_array_equal(expected.layers[-1], expected.hidden)
-    for compute in (Compute(scan_layers=True), Compute(remat=True), Compute(scan_layers=True, remat=True)):
-        found = result_of(Stack(compute), params)
+    for options in ({"scan_layers": True}, {"remat": True}, {"scan_layers": True, "remat": True}):
+        found = result_of(Stack(TransformerCompute(**options)), params)
         np.testing.assert_allclose(found.hidden, expected.hidden, atol=1e-6)
         np.testing.assert_allclose(found.layers, expected.layers, atol=1e-6)
     separate = unstacked(params)
@@ -290,15 +280,14 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
 
 
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
-def test_a_block_passes_positions_to_its_attention(positions):
-    sizes = {"relative_bias": {"num_buckets": 6, "max_distance": 5}, "relative_vectors": {"max_distance": 5}}
-    block, params = make_block(positions=positions, **sizes.get(positions, {})), random_params()
+@pytest.mark.parametrize("positions", [Rotary(), RelativeBias(6, 5), RelativeVectors(5)], ids=repr)
+def test_a_block_reads_in_parts_with_any_positions(positions):
+    block, params = make_block(positions=positions), random_params()
     tables = {
-        "relative_bias": {"relative_bias": (6, HEADS)},
-        "relative_vectors": {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
+        RelativeBias: {"relative_bias": (6, HEADS)},
+        RelativeVectors: {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
     }
-    for name, shape in tables.get(positions, {}).items():
+    for name, shape in tables.get(type(positions), {}).items():
         params["attention"] |= {name: np.random.default_rng(3).normal(size=shape).astype(np.float32)}
     cache = (np.zeros((BATCH, HEADS, POSITIONS + 1, WIDTH // HEADS), np.float32),) * 2
     first, cache = apply(block, params, X[:, :4], cache, np.int32(0))
@@ -308,39 +297,23 @@ def test_a_block_passes_positions_to_its_attention(positions):
     assert np.abs(whole - apply(make_block(), params, X)[0]).max() > 1e-2
 
 
-@pytest.mark.parametrize(
-    ("mixer", "name", "value", "default"),
-    [
-        ("dot", "context_length", 5, None),
-        ("dot", "normalise_queries", False, True),
-        ("synthesizer", "num_key_heads", 1, None),
-        ("synthesizer", "causal", False, True),
-        ("synthesizer", "positions", "rotary", "none"),
-        ("synthesizer", "num_buckets", 6, 32),
-        ("memory", "positions", "rotary", "none"),
-        ("memory", "max_distance", 5, 128),
-        ("memory", "cross", True, False),
-        ("memory", "causal", False, True),
-        ("memory", "num_key_heads", 1, None),
-        ("memory", "norm", "post", "pre"),
-    ],
-)
-def test_what_a_mixer_would_ignore_is_refused(mixer, name, value, default):
-    message = f"mixer='{mixer}' takes no {name}={value!r}; leave {name} at {default!r}, or set another mixer"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        apply(make_block(mixer=mixer, **{name: value}), {}, X)
+class Average(nn.Module):
+    """A mixer of one's own: the mean over the positions so far."""
+
+    @nn.compact
+    def __call__(self, x, *, deterministic, attention_mask=None, cache=None, cached_positions=0):
+        return jnp.cumsum(x, axis=1) / jnp.arange(1.0, x.shape[1] + 1.0)[None, :, None], cache
 
 
-def test_an_unknown_place_of_the_norm_is_refused():
-    with pytest.raises(ValueError, match="norm must be pre or post, got 'rms'"):
-        apply(make_block(norm="rms"), {}, X)
-
-
-def test_an_unknown_mixer_and_a_synthesizer_of_no_length_are_refused():
-    with pytest.raises(ValueError, match="mixer must be one of dot, synthesizer, memory, got 'conv'"):
-        apply(make_block(mixer="conv"), {}, X)
-    with pytest.raises(ValueError, match="mixer='synthesizer' needs context_length"):
-        apply(make_block(mixer="synthesizer"), {}, X)
+def test_any_module_can_mix_positions():
+    _, feed_forward, norm = layers()
+    block = TransformerBlock(Average, feed_forward, norm)
+    params = {name: value for name, value in random_params().items() if name != "attention"}
+    params["feed_forward"]["down"] = jax.tree.map(np.zeros_like, params["feed_forward"]["down"])
+    normed = (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5)
+    normed = normed * params["attention_norm"]["scale"] + params["attention_norm"]["bias"]
+    means = np.cumsum(normed, axis=1) / np.arange(1, POSITIONS + 1)[None, :, None]
+    np.testing.assert_allclose(apply(block, params, X)[0], X + means, atol=1e-5)
 
 
 CACHE = (np.zeros((BATCH, HEADS, POSITIONS, WIDTH // HEADS), np.float32),) * 2
@@ -353,15 +326,7 @@ CACHE = (np.zeros((BATCH, HEADS, POSITIONS, WIDTH // HEADS), np.float32),) * 2
         ({}, {"memory_mask": np.ones((1, 1, 1, 4), bool)}, "this block reads no memory"),
         ({"cross": True}, {}, "this block reads a memory"),
         ({"cross": True}, {"memory": MEMORY, "cache": CACHE * 2}, "got both"),
-        ({"cross": True}, {"cache": CACHE}, "expected a cache of 4 arrays, got 2"),
-        ({}, {"cache": CACHE * 2}, "expected a cache of 2 arrays, got 4"),
-        ({"mixer": "memory"}, {}, "got neither"),
-        ({"mixer": "memory"}, {"memory": MEMORY, "cache": CACHE}, "has no self-attention"),
-        (
-            {"mixer": "memory"},
-            {"memory": MEMORY, "attention_mask": np.ones((1, 1, 1, 5), bool)},
-            "leave out attention_mask and cache",
-        ),
+        ({"order": "rms"}, {}, "order must be pre or post, got 'rms'"),
     ],
 )
 def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, arguments, message):
@@ -379,4 +344,4 @@ def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, argu
 )
 def test_a_stack_refuses_caches_of_other_blocks_and_layers_with_caches(arguments, message):
     with pytest.raises(ValueError, match=message):
-        stack(make_block, 3, Compute(), X, deterministic=True, **arguments)
+        stack(make_block, 3, TransformerCompute(), X, deterministic=True, **arguments)

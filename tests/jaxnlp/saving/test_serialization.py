@@ -10,7 +10,7 @@ from data.character_text import CharacterText
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.saving import serialization
 from jaxnlp.saving.serialization import (
     ConfigError,
@@ -86,7 +86,7 @@ def test_a_training_config_reads_back_equal():
     config = TrainConfig(
         recipe="tiny",
         data=CharacterText(source="text_file", path="a b.txt", validation_fraction=0.25),
-        model=GPTConfig(feed_forward_width=7, compute=Compute(dtype="bfloat16"), attention_dropout_rate=0.1),
+        model=GPTConfig(feed_forward_width=7, compute=TransformerCompute(dtype="bfloat16"), attention_dropout_rate=0.1),
         task=LanguageModel(sample_prompt="\n"),
         optimizer=OptimizerConfig(max_grad_norm=None, decay_tokens=10**12, warmup_tokens=5),
         ema_decay=0.999,

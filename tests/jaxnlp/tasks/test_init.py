@@ -12,7 +12,6 @@ import pytest
 
 from configs import number_words, small_grammar_parser, small_grammar_tagger, vit_digits
 from jaxnlp.inference import compilation
-from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Task, Trained, every_task
@@ -202,7 +201,7 @@ def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
 @pytest.mark.sweep(1)
 def test_an_objective_is_for_the_platform_that_it_is_traced_for(config, monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.matrix_products._cpu_multiplies_bfloat16", lambda: False)
-    compute = Compute(matmul_dtype="auto")
+    compute = dataclasses.replace(config.model.compute, matmul_dtype="auto")
     setup = set_up(begin(dataclasses.replace(config, model=dataclasses.replace(config.model, compute=compute))))
     state, batch = setup.abstract_state(), next(iter(setup.corpus.train))
     batch = next(iter(batch.values())) if isinstance(next(iter(batch.values())), dict) else batch

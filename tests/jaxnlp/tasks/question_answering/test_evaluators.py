@@ -7,7 +7,7 @@ from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
-from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
@@ -105,7 +105,7 @@ def test_weights_are_those_of_each_single_text_and_one_program_computes_all(vari
         "num_heads": 2,
         "width": 8,
         "context_length": 40,
-        "compute": Compute(scan_layers=True),
+        "compute": TransformerCompute(scan_layers=True),
     } | GPTS[variant]
     model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY.size)
     # Large ones, so that attention is far from even.
