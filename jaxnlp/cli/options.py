@@ -29,8 +29,7 @@ LIKELY = "likely"
 
 class Option(NamedTuple):
     """An option of a command: its name without dashes, such as `model.width`; its type; its default, or `tyro.MISSING`;
-    the docstring of its field; the marks of `typing.Annotated`; whether it is changed most often; and whether help does
-    not show it, because it has no effect here (`Config.ignores`)."""
+    the docstring of its field; the marks of `typing.Annotated`; and whether it is changed most often."""
 
     name: str
     kind: Any
@@ -38,7 +37,6 @@ class Option(NamedTuple):
     help: str
     marks: tuple[Any, ...] = ()
     usual: bool = False
-    hidden: bool = False
 
     @property
     def group(self) -> str:
@@ -46,8 +44,8 @@ class Option(NamedTuple):
         return self.name.rpartition(".")[0]
 
 
-class _WrongValueError(Exception):
-    """A value of the wrong type. (tyro would print a ValueError in a frame.)"""
+class _Words(list[str]):
+    """The words of an option that was typed, which are read after tyro: its errors name Python's types."""
 
 
 def _fields(part: Any, prefix: str) -> Iterator[tuple[str, str, Any, tuple[Any, ...], Any]]:
@@ -68,24 +66,17 @@ def _fields(part: Any, prefix: str) -> Iterator[tuple[str, str, Any, tuple[Any, 
             yield field.name, name, hints[field.name], marks, default
 
 
-def options_of(part: Any, prefix: str = "", hidden: Sequence[str] = ()) -> Iterator[Option]:
-    """The options of a dataclass: those of its own fields, then those of its nested dataclasses.
-
-    Args:
-      part: the dataclass, or an instance of it whose values are the defaults.
-      prefix: what comes before the names, such as `model.`.
-      hidden: fields without effect, also of nested dataclasses: `compute.recurrence`.
-    """
+def options_of(part: Any, prefix: str = "") -> Iterator[Option]:
+    """The options of a dataclass, or of an instance whose values are the defaults: those of its own fields, then those
+    of its nested dataclasses. The prefix comes before the names."""
     docs = field_docs(part if isinstance(part, type) else type(part))
-    hidden = (*hidden, *getattr(part, "ignores", ()))
     usual = () if isinstance(part, type) else getattr(part, "usual", ())
     nested: list[Iterator[Option]] = []
     for field, name, kind, marks, default in _fields(part, prefix):
         if dataclasses.is_dataclass(default):
-            below = [path.removeprefix(f"{field}.") for path in hidden if path.startswith(f"{field}.")]
-            nested.append(options_of(default, name, below))
+            nested.append(options_of(default, name))
         else:
-            yield Option(name, kind, default, docs.get(field, ""), marks, field in usual, field in hidden)
+            yield Option(name, kind, default, docs.get(field, ""), marks, field in usual)
     for options in nested:
         yield from options
 
@@ -124,6 +115,12 @@ def read_options(
     values, unknown = _parse(options, arguments, program, description)
     if unknown:
         raise ValueError(_unknown(unknown[0], options, program, similar))
+    for option in options:
+        if isinstance(values[option.name], _Words):
+            try:
+                values[option.name] = read_value(values[option.name], option.kind)
+            except ValueError as error:
+                raise ValueError(f"--{option.name}: {error}") from None
     try:
         return [_built(part, values) for part in parts]
     except ValueError as error:
@@ -151,41 +148,30 @@ def _parse(
         kind: Any = dataclasses.make_dataclass("Options", typed, kw_only=True)
         fields.append((f"group{len(fields)}", Annotated[kind, tyro.conf.arg(name=group)]))
     command: Any
-    try:
-        command, unknown = tyro.cli(
-            dataclasses.make_dataclass("Command", fields),
-            args=arguments,
-            prog=program,
-            description=wrapped(description, "  "),  # tyro does not wrap it
-            return_unknown_args=True,
-        )
-    except _WrongValueError as error:
-        raise ValueError(str(error)) from None
-    read = zip(groups.values(), vars(command).values(), strict=True)
-    values = {one.name: value for inner, of in read for one, value in zip(inner, vars(of).values(), strict=True)}
-    return values, unknown
+    command, unknown = tyro.cli(
+        dataclasses.make_dataclass("Command", fields),
+        args=arguments,
+        prog=program,
+        description=wrapped(description, "  "),  # tyro does not wrap it
+        return_unknown_args=True,
+    )
+    values = [value for group in vars(command).values() for value in vars(group).values()]
+    inner = [option for group in groups.values() for option in group]
+    return {option.name: value for option, value in zip(inner, values, strict=True)}, unknown
 
 
 def _typed(option: Option) -> Any:
     """The type that tells tyro how to read an option, and how to show it."""
-
-    def read(words: list[str]) -> Any:
-        try:
-            return read_value(words, option.kind)
-        except ValueError as error:
-            raise _WrongValueError(f"--{option.name}: {error}") from None
 
     def shown(value: Any) -> list[str]:
         return [str(one).replace("\n", "\\n") for one in (value if isinstance(value, tuple) else [value])]
 
     # An empty tuple would be shown as "(default: )".
     marks = [*option.marks, tyro.conf.arg(help=option.help, help_behavior_hint="" if option.default == () else None)]
-    if option.hidden:
-        marks.append(tyro.conf.Suppress)
     if option.kind is not bool:
         several = takes_several(option.kind)
         what = option.name.upper() if tyro.conf.Positional in marks and not several else metavar(option.kind)
-        marks.append(PrimitiveConstructorSpec("*" if several else 1, what, read, lambda _: True, shown))
+        marks.append(PrimitiveConstructorSpec("*" if several else 1, what, _Words, lambda _: True, shown))
     return Annotated[option.kind, *marks]
 
 

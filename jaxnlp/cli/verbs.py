@@ -1,6 +1,7 @@
 """Verbs of the command line for trained models; the task of a model defines its verbs."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         _show_meanings(verb, _meanings(verb, others, program), f"{program} {verb}")
         return 0 if place else 2
     if place.startswith("-"):
-        raise ValueError(f"give the run's folder before the options: {program} {verb} RUN {' '.join(arguments)}")
+        raise ValueError(f"give the run's folder before the options: {program} {verb} RUN {shlex.join(arguments)}")
     # With tensors to ignore, an exported model may have another task, and so other verbs.
     whole = "--ignore" not in [flag.partition("=")[0] for flag in flags]
     try:

@@ -60,14 +60,14 @@ MAY_NAME = {
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
     jaxnlp.models.ModelConfig: (
-        "section full_name usual ignores compute max_length build frozen parameter architecture adopt"
+        "section full_name usual compute max_length build frozen parameter architecture adopt"
     ),
     jaxnlp.tasks.Task: (
-        "section full_name usual ignores model_types metrics check check_corpus build initial_params objective "
+        "section full_name usual model_types metrics check check_corpus build initial_params objective "
         "evaluators commands functions warm_ups offers from_pretrained"
     ),
     data.DataConfig: (
-        "section full_name usual ignores batch_size max_length needs parts together carries check_steps load "
+        "section full_name usual batch_size max_length needs parts together carries check_steps load "
         "check_after read_file require_at_least"
     ),
     jaxnlp.corpus.DataFacts: "max_length parts together carries",
@@ -90,26 +90,6 @@ MAY_ASK = {
     ("jaxnlp/saving/serialization.py", "type(value) is expected"): "the type that a field declares",
     ("jaxnlp/saving/serialization.py", "getattr(expected, '__name__', expected)"): "its name in a message",
     ("jaxnlp/saving/serialization.py", "option is not type(None)"): "what a field declares besides None",
-    ("jaxnlp/cli/option_values.py", "isinstance(value, simple)"): "the types that a field declares",
-    ("jaxnlp/cli/option_values.py", "kind is type(None)"): "what a field declares besides None",
-    ("jaxnlp/cli/option_values.py", "kind is not type(None)"): "what a field declares besides None",
-    (
-        "jaxnlp/cli/options.py",
-        "isinstance(part, Config)",
-    ): "only a config may hide options",
-    (
-        "jaxnlp/cli/options.py",
-        "getattr(hints[field.name], '__metadata__', ())",
-    ): "what a type says of an option",
-    (
-        "jaxnlp/cli/options.py",
-        "getattr(mark, 'name', None)",
-    ): "whether its options have a prefix",
-    ("train/cli/help.py", "isinstance(value, Config)"): "the parts of a config have options of their own",
-    (
-        "train/cli/help.py",
-        "getattr(hints[field.name], '__metadata__', ())",
-    ): "whether it is fixed",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
     ("train/logs/log.py", "isinstance(block.content, MarkedText)"): "all kinds of blocks",
     ("train/parallel.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",

@@ -31,7 +31,7 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
 
     Raises: ValueError for an unknown topic; it suggests one.
     """
-    options = [option for part in parts for option in options_of(part) if not option.hidden]
+    options = [option for part in parts for option in options_of(part)]
     groups = {option.group or RUN: group_summary(parts[-1], option.group) for option in options}
     if topic not in ("", ALL, *groups):
         raise ValueError(f"there is no help on {topic!r}; {suggestion(topic, [*groups, ALL])}")

@@ -1,65 +1,36 @@
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 import jaxnlp
-from jaxnlp.cli import checkout
-from jaxnlp.cli.checkout import MODULES, PACKAGES, SUMMARIES, find_checkout, program_command, run_in_checkout
+from jaxnlp.cli.programs import PROGRAMS, command_of, run_program
 from jaxnlp.cli.verbs import every_command
+from jaxnlp.training import PACKAGES
+from train.recipes import recipe_names
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture
-def no_checkout(tmp_path, monkeypatch):
-    """An installed package, and another folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(checkout.jaxnlp, "__file__", str(tmp_path / "site" / "jaxnlp" / "__init__.py"))
-    return tmp_path
+def test_every_program_has_a_name_of_its_own_and_a_summary():
+    assert all(module.partition(".")[0] in PACKAGES and summary.endswith(".") for module, summary in PROGRAMS.values())
+    assert not PROGRAMS.keys() & every_command().keys()
 
 
-def test_packages_of_the_current_folder_do_not_make_it_the_checkout(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for file in ("train/__main__.py", "configs/__init__.py", "data/__init__.py"):
-        (tmp_path / file).parent.mkdir()
-        (tmp_path / file).touch()
-    assert find_checkout() == ROOT
+@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0), (["-h"], 0), (["--list"], 0)])
+def test_recipes_are_listed_where_a_command_asks_for_them_or_has_none(capsys, arguments, status):
+    assert run_program("train", arguments) == status
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[2:3].strip()]
+    assert [name for name in shown if name in recipe_names()] == recipe_names()
 
 
-def test_an_installed_package_finds_a_checkout_in_the_current_folder(no_checkout, monkeypatch):
-    assert find_checkout() is None
-    monkeypatch.chdir(ROOT)
-    assert find_checkout() == ROOT
-
-
-def test_without_a_checkout_a_line_says_what_is_needed(no_checkout):
-    with pytest.raises(ValueError, match=r"^jaxnlp train needs a checkout of the repository"):
-        run_in_checkout("train", ["gpt"], "jaxnlp train")
-    with pytest.raises(ValueError, match=r"^training in Python needs a checkout of the repository"):
-        jaxnlp.enable_training()
-
-
-def test_the_program_replaces_the_process_and_knows_its_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/before", ""]))  # empty entries are the current folder
-    called = []
-    monkeypatch.setattr(os, "execve", lambda *arguments: called.append(arguments))
-    run_in_checkout("lr-find", ["gpt", "--seed", "1"], "jaxnlp lr-find")
-    [(program, words, environ)] = called
-    assert (program, words) == (sys.executable, [sys.executable, "-P", "-m", "train.lr_find", "gpt", "--seed", "1"])
-    assert environ["JAXNLP_TYPED"] == "jaxnlp lr-find"
-    assert environ["PYTHONPATH"] == f"{ROOT}{os.pathsep}/before"
-    assert "JAXNLP_TYPED" not in program_command("train", [], "a sweep")[1]
-
-
-def test_every_program_is_there_and_no_verb_has_its_name():
-    assert MODULES.keys() == SUMMARIES.keys()
-    assert all(module.partition(".")[0] in PACKAGES for module in MODULES.values())
-    assert not MODULES.keys() & every_command().keys()
+def test_a_process_of_its_own_imports_from_the_same_folders_and_not_from_the_current_one(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", "/ours", "/libraries"])
+    words, environ = command_of("train", ["gpt", "--seed", "1"])
+    assert words == [sys.executable, "-P", "-m", "jaxnlp", "train", "gpt", "--seed", "1"]
+    assert environ["PYTHONPATH"] == f"/ours{os.pathsep}/libraries"
 
 
 OF_OURS = (*PACKAGES, "jaxnlp", "tests")
@@ -80,7 +51,8 @@ def strange_folder(tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "jaxnlp").symlink_to(ROOT / "jaxnlp")
     (tmp_path / "bin").mkdir()
-    entry = "import sys\nfrom jaxnlp.__main__ import main\nsys.exit(main())\n"  # pip writes such a file
+    # pip writes such a file; worker processes import it.
+    entry = "import sys\nfrom jaxnlp.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
     (tmp_path / "bin" / "jaxnlp").write_text(entry)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
@@ -98,7 +70,7 @@ HEAVY = {"evaluate", "report", "compare", "sweep"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in HEAVY else []) for name in MODULES]
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in HEAVY else []) for name in PROGRAMS]
 )
 def test_a_program_ignores_the_modules_of_the_current_folder(strange_folder, name):
     assert f"usage: jaxnlp {name}" in python(strange_folder.parent / "bin" / "jaxnlp", name, "--help")
@@ -117,35 +89,23 @@ def test_runs_train_in_such_a_folder_with_worker_processes_and_are_resumed_and_s
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     monkeypatch.delenv("XLA_FLAGS", raising=False)  # one device
     program = strange_folder.parent / "bin" / "jaxnlp"
+    recipe = strange_folder / "mine.py"
+    recipe.write_text("from configs import gpt_text_file\n\n\ndef get_config():\n    return gpt_text_file.get_config()\n")
     small = ["--model.num-layers", "1", "--model.num-heads", "2", "--model.width", "32", "--data.path", "my.txt"]
     small += ["--data.sequence-length", "16", "--task.sample-prompt", "None"]
     steps = ["--evaluate-every-steps", "2", "--checkpoint-every-steps", "2", "--optimizer.warmup-steps", "0"]
-    options = ["gpt_text_file", *small, *steps, "--data.num-workers", "1", "--total-steps"]
+    options = ["./mine.py", *small, *steps, "--data.num-workers", "1", "--total-steps"]
     python(program, "train", *options, "2", "--workdir", "runs/my")
     assert "continuing from step 2 of 4" in python(program, "train", *options, "4", "--extend", "--workdir", "runs/my")
     python(program, "sweep", *options, "2", "--grid", "seed=0", "--workdir", "runs/sweep")
     assert len((strange_folder / "runs" / "sweep" / "sweep.csv").read_text().splitlines()) == 2
 
 
-def test_training_is_importable_from_a_script_outside_the_checkout_once_it_is_enabled(strange_folder):
-    for name in OF_LIBRARIES:
-        (strange_folder / f"{name}.py").unlink()  # Python prefers files next to a script
-    (strange_folder / "jaxnlp.py").unlink()
-    script = strange_folder / "script.py"
-    lines = ["import jaxnlp", "jaxnlp.enable_training()", "import train, configs, data", "from train.recipes import *"]
-    script.write_text("\n".join([*lines, "print(*(m.__file__ for m in (train, configs, data)), *recipe_names()[:1])"]))
-    files = [str(ROOT / name / "__init__.py") for name in PACKAGES]
-    assert python(script).split() == [*files, "afqmc_encoder"]
-
-
-def test_training_is_not_enabled_after_another_module_has_its_name(monkeypatch):
-    monkeypatch.setattr(sys, "path", ["/before", str(ROOT)])
-    jaxnlp.enable_training()
-    assert sys.path == [str(ROOT), "/before"]
-    jaxnlp.enable_training()
-    assert sys.path == [str(ROOT), "/before"]
-    other = types.ModuleType("data")
-    other.__file__ = "/mine/data.py"
-    monkeypatch.setitem(sys.modules, "data", other)
-    with pytest.raises(ImportError, match=r"data is imported already, from /mine/data.py; call jaxnlp.enable_training"):
-        jaxnlp.enable_training()
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_script_with_the_name_of_a_package_uses_recipes(strange_folder, name):
+    for other in (*OF_LIBRARIES, "jaxnlp"):
+        (strange_folder / f"{other}.py").unlink()  # Python prefers files next to a script
+    lines = ["import jaxnlp", "print(jaxnlp.recipe('gpt_python_docs', total_steps=7).total_steps)"]
+    lines += ["import train, data, configs", "print(train.__file__, data.__file__, configs.__file__)"]
+    (strange_folder / f"{name}.py").write_text("\n".join(lines))
+    assert python(f"{name}.py").split() == ["7", *(str(ROOT / package / "__init__.py") for package in PACKAGES)]
