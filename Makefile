@@ -22,7 +22,7 @@ help:
 	@echo "make clean   remove .venv and caches (runs/ stays)"
 
 demo: $(VENV)/.installed
-	$(BIN)/python -m train gpt_python_docs --workdir runs/demo
+	$(BIN)/jaxnlp train gpt_python_docs --workdir runs/demo
 	@echo
 	@echo "A sample (python -m jaxnlp generate runs/demo --prompt 'The ' draws another with --seed N):"
 	@echo

@@ -118,7 +118,7 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
     if known is None:
         remedy = f"copy {holds} to {wanted}"
     elif known.remote:
-        remedy = f"download it from {known.page} with python -m data.download {name}"
+        remedy = f"download it from {known.page} with jaxnlp download {name}"
     else:
         remedy = f"get it from {known.page}, as docs/data.md says, and copy {holds} to {wanted}"
     give = "give its folder with --data.path, " if takes_path else ""

@@ -49,7 +49,8 @@ def test_a_wrong_recipe_or_field_is_refused(name, changes, message):
 def test_a_recipe_of_ones_own_trains_and_is_returned_as_load_run_returns_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("train.recipes._given", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(jax, "devices", lambda *_, first=jax.devices()[:1]: first)
+    first = jax.devices()[:1]
+    monkeypatch.setattr(jax, "devices", lambda *_: first)
     source = f"import jaxnlp\n\n\ndef get_config():\n    return jaxnlp.recipe('gpt_python_docs', **{SMALL})\n"
     (tmp_path / "my_recipe.py").write_text(source)
     quiet = Console(quiet=True)
@@ -64,7 +65,7 @@ def test_a_recipe_of_ones_own_trains_and_is_returned_as_load_run_returns_it(tmp_
 
 def test_a_run_that_a_signal_stops_is_no_trained_run(monkeypatch, tmp_path):
     monkeypatch.setattr("train.loop.fit", lambda *_, **__: FitResult(state=None, stopped_by="SIGINT"))
-    with pytest.raises(KeyboardInterrupt, match="SIGINT: .*the same call resumes it"):
+    with pytest.raises(KeyboardInterrupt, match=r"SIGINT: .*the same call resumes it"):
         jaxnlp.train("gpt_python_docs", tmp_path)
 
 

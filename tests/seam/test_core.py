@@ -59,9 +59,7 @@ MAY_NAME = {
 # All public attributes of the bases: each is a part of the seam, for every family. What only some families have belongs
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
-    jaxnlp.models.ModelConfig: (
-        "section full_name usual compute max_length build frozen parameter architecture adopt"
-    ),
+    jaxnlp.models.ModelConfig: ("section full_name usual compute max_length build frozen parameter architecture adopt"),
     jaxnlp.tasks.Task: (
         "section full_name usual model_types metrics check check_corpus build initial_params objective "
         "evaluators commands functions warm_ups offers from_pretrained"

@@ -22,7 +22,7 @@ WORDS = ["good", "bad", "film", "plot", "dog", "cat"]
 
 
 def config_of(*arguments):
-    config, _ = parse([str(argument) for argument in arguments], RunOptions(), program="python -m train")
+    config, _ = parse([str(argument) for argument in arguments], RunOptions(), program="jaxnlp train")
     return config
 
 

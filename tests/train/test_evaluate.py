@@ -255,7 +255,7 @@ def test_a_damaged_checkpoint_ends_with_status_1(run, capsys):
 def test_help_needs_no_run_and_options_depend_on_the_evaluator(run, capsys):
     assert evaluate.main(["--help"]) == 0
     assert evaluate.main([]) == 2
-    assert "usage: python -m train.evaluate RUN... [EVALUATOR] [options]" in capsys.readouterr().out
+    assert "usage: python -m jaxnlp evaluate RUN... [EVALUATOR] [options]" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
         evaluate.main([str(run), "--help"])
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""`python -m train.evaluate` and `jaxnlp generate` with a run of a word language model."""
+"""`jaxnlp evaluate` and `jaxnlp generate` with a run of a word language model."""
 
 import json
 import math

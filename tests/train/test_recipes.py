@@ -92,8 +92,8 @@ def test_a_recipe_names_its_source_cost_expectation_and_command(name):
     assert re.match(r"[A-Z].*\.$", docstring.splitlines()[0])
     for heading in ("Source", "Cost", "Expect", "Command"):
         assert re.search(rf"^{heading}: \S", docstring, re.MULTILINE), heading
-    command = re.search(r"^Command: python -m train (.*(?:\n  .*)*)", docstring, re.MULTILINE)[1].split()
-    config, options = parse(command, RunOptions(), program="python -m train")
+    command = re.search(r"^Command: jaxnlp train (.*(?:\n  .*)*)", docstring, re.MULTILINE)[1].split()
+    config, options = parse(command, RunOptions(), program="jaxnlp train")
     assert config.recipe == command[0] == name
     assert options.workdir.parts[0] == "runs"
 

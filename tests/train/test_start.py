@@ -1,4 +1,4 @@
-"""Runs in processes of their own, started by `python -m train`: killed, stopped, and continued."""
+"""Runs in processes of their own, started by `jaxnlp train`: killed, stopped, and continued."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError
 from tests.run_folders import assert_same_run, rows, saved_arrays
-from train import __main__ as program
+from train import start as program
 from train.cli.command_line import UsageError
 from train.loop import FitResult, NonFiniteError
 from train.recipes import load_recipe
@@ -62,7 +62,7 @@ class Runs:
             "task.sample-prompt": None,
             "compilation-cache": cache,
         }
-        self._command = [sys.executable, "-m", "train", "gpt_text_file"]
+        self._command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file"]
         for name, value in fields.items():
             self._command += [f"--{name}", str(value)]
         # A run that imports torch takes a second more to start, and here it fails.
@@ -83,7 +83,7 @@ class Runs:
 
     def resume(self, workdir):
         """The same of a start that names nothing but the folder."""
-        command = [sys.executable, "-m", "train", "--resume", str(workdir)]
+        command = [sys.executable, "-m", "jaxnlp", "train", "--resume", str(workdir)]
         process = subprocess.run(
             command, cwd=self._root, env=self._environment, capture_output=True, text=True, timeout=MAX_WAIT_SECONDS
         )
@@ -272,8 +272,7 @@ def main(monkeypatch, tmp_path):
             return fitted
 
         monkeypatch.setattr(program, "fit", fit)
-        monkeypatch.setattr(sys, "argv", ["train", *(arguments or ["gpt_python_docs", "--workdir", str(tmp_path)])])
-        return program.main()
+        return program.main([*arguments] or ["gpt_python_docs", "--workdir", str(tmp_path)])
 
     return call
 

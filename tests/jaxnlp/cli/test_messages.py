@@ -125,7 +125,10 @@ def test_the_reason_of_an_error_has_no_number_of_the_system(error, message):
 
 def test_usage_lines_and_examples_are_kept(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    usage, example = "usage: prog RUN --a-long-option VALUE --another", "Example:\n  prog RUN --a-long-option VALUE --other"
+    usage, example = (
+        "usage: prog RUN --a-long-option VALUE --another",
+        "Example:\n  prog RUN --a-long-option VALUE --other",
+    )
     assert wrapped(f"{usage}\n\n{example}").splitlines() == [usage, "", *example.splitlines()]
 
 

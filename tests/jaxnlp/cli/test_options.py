@@ -22,7 +22,7 @@ class Shape(Config):
     def __post_init__(self):
         super().__post_init__()
         if self.width > 9:
-            raise ValueError("shape.width is above 9, and so is first_text; steps is not, nor x/shape.width")
+            raise ValueError("shape.width is above 9, and so is first_text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,11 @@ def test_arguments_without_a_name_and_options_without_a_prefix():
         (Copy, "a b width", "unexpected 'width': did you mean --width?"),
         (Copy, "a b c", "unexpected 'c': did you mean --first-text c?"),
         (Copy, "a b --deep True", "unexpected 'True': options that are true or false take no value; give --NAME or"),
-        (Command, "--shape.width 10", "--shape.width is above 9, and so is --first-text; steps is not, nor x/shape.width"),
+        (
+            Command,
+            "--shape.width 10",
+            "--shape.width is above 9, and so is --first-text; steps is not, nor x/shape.width",
+        ),
     ],
     ids=str,
 )

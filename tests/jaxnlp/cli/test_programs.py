@@ -90,7 +90,9 @@ def test_runs_train_in_such_a_folder_with_worker_processes_and_are_resumed_and_s
     monkeypatch.delenv("XLA_FLAGS", raising=False)  # one device
     program = strange_folder.parent / "bin" / "jaxnlp"
     recipe = strange_folder / "mine.py"
-    recipe.write_text("from configs import gpt_text_file\n\n\ndef get_config():\n    return gpt_text_file.get_config()\n")
+    recipe.write_text(
+        "from configs import gpt_text_file\n\n\ndef get_config():\n    return gpt_text_file.get_config()\n"
+    )
     small = ["--model.num-layers", "1", "--model.num-heads", "2", "--model.width", "32", "--data.path", "my.txt"]
     small += ["--data.sequence-length", "16", "--task.sample-prompt", "None"]
     steps = ["--evaluate-every-steps", "2", "--checkpoint-every-steps", "2", "--optimizer.warmup-steps", "0"]

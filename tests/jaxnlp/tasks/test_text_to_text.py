@@ -7,6 +7,7 @@ import types
 import jax
 import numpy as np
 import pytest
+from train.__main__ import main as train_main
 
 from jaxnlp.corpus import DataError, Split
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
@@ -16,7 +17,6 @@ from jaxnlp.tasks.text_to_text import TextToText, with_perplexity
 from jaxnlp.text.subwords import Subwords
 from jaxnlp.text.translation import TranslationProcessor
 from tests.random_parameters import random_parameters
-from train.__main__ import main as train_main
 
 
 def test_perplexity_is_the_exponential_of_the_loss_and_stays_finite():

@@ -7,12 +7,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from train.report.__main__ import main as report
 
 from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, find_checkpoint
 from jaxnlp.saving.serialization import ConfigError, to_json
 from train.config import TrainConfig, update
-from train.report.__main__ import main as report
 from train.run import folder as run_folder
 from train.run.folder import (
     RunMismatchError,
@@ -291,9 +291,9 @@ def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp
 
 
 def test_environment_has_versions_devices_and_commit(tmp_path, root):
-    write_environment(tmp_path, pretrained=None, parameters=12, parallel="pmap", command="python -m train x")
+    write_environment(tmp_path, pretrained=None, parameters=12, parallel="pmap", command="jaxnlp train x")
     environment = json.loads((tmp_path / "environment.json").read_text())
-    assert environment["command"] == "python -m train x"
+    assert environment["command"] == "jaxnlp train x"
     assert environment["versions"]["jax"] == jax.__version__
     assert (environment["devices"], environment["parameters"], environment["parallel"]) == (8, 12, "pmap")
     if (root / ".git").exists():
