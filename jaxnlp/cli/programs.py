@@ -22,7 +22,7 @@ PROGRAMS = {
     "sweep": ("train.sweep", "Trains a recipe with several values of its fields."),
     "lr-find": ("train.lr_find", "Suggests a learning rate for a recipe."),
     "download": ("data.download", "Lists public data sets, and downloads them."),
-    "invent-people": ("data.invented_people", "Writes texts and questions about invented people."),
+    "invent-people": ("data.invented_people", "Writes articles about invented people, to train on."),
 }
 """The module of each program, and its summary. The function `main` takes the arguments and returns the exit status."""
 

@@ -17,7 +17,7 @@ import flax.linen as nn
 import jax
 
 from jaxnlp.config import Config
-from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.transformer import unstacked
@@ -119,7 +119,7 @@ class Trained:
     """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
 
     The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
-    lists those that its model offers.
+    lists those that its model has.
 
     Attributes:
       task: its task.
@@ -145,22 +145,24 @@ class Trained:
         """A function of the task as a method: this model is its first argument."""
         if name.startswith("__") or name in self.__dataclass_fields__:  # a copy may not have its fields yet
             raise AttributeError(name)
-        functions = self.task.functions()
+        functions = self.task.functions()  # a function says itself why this model lacks it
         if name not in functions:
-            offered = self._offered()
-            known = f"it has: {', '.join(offered)}" if offered else "it has no functions"
+            offered = ", ".join(self.task.functions(self.model))
+            known = f"it has: {offered}" if offered else "it has no functions"
             raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
         return types.MethodType(compilation_announced()(functions[name]), self)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._offered()]
+        return [*super().__dir__(), *self.task.functions(self.model)]
 
     def __repr__(self) -> str:
         count = sum(x.size for x in jax.tree.leaves(self.params))
         parts = [self.name, type(self.task).__name__, f"{type(self.model).__name__} of {count:,} parameters"]
         if self.step is not None:
             parts.append(f"step {self.step}")
-        return f"Trained({', '.join(filter(None, parts))}; {', '.join(self._offered()) or 'no functions'})"
+        return (
+            f"Trained({', '.join(filter(None, parts))}; {', '.join(self.task.functions(self.model)) or 'no functions'})"
+        )
 
     @functools.cached_property
     def separate_params(self) -> Params:
@@ -180,17 +182,14 @@ class Trained:
 
         Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead.
         """
-        known = {name: found for name, found in self.task.warm_ups().items() if self.task.offers(name, self.model)}
+        offered = self.task.functions(self.model)
+        known = {name: warm for name, warm in self.task.warm_ups().items() if name in offered}
         if function is not None and function not in known:
             raise ValueError(f"function must be one of {', '.join(known) or 'none'}, got {function!r}")
         if options and function is None:
             raise ValueError(f"{', '.join(options)}: options are of one function; name it")
         for name in known if function is None else (function,):
             known[name](self, **options)
-
-    def _offered(self) -> list[str]:
-        """The functions of the task that the model offers, by name."""
-        return [name for name in self.task.functions() if self.task.offers(name, self.model)]
 
 
 class Scoring(Protocol):
@@ -224,8 +223,8 @@ class Scoring(Protocol):
     def part(self, name: str) -> "Scoring":
         """The scoring of one part of the split."""
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The result of the first call of `make` in this process, so that a decoder is compiled once."""
+    def once(self, make: Callable[..., T], *arguments: Hashable) -> T:
+        """The result of the first call of `make` with equal arguments, so that a decoder is compiled once."""
 
     def params_here(self) -> Params:
         """All parameters, unsharded, on the local device, for a decoder with its own loop."""
@@ -285,7 +284,7 @@ class Task(Config):
         del processor, split
         return {"loss": MetricKind("examples", "nats", "lower")}
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         """Raises ValueError when task, model and data do not fit together; the message names the field to change."""
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
@@ -303,22 +302,19 @@ class Task(Config):
         """The verbs of `jaxnlp`, by name."""
         return {}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         """The methods of a trained model, by name: functions whose first argument is the trained model.
 
-        `help(run.predict)` shows their docstrings. So these list all arguments but the first.
+        Not every model has each of them, such as attention to show; without a model, all are there. `help(run.predict)`
+        shows their docstrings. So these list all arguments but the first.
         """
+        del model
         return {}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         """Functions that compile the programs of `functions` ahead, by the same names, with a trained model as first
         argument; see `Trained.warm_up`."""
         return {}
-
-    def offers(self, function: str, model: nn.Module) -> bool:
-        """Whether a model has this function of `functions`; some models of a task may have no attention to show."""
-        del function, model
-        return True
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -5,10 +5,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
@@ -61,7 +62,7 @@ class MaskedLanguageModel(Task):
             "positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True),
         }
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, BertPretrainingConfig):
             raise ValueError(f"a masked language model needs a BertPretrainingConfig, got {type(model).__name__}")
 
@@ -119,7 +120,7 @@ class MaskedLanguageModel(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"embed": Embed, "attention": PairAttention, "export": Export}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"embed": embed, "attend": attend}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:

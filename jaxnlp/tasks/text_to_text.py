@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
@@ -40,7 +40,7 @@ class TextToText(Task):
             found["objective"] = loss._replace(training_only=True)
         return found | {"positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True)}
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, SequenceToSequenceConfig):
             raise ValueError(
                 f"this task needs a model that reads a source, such as EncoderDecoderConfig, got {type(model).__name__}"

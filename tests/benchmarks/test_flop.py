@@ -15,6 +15,7 @@ from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.attention import attend
 from jaxnlp.ops.losses import linear_cross_entropy
+from tests.processors import sized
 
 
 def of_products(jaxpr):
@@ -47,17 +48,17 @@ def test_a_product_in_a_loop_is_counted_each_time():
 
 def gpt_names_forward():
     config = dataclasses.replace(gpt_names.CONFIG, compute=TransformerCompute(attention="xla"))
-    return gpt_names.flop(), of_model(config.build(gpt_names.VOCABULARY), gpt_names.batch()["tokens"])
+    return gpt_names.flop(), of_model(config.build(sized(gpt_names.VOCABULARY)), gpt_names.batch()["tokens"])
 
 
 def bert_finetune_forward():
     config = dataclasses.replace(bert_finetune.CONFIG, compute=TransformerCompute(attention="xla"))
-    model, batch = config.build_classifier(bert_finetune.processor()), bert_finetune.task_batch()
-    return bert_finetune.flop(), of_model(model, *(batch[name] for name in config.inputs))
+    model, batch = config.build(bert_finetune.processor()), bert_finetune.task_batch()
+    return bert_finetune.flop(), of_model(model, *(batch[name] for name in config.reads))
 
 
 def lstm_lm_forward():
-    return lstm_lm.flop(), of_model(lstm_lm.CONFIG.build(lstm_lm.VOCABULARY), lstm_lm.batch()["tokens"])
+    return lstm_lm.flop(), of_model(lstm_lm.CONFIG.build(sized(lstm_lm.VOCABULARY)), lstm_lm.batch()["tokens"])
 
 
 def text_cnn_forward():

@@ -29,6 +29,7 @@ from jaxnlp.nn.compute import Compute, TransformerCompute
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.ops.crf import Chain, crf_log_likelihood
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
+from tests.processors import sized
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -99,7 +100,7 @@ def gpt_weights(params, config, theirs, *, fused):
 )
 def test_gpt_gives_our_logits_and_loss_and_has_as_many_parameters(config, fused):
     tiny = dataclasses.replace(config, **TINY)
-    ours = tiny.build(VOCABULARY)
+    ours = tiny.build(sized(VOCABULARY))
     params = random_params(lambda: ours.init(jax.random.key(0), TOKENS)["params"])
     theirs = TorchGPT(tiny, VOCABULARY, fused=fused)
     load(theirs, gpt_weights(params, tiny, theirs, fused=fused))
@@ -192,7 +193,7 @@ def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
         scale_embeddings=False,
         compute=RecurrentCompute(),
     )
-    ours = config.build(VOCABULARY)
+    ours = config.build(sized(VOCABULARY))
     params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
     theirs = load(TorchLSTM(VOCABULARY, width, layers, fused=fused), lstm_weights(params, fused=fused))
     found = theirs.logits(torch.tensor(TOKENS).long()).detach()
@@ -239,7 +240,7 @@ def transformer_weights(params):
 @pytest.mark.thorough
 def test_transformer_gives_our_logits_and_its_search_our_translations():
     config = EncoderDecoderConfig(**TINY | {"context_length": 16}, embeddings="shared", dropout_rate=0.0)
-    model = config.build(VOCABULARY)
+    model = config.build(sized(VOCABULARY))
     params = random_params(lambda: model.init(jax.random.key(0), TOKENS, TARGETS)["params"])
     theirs = load(TorchTransformer(config, VOCABULARY), transformer_weights(params))
     assert size_of(theirs) == size(params)
@@ -274,16 +275,16 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
             fused=True,
         )
         opponent = TorchLSTM(lstm_lm.VOCABULARY, lstm_lm.WIDTH, lstm_lm.LAYERS, fused=True)
-    gpt = gpt_names.CONFIG.build(gpt_names.VOCABULARY)
+    gpt = gpt_names.CONFIG.build(sized(gpt_names.VOCABULARY))
     expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
     assert [size_of(model) for model in gpts] == [expected, expected]
 
-    classifier = bert_finetune.CONFIG.build_classifier(bert_finetune.processor())
-    inputs = bert_finetune.CONFIG.shapes(bert_finetune.processor())
+    classifier = bert_finetune.CONFIG.build(bert_finetune.processor())
+    inputs = bert_finetune.CONFIG.inputs(bert_finetune.processor())
     expected = size(jax.eval_shape(classifier.init, jax.random.key(0), *inputs)["params"])
     assert size_of(bert) == expected
 
-    lstm = lstm_lm.CONFIG.build(lstm_lm.VOCABULARY)
+    lstm = lstm_lm.CONFIG.build(sized(lstm_lm.VOCABULARY))
     expected = size(jax.eval_shape(lambda: lstm.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
     assert size_of(opponent) == expected + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
 
@@ -319,8 +320,8 @@ def test_parser_gives_our_logits_and_has_as_many_parameters():
         parse.config(), word_width=5, tag_width=3, hidden_width=4, compute=WordEncoderCompute()
     )
     reader = parse.processor()
-    ours = config.build_parser(reader)
-    params = random_params(lambda: ours.init(jax.random.key(0), *_zeros(config.parser_shapes(reader)))["params"])
+    ours = config.build(reader)
+    params = random_params(lambda: ours.init(jax.random.key(0), *_zeros(config.inputs(reader)))["params"])
     scorer = params["scorer"]
     # Ours has the vectors of the word and the tag of a node side by side, theirs those of all words, then of all tags.
     kernel = scorer["words_kernel"].reshape(18, 8, 4)

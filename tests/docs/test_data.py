@@ -78,7 +78,7 @@ def test_the_data_of_a_recipe_is_a_known_data_set_or_the_users_own(recipe):
 
 
 def test_every_folder_that_the_code_looks_for_is_a_known_data_set(root):
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "data").glob("*.py")))
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "data").rglob("*.py")))
     looked_for = set(re.findall(r'Files\(\s*"(\w+)"', sources)) | set(re.findall(r'locate_folder\(\s*"(\w+)"', sources))
     assert {"afqmc", "cifar10", "cs224n_minbert", "text_classification", "ud_en_ewt"} <= looked_for
     assert looked_for <= DATA_SETS.keys()

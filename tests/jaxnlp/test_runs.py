@@ -18,6 +18,7 @@ from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
+from tests.processors import sized
 from train.run.checkpoint import Checkpoints
 from train.run.folder import RunSpec
 
@@ -79,7 +80,7 @@ def test_a_moved_run_has_everything_that_inference_needs(finished_run, moved):
     assert run.task == LanguageModel()
     text = Path(finished_run.config.data.path).read_text()
     assert run.processor == CharacterVocabulary.of(text)
-    assert run.model == finished_run.config.model.build(len(set(text)))
+    assert run.model == finished_run.config.model.build(sized(len(set(text))))
     assert_equal_bits(run.params, finished_run.state.params)
 
 

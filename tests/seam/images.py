@@ -23,7 +23,7 @@ import tyro
 from rich.console import Console
 
 from data import DataConfig
-from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
@@ -98,8 +98,17 @@ class PatchConfig(ModelConfig):
     dropout_rate: float = 0.1
     """Share of features dropped in training."""
 
-    def build(self, classes):
-        return PatchClassifier(self, classes)
+    def check(self, processor):
+        if processor.size % self.patch:
+            raise ValueError(
+                f"model.patch must divide the side of the images, {processor.size} pixels, got {self.patch}"
+            )
+
+    def build(self, processor):
+        return PatchClassifier(self, len(processor.labels))
+
+    def inputs(self, processor):
+        return (jax.ShapeDtypeStruct((1, processor.size, processor.size), jnp.float32),)
 
     def parameter(self, path):
         return {
@@ -154,15 +163,6 @@ class ImageClassification(Task):
     def metrics(self, processor, split):
         return {"loss": MetricKind("images", "nats", "lower"), "accuracy": MetricKind("images")}
 
-    def check_corpus(self, model, corpus):
-        size = corpus.processor.size
-        if size % model.patch:
-            raise DataError(f"model.patch must divide the side of the images, {size} pixels, got {model.patch}")
-
-    def build(self, model, processor):
-        size = processor.size
-        return model.build(len(processor.labels)), (jax.ShapeDtypeStruct((1, size, size), jnp.float32),)
-
     def objective(self, model, corpus):
         def loss(params, batch, key, carry):
             rngs = None if key is None else {"dropout": key}
@@ -193,7 +193,7 @@ class ImageValidation(Evaluator):
 
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
-        logits = scoring.outputs(scoring.once("logits", lambda: logits_of(trained.model)))
+        logits = scoring.outputs(scoring.once(logits_of, trained.model))
         labels = np.array([label for _, label in examples])
         found = scoring.sums()
         # The same number by another way: outputs are in the order of the examples.

@@ -129,8 +129,8 @@ class TaggerConfig(ModelConfig):
     width: int = 16
     """Model width, D."""
 
-    def build(self, vocabulary_size, tags):
-        return Tagger(self, vocabulary_size, tags)
+    def build(self, processor):
+        return Tagger(self, len(processor.words), len(processor.tags))
 
     def parameter(self, path):
         return {
@@ -209,9 +209,6 @@ class Tagging(Task):
             | ({"accuracy": MetricKind("words")} if split.scored else {})
         )
 
-    def build(self, model, processor):
-        return model.build(len(processor.words), len(processor.tags)), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
-
     def objective(self, model, corpus):
         def loss(params, batch, key, carry):
             scores, transitions = model.apply({"params": params}, batch["tokens"])
@@ -245,7 +242,7 @@ class TagValidation(Evaluator):
 
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
-        scores = scoring.outputs(scoring.once("scores", lambda: scores_of(trained.model)))
+        scores = scoring.outputs(scoring.once(scores_of, trained.model))
         transitions = np.asarray(scoring.params_here()["transitions"])
         tags = [
             [trained.processor.tags[i] for i in viterbi(row[: len(words)], transitions)]

@@ -103,7 +103,7 @@ def test_every_metric_of_a_batch_is_declared_and_differs_from_its_count(family):
     config = family.get_config()
     corpus = config.data.load(0)
     split = corpus.splits["validation"]
-    model, inputs = config.task.build(config.model, corpus.processor)
+    model, inputs = config.model.build(corpus.processor), config.model.inputs(corpus.processor)
     params = random_parameters(model, *inputs)
     _, (metrics, _) = jax.jit(config.task.objective(model, corpus).loss)(params, split.batches[0], None, ())
     assert metrics.keys() <= config.task.metrics(corpus.processor, split).keys()
@@ -116,7 +116,7 @@ def test_another_compute_changes_only_rounding(finished, family):
     batch = config.data.load(0).splits["validation"].batches[0]
     losses = []
     for compute in (Compute(), Compute(dtype="bfloat16")):
-        model, _ = trained.task.build(dataclasses.replace(trained.model.config, compute=compute), trained.processor)
+        model = dataclasses.replace(trained.model.config, compute=compute).build(trained.processor)
         losses.append(jax.jit(trained.task.objective(model, None).loss)(trained.params, batch, None, ())[0])
     assert losses[0].dtype == losses[1].dtype == np.float32
     assert losses[0] != losses[1]

@@ -48,8 +48,8 @@ class BigramConfig(ModelConfig):
     def max_length(self) -> int:
         return self.context_length
 
-    def build(self, vocabulary_size: int) -> "Bigram":
-        return Bigram(self, vocabulary_size)
+    def build(self, processor) -> "Bigram":
+        return Bigram(self, processor.size)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         return {

@@ -7,7 +7,6 @@ import re
 from typing import get_type_hints
 
 import pytest
-from jaxnlp.models.decoder import DecoderConfig
 
 from data.character_text import CharacterText
 from data.minbert import MinBertData
@@ -126,7 +125,7 @@ def test_config_read_from_json_is_checked_like_any_other():
         from_json(written, TrainConfig)
 
 
-@pytest.mark.parametrize("kind", [TrainConfig, OptimizerConfig, LanguageModel, DecoderConfig, CharacterText])
+@pytest.mark.parametrize("kind", [TrainConfig, OptimizerConfig, LanguageModel, GPTConfig, CharacterText])
 def test_every_field_that_is_a_value_is_explained_on_the_command_line(kind):
     source = ast.parse(inspect.getsource(kind)).body[0].body
     explained = {

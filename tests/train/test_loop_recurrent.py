@@ -207,7 +207,8 @@ def test_tokens_are_sampled_where_they_are_counted(tiny_config, small_text, tmp_
 
 @pytest.mark.thorough
 def test_the_output_bias_begins_at_the_unigram_frequencies_of_the_training_text(tiny_config, small_text):
-    setup, state = prepared(recurrent(tiny_config, small_text, RecurrentLanguageModel(init_bias_from_unigram=True)))
+    config = recurrent(tiny_config, small_text)
+    setup, state = prepared(update(config, **{"model.init_bias_from_unigram": True}))
     counts = setup.corpus.token_counts + 1.0
     np.testing.assert_allclose(np.exp(state.params["head_bias"]), counts / counts.sum(), rtol=1e-5)
     assert len(set(counts)) > 1

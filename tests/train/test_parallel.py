@@ -18,6 +18,7 @@ from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Objective, Trained
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
+from tests.processors import sized
 from train.evaluation.scoring import SplitScoring
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
@@ -248,7 +249,7 @@ def test_accumulation_parts_hold_the_same_examples_on_any_number_of_devices(rows
 def train_carried(mode, device_count):
     """Parameters, final states and losses after reading four batches of 8 rows, each on where the last stopped."""
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), weight_dropout_rate=0.3, input_dropout_rate=0.3)
-    model = model.build(VOCABULARY)
+    model = model.build(sized(VOCABULARY))
     objective = objective_of(model, RecurrentLanguageModel())
     config = OptimizerConfig(name="sgd", learning_rate=0.5, max_grad_norm=None)
     optimizer = make_optimizer(config, make_schedule(config, total_steps=4), parameter=describe)

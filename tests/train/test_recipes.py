@@ -137,18 +137,18 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
         vocabulary, texts = WordPieceVocabulary.of_pieces(SPECIAL), len(data.columns.texts)
         targets = known or Classes(("no", "yes"))
         processor = TextClassifierProcessor(vocabulary, data.max_length, texts, targets, data.pairs)
-        config.model.check_processor(processor)
+        config.model.check(processor)
     elif isinstance(config.data, Treebank):
         pieces = WordPieceVocabulary.of_pieces(SPECIAL) if getattr(config.model, "bert", False) else None
         words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
         processor = ParserProcessor(words, ("NOUN", "VERB"), ("root", "nsubj"), tag_column=config.data.tags)
-        config.model.check_processor(processor)
+        config.model.check(processor)
     elif isinstance(config.data, TaggedSentences):
         pieces = WordPieceVocabulary.of_pieces(SPECIAL) if config.model.bert else None
         words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
         processor = TaggerProcessor(words, ("O", "S-PER"), "bioes")
-        config.model.check_inputs(words)
-    model, inputs = config.task.build(config.model, processor)
+        config.model.check(processor)
+    model, inputs = config.model.build(processor), config.model.inputs(processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):
         config.model.parameter(path)  # an unknown one is a KeyError

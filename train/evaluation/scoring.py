@@ -19,8 +19,9 @@ from train.step import eval_step
 
 T = TypeVar("T")
 
-_OBJECTIVE = object()
-"""Key of the compiled objective, different from all keys of evaluators."""
+
+def _step_of(objective: Objective) -> Callable[..., Any]:
+    return functools.partial(eval_step, objective=objective)
 
 
 class SplitScoring:
@@ -59,9 +60,7 @@ class SplitScoring:
         """See `jaxnlp.tasks.Scoring`."""
         if not len(self.split.batches):
             return {}
-        step = self.once(
-            _OBJECTIVE, lambda: self._layout.compile_eval(functools.partial(eval_step, objective=self._objective))
-        )
+        step = self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
         found: list[Metrics] = []
         carry = None
         for batch in self.split.batches:
@@ -75,7 +74,7 @@ class SplitScoring:
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
-        run = self.once(("outputs", function), lambda: self._layout.compile_outputs(function))
+        run = self.once(self._layout.compile_outputs, function)
         parts = []
         for batch in self.split.batches:
             real = _real_rows(batch)
@@ -116,10 +115,11 @@ class SplitScoring:
             kept=self._kept,
         )
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+    def once(self, make: Callable[..., T], *arguments: Hashable) -> T:
         """See `jaxnlp.tasks.Scoring`."""
+        key = make, arguments
         if key not in self._kept:
-            self._kept[key] = make()
+            self._kept[key] = make(*arguments)
         return self._kept[key]
 
     def params_here(self) -> Params:

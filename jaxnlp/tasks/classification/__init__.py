@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, several_cross_entropy, squared_error
@@ -68,7 +68,7 @@ class Classification(Task):
             found |= measures(targets).kinds(targets.names, label_array(targets, split.examples), of)
         return found
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ClassifierConfig):
             raise ValueError(f"classification needs a ClassifierConfig, got model {type(model).__name__}")
 
@@ -139,15 +139,13 @@ class Classification(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"predict": predict, "embed": embed, "attend": attend}
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        found: dict[str, Callable[..., Any]] = {"predict": predict}
+        found |= {"embed": embed} if model is None or has_bert(model) else {}
+        return found | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"predict": warm_up, "embed": warm_up_embed}
-
-    def offers(self, function: str, model: nn.Module) -> bool:
-        conditions = {"embed": has_bert, "attend": attends}
-        return function not in conditions or conditions[function](model)
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

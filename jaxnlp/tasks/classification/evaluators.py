@@ -81,7 +81,7 @@ class Validation(Evaluator):
         processor: Any = trained.processor
         model: Any = trained.model
         targets: Targets = processor.targets
-        predict = scoring.once("predictions", lambda: predictions_of(model, targets))
+        predict = scoring.once(predictions_of, model, targets)
         found = on_host(targets, scoring.outputs(predict))
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
@@ -166,7 +166,7 @@ def _rollout_block(scoring: Scoring) -> Block:
     # From the whole split: examples may be in the order of their classes.
     numbers = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
     images = np.stack([examples[number].image for number in numbers])
-    rollout = scoring.once("rollout", lambda: jax.jit(model.attention_rollout))
+    rollout = scoring.once(jax.jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.params_here(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
@@ -181,7 +181,7 @@ def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> 
     numbers = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
     read = processor.tokenize([examples[number].texts for number in numbers])
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
-    weigh = scoring.once("weights", lambda: jax.jit(model.attention_weights))
+    weigh = scoring.once(jax.jit, model.attention_weights)
     weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
     chosen = decided(processor.targets, found)
     paragraphs = []

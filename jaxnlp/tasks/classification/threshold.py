@@ -45,7 +45,7 @@ class ChooseThreshold(Evaluator):
             raise ValueError("a threshold applies only to two classes, or to any number of classes per example")
         if not scoring.split.scored:
             raise ValueError("choosing a threshold needs examples with labels, but these do not have labels")
-        predict = scoring.once("predictions", lambda: predictions_of(trained.model, targets))
+        predict = scoring.once(predictions_of, trained.model, targets)
         found, labels = on_host(targets, scoring.outputs(predict)), label_array(targets, examples)
         tried = candidates(found if targets.several else found[:, 1])
         f1 = [_macro_f1(targets, labels, found, threshold) for threshold in tried]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
@@ -93,7 +93,7 @@ class LanguageModel(Task):
     def _is_regularised(self) -> bool:
         return bool(self.label_smoothing or self.z_loss)
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if data.parts:
             raise ValueError(f"a language model needs texts without labels, but the data has the parts {data.parts}")
         is_recurrent = isinstance(model, RecurrentModelConfig)
@@ -159,14 +159,11 @@ class LanguageModel(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"generate": Generate, "attention": Attention}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate, "attend": attend}
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        return {"generate": generate} | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"generate": warm_up}
-
-    def offers(self, function: str, model: nn.Module) -> bool:
-        return function != "attend" or attends(model)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +201,7 @@ class RecurrentLanguageModel(LanguageModel):
             super()._is_regularised or self.activation_regularization or self.temporal_activation_regularization
         )
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         super().check(model, data)
         if not isinstance(model, RecurrentModelConfig):
             raise ValueError(

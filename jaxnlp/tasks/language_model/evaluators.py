@@ -65,7 +65,7 @@ def perplexity(loss: Metric) -> Metric:
 
 def decoder(scoring: Scoring) -> Decoder:
     """The model's decoder, made once, because each new decoder compiles its programs again."""
-    return scoring.once("decoder", lambda: decoder_of(scoring.trained.model))
+    return scoring.once(decoder_of, scoring.trained.model)
 
 
 def sample_blocks(scoring: Scoring) -> list[Block]:

@@ -1,6 +1,7 @@
 """Blocks of the report on word language models: perplexity by position, and nearest neighbours of words."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -32,7 +33,7 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     """Perplexity by position in a row, without context before the row; and nearest embeddings."""
     model, vocabulary = scoring.trained.model, scoring.trained.processor
     params = scoring.params_here()
-    losses = scoring.once("position losses", lambda: jax.jit(lambda p, batch: position_losses(model, p, batch)))
+    losses = scoring.once(_jitted, position_losses, model)
     found = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
     sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(found), strict=True))
     sums, counts = sums[counts > 0], counts[counts > 0]
@@ -44,8 +45,8 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     )
     assert scoring.training is not None
     training = scoring.training
-    ids = scoring.once("frequent words", lambda: frequent_words(vocabulary, training))
-    neighbours = scoring.once("neighbours", lambda: jax.jit(lambda p: nearest(model.embeddings(p), jnp.array(ids))))
+    ids = scoring.once(frequent_words, vocabulary, training)
+    neighbours = scoring.once(_jitted, _neighbours, model, ids)
     words, rows = vocabulary.words, []
     if ids:
         for i, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
@@ -57,6 +58,14 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     ]
 
 
+def _jitted(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    return jax.jit(functools.partial(function, *arguments))
+
+
+def _neighbours(model: Any, ids: tuple[int, ...], params: Params) -> tuple[Array, Array]:
+    return nearest(model.embeddings(params), jnp.array(ids))
+
+
 def position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Array]:
     """Sums of the losses in nats, and their counts, at each position of a batch's rows, [T] each."""
     logits = model.apply({"params": params}, batch["tokens"])
@@ -64,14 +73,14 @@ def position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Ar
     return found.nll, found.count
 
 
-def frequent_words(vocabulary: WordVocabulary, split: Split) -> list[int]:
+def frequent_words(vocabulary: WordVocabulary, split: Split) -> tuple[int, ...]:
     """Ids of the words of only letters at RANKS, most frequent first; fewer in a small text."""
     counts = np.zeros(vocabulary.size, np.int64)
     for batch in some_batches(split, MAX_COUNTED):
         counts += np.bincount(batch["targets"][batch["loss_mask"]], minlength=vocabulary.size)
     in_order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     fitting = [int(i) for i in in_order if vocabulary.words[i].isalpha() and len(vocabulary.words[i]) >= MIN_LETTERS]
-    return [fitting[rank - 1] for rank in RANKS if rank <= len(fitting)]
+    return tuple(fitting[rank - 1] for rank in RANKS if rank <= len(fitting))
 
 
 def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:

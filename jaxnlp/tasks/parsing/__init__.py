@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import labels_of, legal_transitions
@@ -57,7 +57,7 @@ class Parsing(Task):
             found["exact_match"] = MetricKind("sentences")
         return found
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ParserConfig):
             raise ValueError(f"parsing needs a ParserConfig, got model {type(model).__name__}")
 
@@ -108,14 +108,11 @@ class Parsing(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"parse": Parse, "attention": Attention, "export": ExportWords}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"parse": parse, "attend": attend}
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        return {"parse": parse} | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"parse": warm_up}
-
-    def offers(self, function: str, model: nn.Module) -> bool:
-        return function != "attend" or attends(model)
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

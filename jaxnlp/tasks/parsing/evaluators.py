@@ -50,10 +50,7 @@ class Validation(Evaluator):
         if self.tagger is None:
             require_tags(sentences, processor)
         positions = max(batch["word_mask"].shape[1] for batch in scoring.split.batches)
-        parse = scoring.once(
-            ("trees", self.num_beams, positions),
-            lambda: parse_of(trained.model, processor, num_beams=self.num_beams, positions=positions),
-        )
+        parse = scoring.once(parse_of, trained.model, processor, self.num_beams, positions)
         trees = trees_of(sentences, scoring.outputs(parse), processor)
         measured: dict[str, Metric] = {}
         if self.tagger is not None:

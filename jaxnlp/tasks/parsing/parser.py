@@ -19,7 +19,7 @@ from jaxnlp.typing import Batch, Params
 
 
 def parse_of(
-    model: Any, processor: ParserProcessor, *, num_beams: int = 1, positions: int | None = None
+    model: Any, processor: ParserProcessor, num_beams: int = 1, positions: int | None = None
 ) -> Callable[[Params, Batch], Trees]:
     """A function of parameters and a batch that parses the sentences of the batch; it can be jitted.
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxnlp.corpus import Split
@@ -43,8 +44,8 @@ class QuestionAnswering(LanguageModel):
     def commands(self) -> Mapping[str, type[Command]]:
         return {**super().commands(), "predict": Predict}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {**super().functions(), "ask": ask}
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        return {**super().functions(model), "ask": ask}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {**super().warm_ups(), "ask": warm_up_ask}

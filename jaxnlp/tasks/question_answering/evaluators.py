@@ -15,7 +15,6 @@ from jaxnlp.tasks.language_model.evaluators import decoder, sample_blocks
 from jaxnlp.tasks.question_answering.answers import answer, exact_match, one_line
 from jaxnlp.text.characters import MASK
 from jaxnlp.text.questions import Question
-from jaxnlp.typing import Array, Params
 
 MAX_MAPS = 4
 """Number of questions whose attention is shown."""
@@ -109,7 +108,7 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
     vocabulary = scoring.trained.processor
     # The last character of an answer is generated and never read.
     texts = [vocabulary.encode(f"{q.text}{MASK}{line[:-1]}") for q, line in shown]
-    maps = scoring.once("attention maps", lambda: _jitted_maps(model))
+    maps = scoring.once(jax.jit, model.attention_maps)
     weights = attention_to_inputs(maps(scoring.params_here(), _padded(texts, model.capacity)))
     blocks = []
     for number, ((question, line), rollout) in enumerate(zip(shown, weights, strict=False), 1):
@@ -126,13 +125,6 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
         )
         blocks.append(Block(f"Attention {number}", heat))
     return blocks
-
-
-def _jitted_maps(model: Any) -> Any:
-    def maps(params: Params, tokens: Array) -> dict[str, Array]:
-        return model.attention_maps(params, tokens)
-
-    return jax.jit(maps)
 
 
 def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
@@ -40,7 +40,7 @@ class Tagging(Task):
         found = {"loss": MetricKind("words", "nats", "lower")}
         return found | (scores.kinds(processor) if split.examples and split.scored else {})
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, TaggerConfig):
             raise ValueError(f"tagging needs a TaggerConfig, got model {type(model).__name__}")
 
@@ -72,14 +72,11 @@ class Tagging(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "attention": Attention, "export": ExportWords}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"tag": tag, "attend": attend}
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        return {"tag": tag} | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"tag": warm_up}
-
-    def offers(self, function: str, model: nn.Module) -> bool:
-        return function != "attend" or attends(model)
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -32,7 +32,7 @@ class Validation(Evaluator):
         processor: TaggerProcessor = trained.processor
         task: Any = trained.task
         constrained = task.constrained
-        predict = scoring.once("labels", lambda: best_labels(trained.model, processor, constrained=constrained))
+        predict = scoring.once(best_labels, trained.model, processor, constrained)
         ids = scoring.outputs(predict)
         predicted = [
             [processor.labels[number] for number in row[: len(one.words)]]

@@ -37,7 +37,7 @@ def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: boo
     return Chain(*(jnp.where(ok, x, -jnp.inf) for ok, x in zip(processor.allowed, chain, strict=True)))
 
 
-def best_labels(model: Any, processor: TaggerProcessor, *, constrained: bool) -> Callable[[Params, Batch], Array]:
+def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Callable[[Params, Batch], Array]:
     """A function of parameters and a batch: the ids of the best labels [B, T]; T is the maximum of all batches."""
 
     def predict(params: Params, batch: Batch) -> Array:
@@ -65,7 +65,7 @@ def labels_and_confidence(
 
 
 def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Array]:
-    found = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+    found = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
     return found, batch["word_mask"].sum(axis=1)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
-from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.models.text_vectors import Pooling
@@ -86,7 +87,7 @@ class TextTasks(Task):
         """Whether the objective differs from the plain loss of one part."""
         return bool(len(parts) > 1 or self.label_smoothing or any(weight != 1.0 for weight in self.part_weights))
 
-    def check(self, model: ModelConfig, data: DataFacts) -> None:
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, TextTasksConfig):
             raise ValueError(f"text tasks need a TextTasksConfig, got model {type(model).__name__}")
         if not data.parts:
@@ -153,7 +154,7 @@ class TextTasks(Task):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "embed": Embed, "attention": PairAttention, "export": Export}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"predict": predict, "embed": embed, "attend": attend}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:

@@ -1,7 +1,6 @@
 """Evaluators of text tasks: accuracies, correlations, files of predictions, confusions for the report."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +50,7 @@ class Validation(Evaluator):
                 continue
             part = scoring.part(name)
             examples: Sequence[TextExample] = part.split.examples
-            predict = scoring.once(("predict", name), functools.partial(part_predictions, model, name))
+            predict = scoring.once(part_predictions, model, name)
             predicted = np.asarray(part.outputs(predict))
             chosen = most_likely(predicted, labels)
             files[file_name(name, scoring.split_name)] = file_text(name, labels, part.split, chosen)

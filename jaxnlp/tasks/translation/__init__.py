@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.linen as nn
+
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind
@@ -55,7 +57,7 @@ class Translation(TextToText):
     def commands(self) -> Mapping[str, type[Command]]:
         return {"translate": Translate, "attention": TranslationAttention}
 
-    def functions(self) -> Mapping[str, Callable[..., Any]]:
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"translate": translate, "attend": attend}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:

@@ -29,7 +29,7 @@ class Search(SearchOptions, Evaluator):
     """Translates a split and scores the translations; base class of both evaluators."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        translator = scoring.once("translator", lambda: Translator.of(scoring.trained.model))
+        translator = scoring.once(Translator.of, scoring.trained.model)
         params, split = scoring.params_here(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
         found: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation

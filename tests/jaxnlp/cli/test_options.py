@@ -112,7 +112,7 @@ def test_arguments_without_a_name_and_options_without_a_prefix():
         (
             Command,
             "--shape.width 10",
-            "--shape.width is above 9, and so is --first-text; steps is not, nor x/shape.width",
+            "--shape.width is above 9, and so is --first-text",
         ),
     ],
     ids=str,

@@ -14,6 +14,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import TransformerCompute
+from tests.processors import sized
 
 pytestmark = pytest.mark.sweep
 
@@ -43,7 +44,7 @@ every_model = pytest.mark.parametrize("model", [*CONFIGS, "recurrent"], indirect
 @functools.cache
 def tiny(kind):
     """Parameters, decoder, log-probabilities of what follows, [B, T, V], by a pass without cache; and V."""
-    model = CONFIGS[kind].build(SIZE)
+    model = CONFIGS[kind].build(sized(SIZE))
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: 0.5 * generator.normal(size=leaf.shape).astype(np.float32), shapes)

@@ -12,6 +12,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import TransformerCompute
+from tests.processors import sized
 
 pytestmark = pytest.mark.sweep
 
@@ -65,7 +66,7 @@ def tiny_gpt(context, variant="vanilla"):
     }
     settings |= VARIANTS[variant]
     config = settings.pop("kind", GPTConfig)(context_length=context, **settings)
-    model = config.build(11)
+    model = config.build(sized(11))
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)

@@ -12,6 +12,7 @@ from jaxnlp.decoding.generation import generate, target_decoder_of
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from tests.processors import translating
 
 SIZE, CONTEXT, START, END, MOST = 5, 16, 1, 3, 4
 SOURCE = np.array([[1, 4, 2], [3, 3, 0], [2, 0, 0]], np.int32)
@@ -27,7 +28,7 @@ each_model = pytest.mark.parametrize("kind", CONFIGS)
 @functools.cache
 def translator(kind="transformer"):
     """Model, decoder, parameters, and the log-probabilities [B, V] of what follows targets [B, T]."""
-    model = CONFIGS[kind].build(SIZE)
+    model = CONFIGS[kind].build(translating(SIZE))
     shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, PROMPT)["params"]
     generator = np.random.default_rng(3)
     params = jax.tree.map(lambda leaf: np.float32(0.7 * generator.normal(size=leaf.shape)), shapes)

@@ -11,6 +11,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import TransformerCompute
+from tests.processors import sized
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY, BATCH = 2, 2, 8, 10, 13, 3
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
@@ -32,7 +33,7 @@ def make_model(*, vocabulary_size=VOCABULARY, kind=GPTConfig, **changes):
     """
     compute = {"scan_layers": True} | {name: changes.pop(name) for name in COMPUTE & changes.keys()}
     settings = {"num_layers": LAYERS, "num_heads": HEADS, "width": WIDTH, "context_length": CONTEXT}
-    return kind(**(settings | changes), compute=TransformerCompute(**compute)).build(vocabulary_size)
+    return kind(**(settings | changes), compute=TransformerCompute(**compute)).build(sized(vocabulary_size))
 
 
 def make_key(seed):

@@ -26,13 +26,14 @@ from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.processors import sized
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "good", "bad", "film"])
 SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=12, max_positions=16, epsilon=1e-6)
 
 
 def initial(config):
-    model = config.build(VOCABULARY.size)
+    model = config.build(VOCABULARY)
     return jax.device_get(jax.jit(model.init)(jax.random.key(7), jnp.zeros((1, 1), jnp.int32))["params"])
 
 
@@ -54,7 +55,7 @@ def weights(params, tmp_path_factory):
 
 def test_another_architecture_is_refused_with_its_differences():
     config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=4)
-    run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
+    run = Trained(LanguageModel(), config.build(sized(5)), {}, None, name="gpt")
     for name, old, new in (("width", 8, 4), ("num_heads", 2, 4)):
         with pytest.raises(ValueError, match=rf"another architecture.*\n  model\.{name}: {old} -> {new}"):
             dataclasses.replace(config, **{name: new}).adopt(run)
@@ -80,7 +81,7 @@ def test_pretraining_takes_the_heads_too_and_says_nothing_is_missing(weights, pa
 
 
 def test_a_model_pretrained_here_is_taken_without_an_export(params):
-    model = PRETRAINING.build(VOCABULARY.size)
+    model = PRETRAINING.build(VOCABULARY)
     run = Trained(MaskedLanguageModel(), model, params, VOCABULARY, name="bert_pretrain")
     found = TextTasksConfig().adopt(run)
     assert found.config.encoder == SHAPE
@@ -123,7 +124,7 @@ def test_embeddings_beyond_the_tokenizer_are_kept(tmp_path):
 
 def test_a_model_without_a_bert_is_refused():
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
-    run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
+    run = Trained(LanguageModel(), config.build(sized(5)), {}, None, name="gpt")
     with pytest.raises(ValueError, match="it does not have a BERT: its model is a GPTConfig"):
         TextTasksConfig().adopt(run)
 
@@ -145,7 +146,7 @@ def of_parts(**changes):
 def text_tasks():
     """A model of three parts, whose heads are not initial ones."""
     config = TextTasksConfig(encoder=SHAPE)
-    model = config.build(VOCABULARY.size, tuple(LABELS.items()))
+    model = config.build(of_parts())
     params = jax.jit(model.init)(jax.random.key(3), jnp.zeros((1, 2, 1), jnp.int32))["params"]
     return Trained(TextTasks(), model, jax.device_get(params), of_parts(), name="earlier")
 
@@ -206,7 +207,7 @@ def test_classifiers_text_tasks_and_pretraining_begin_with_the_encoders_of_each_
     """Heads are of other outputs, so they are not taken, and nothing is said of them."""
     config = BertClassifierConfig(encoder=SHAPE)
     processor = TextClassifierProcessor(VOCABULARY, 16, 1, Classes(("bad", "good")))
-    model, inputs = Classification().build(config, processor)
+    model, inputs = config.build(processor), config.inputs(processor)
     params = jax.jit(model.init)(jax.random.key(5), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     classifier = Trained(Classification(), model, jax.device_get(params), processor, name="earlier")
     for pretrained in (text_tasks, weights):

@@ -12,6 +12,7 @@ import torch
 from flax.traverse_util import flatten_dict
 
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from tests.processors import translating
 
 SOURCE_SIZE, TARGET_SIZE, EMBEDDING, WIDTH = 11, 13, 5, 6
 CONFIG = AttentionLSTMConfig(embedding_width=EMBEDDING, width=WIDTH, dropout_rate=0.3)
@@ -35,7 +36,7 @@ def model_of(**changes):
     """A model, and parameters of ordinary size."""
     config = dataclasses.replace(CONFIG, **changes)
     size = TARGET_SIZE if config.embeddings == "shared" else SOURCE_SIZE
-    model = config.build(TARGET_SIZE, size)
+    model = config.build(translating(size, TARGET_SIZE))
     shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, INPUTS)["params"]
     draw = np.random.default_rng(1)
     return model, jax.tree.map(lambda leaf: np.float32(0.5 * draw.normal(size=leaf.shape)), shapes)
@@ -284,7 +285,7 @@ def test_every_parameter_has_its_axes(variant):
 
 @pytest.mark.thorough
 def test_the_initial_loss_is_near_that_of_a_uniform_guess():
-    model = dataclasses.replace(CONFIG, embedding_width=32, width=32).build(TARGET_SIZE, SOURCE_SIZE)
+    model = dataclasses.replace(CONFIG, embedding_width=32, width=32).build(translating(SOURCE_SIZE, TARGET_SIZE))
     params = jax.jit(model.init)(jax.random.key(0), SOURCE, INPUTS)["params"]
     losses = -scipy.special.log_softmax(logits(model, params), axis=-1)
     np.testing.assert_allclose(losses.mean(), np.log(TARGET_SIZE), atol=0.1)
@@ -307,5 +308,5 @@ def test_shapes_that_cannot_be_are_refused(fields, message):
 
 def test_one_table_needs_one_vocabulary():
     config = dataclasses.replace(CONFIG, embeddings="shared", embedding_width=WIDTH)
-    with pytest.raises(ValueError, match="needs one vocabulary of source and target, got 11 and 13 tokens"):
-        config.build(TARGET_SIZE, SOURCE_SIZE)
+    with pytest.raises(ValueError, match=r"model\.embeddings shared needs one vocabulary"):
+        config.check(translating(SOURCE_SIZE, TARGET_SIZE))

@@ -14,18 +14,19 @@ from jaxnlp.targets import Classes, Scale
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.processors import of_parts
 from tests.random_parameters import random_parameters
 
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=16, max_positions=12)
 CONFIG = BertClassifierConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=0.5)
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"])
 PROCESSOR = TextClassifierProcessor(VOCABULARY, 12, 2, Classes(("no", "yes", "maybe")))
-MODEL = CONFIG.build_classifier(PROCESSOR)
+MODEL = CONFIG.build(PROCESSOR)
 
 
 @pytest.fixture(scope="module")
 def params():
-    inputs = [jnp.zeros(shape.shape, shape.dtype) for shape in CONFIG.shapes(PROCESSOR)]
+    inputs = [jnp.zeros(shape.shape, shape.dtype) for shape in CONFIG.inputs(PROCESSOR)]
     return jax.jit(MODEL.init)(jax.random.key(0), *inputs)["params"]
 
 
@@ -41,7 +42,7 @@ def forward(deterministic):
 
 
 def logits(params, batch, deterministic=True, rngs=None):
-    return forward(deterministic)({"params": params}, *(batch[name] for name in CONFIG.inputs), rngs=rngs)
+    return forward(deterministic)({"params": params}, *(batch[name] for name in CONFIG.reads), rngs=rngs)
 
 
 @pytest.mark.thorough
@@ -102,9 +103,9 @@ def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_
     """The first class's weights are 0: its logit is that of the second one in text tasks; so are all gradients."""
     theirs = TextTasksConfig(
         encoder=ENCODER, pooling="mean", pair_layer="separate" if pair_layer else "none", cosine_logit=(10.8, 0.82)
-    ).build(VOCABULARY.size, (("quora", Labels("paraphrase", 2, ("0", "1"))),))
+    ).build(of_parts(VOCABULARY.size, [("quora", Labels("paraphrase", 2, ("0", "1")))]))
     given = random_parameters(theirs, np.zeros((1, 2, 1), np.int32))
-    ours = dataclasses.replace(PAIRED, pair_layer=pair_layer).build_classifier(APART)
+    ours = dataclasses.replace(PAIRED, pair_layer=pair_layer).build(APART)
 
     @jax.jit
     @jax.value_and_grad
@@ -121,7 +122,7 @@ def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_
     @jax.jit
     @jax.value_and_grad
     def found(given):
-        inputs = [pairs[name] for name in PAIRED.inputs]
+        inputs = [pairs[name] for name in PAIRED.reads]
         return jax.nn.log_softmax(ours.apply({"params": with_two_logits(given)}, *inputs))[:, 1].sum()
 
     (one, gradients), (other, expected_gradients) = jax.device_get((found(given), expected(given)))
@@ -134,9 +135,11 @@ def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_
 def test_single_texts_have_the_function_and_the_dropout_of_text_tasks():
     """The recorded numbers of CS224N's data sets are of text tasks."""
     labels, rate = Labels("classification", 1, ("a", "b", "c")), 0.3
-    theirs = TextTasksConfig(encoder=ENCODER, pooling="mean").build(VOCABULARY.size, (("sst", labels),), rate)
+    theirs = TextTasksConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=rate).build(
+        of_parts(VOCABULARY.size, [("sst", labels)])
+    )
     ours = BertClassifierConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=rate)
-    model = ours.build_classifier(dataclasses.replace(PROCESSOR, texts=1))
+    model = ours.build(dataclasses.replace(PROCESSOR, texts=1))
     given = random_parameters(theirs, np.zeros((1, 1, 1), np.int32))
     params = {"encoder": given["encoder"], "head": given["heads_sst"]}
     tokens = np.random.default_rng(0).integers(5, VOCABULARY.size, (4, 6)).astype(np.int32)
@@ -154,16 +157,16 @@ def test_single_texts_have_the_function_and_the_dropout_of_text_tasks():
 def test_a_number_may_be_the_cosine_of_both_vectors(pairs):
     processor = dataclasses.replace(APART, targets=Scale(0.0, 5.0))
     config = BertClassifierConfig(encoder=ENCODER, pooling="mean", similarity="cosine")
-    model = config.build_classifier(processor)
-    params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in config.shapes(processor)))
+    model = config.build(processor)
+    params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in config.inputs(processor)))
     assert params.keys() == {"encoder"}
     theirs = TextTasksConfig(encoder=ENCODER, pooling="mean").build(
-        VOCABULARY.size, (("sts", Labels("similarity", 2, highest=5.0)),)
+        of_parts(VOCABULARY.size, [("sts", Labels("similarity", 2, highest=5.0))])
     )
 
     @jax.jit
     def found_and_expected(params):
-        found = model.apply({"params": params}, *(pairs[name] for name in config.inputs))
+        found = model.apply({"params": params}, *(pairs[name] for name in config.reads))
         return found, theirs.apply({"params": params}, pairs["tokens"], pairs["attention_mask"])["sts"]
 
     found, expected = jax.device_get(found_and_expected(params))
@@ -174,8 +177,8 @@ def test_a_number_may_be_the_cosine_of_both_vectors(pairs):
 
 
 def test_parameters_of_pairs_are_described_and_taken_from_a_classifier_of_the_same_kind(pairs):
-    model = PAIRED.build_classifier(APART)
-    params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in PAIRED.shapes(APART)))
+    model = PAIRED.build(APART)
+    params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in PAIRED.inputs(APART)))
     paths = [tuple(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     assert {path[0] for path in paths if PAIRED.parameter(path).head} == {"head"}
     assert [path[0] for path in paths if PAIRED.parameter(path).matrix and path[0] != "encoder"] == [
@@ -194,8 +197,8 @@ def test_scaled_embeddings_are_scaled(params, batch):
     scaled = BertClassifierConfig(encoder=BertConfig(**(vars(ENCODER) | {"scale_embeddings": True})), pooling="mean")
     tokens = params["encoder"]["tokens"]["embedding"]
     by_hand = params | {"encoder": params["encoder"] | {"tokens": {"embedding": tokens * 8**0.5}}}
-    inputs = [batch[name] for name in CONFIG.inputs]
-    found = jax.jit(scaled.build_classifier(PROCESSOR).apply)({"params": params}, *inputs)
+    inputs = [batch[name] for name in CONFIG.reads]
+    found = jax.jit(scaled.build(PROCESSOR).apply)({"params": params}, *inputs)
     np.testing.assert_allclose(found, logits(by_hand, batch), rtol=1e-5, atol=1e-6)
 
 
@@ -227,8 +230,8 @@ def test_config_that_cannot_be_is_refused(fields, message):
 def test_pairs_that_are_read_together_need_two_segments():
     one = BertClassifierConfig(encoder=BertConfig(num_segments=1))
     with pytest.raises(ValueError, match=r"model.encoder.num_segments must be at least 2 for pairs of texts that are"):
-        one.check_processor(PROCESSOR)
-    one.check_processor(APART)
+        one.check(PROCESSOR)
+    one.check(APART)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +248,6 @@ def test_pairs_that_are_read_together_need_two_segments():
     ],
 )
 def test_options_that_this_data_does_not_read_are_refused(fields, changes, message):
-    PAIRED.check_processor(APART)
+    PAIRED.check(APART)
     with pytest.raises(ValueError, match=message):
-        BertClassifierConfig(encoder=ENCODER, **fields).check_processor(dataclasses.replace(APART, **changes))
+        BertClassifierConfig(encoder=ENCODER, **fields).check(dataclasses.replace(APART, **changes))

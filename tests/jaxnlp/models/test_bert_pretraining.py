@@ -15,6 +15,7 @@ from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from tests.jaxnlp.models.parameter_helpers import assert_described
+from tests.processors import sized
 
 VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
@@ -81,7 +82,7 @@ def test_loss_and_all_gradients_are_those_of_transformers():
     found.loss.backward()
     gradients = parameters({name: parameter.grad for name, parameter in theirs.named_parameters()})
     params = parameters(theirs.state_dict())
-    objective = MaskedLanguageModel().objective(CONFIG.build(VOCABULARY), None)
+    objective = MaskedLanguageModel().objective(CONFIG.build(sized(VOCABULARY)), None)
     step = jax.jit(jax.value_and_grad(lambda params, held: objective.loss(params, held, None, ()), has_aux=True))
     (loss, _), ours = step(params, held)
     np.testing.assert_allclose(loss, found.loss.item(), rtol=1e-5)
@@ -91,7 +92,7 @@ def test_loss_and_all_gradients_are_those_of_transformers():
 
 
 def test_parameters_are_those_of_the_encoder_and_the_heads():
-    init = CONFIG.build(VOCABULARY).init
+    init = CONFIG.build(sized(VOCABULARY)).init
     shapes = jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     theirs = rival().state_dict()
     params = parameters(theirs)
@@ -99,14 +100,14 @@ def test_parameters_are_those_of_the_encoder_and_the_heads():
     assert params.keys() == {"encoder", "heads"}
     names = set(to_huggingface(params["encoder"], ENCODER, VOCABULARY, params["heads"]))
     assert names == set(theirs) - {"bert.embeddings.position_ids"}
-    w, b = CONFIG.build(VOCABULARY).output_layer(params)
+    w, b = CONFIG.build(sized(VOCABULARY)).output_layer(params)
     assert (w.shape, b.shape) == ((8, VOCABULARY), (VOCABULARY,))
     np.testing.assert_array_equal(w.T, params["encoder"]["tokens"]["embedding"])
 
 
 def test_outputs_at_positions_are_those_of_all_outputs_there():
     held, params = batch(), {"params": parameters(rival().state_dict())}
-    model, inputs = CONFIG.build(VOCABULARY), [held[name] for name in ("tokens", "segments", "attention_mask")]
+    model, inputs = CONFIG.build(sized(VOCABULARY)), [held[name] for name in ("tokens", "segments", "attention_mask")]
 
     @jax.jit
     def outputs(params):
@@ -123,7 +124,7 @@ def test_outputs_at_positions_are_those_of_all_outputs_there():
 
 @pytest.mark.thorough
 def test_dropout_is_for_training_and_follows_the_key():
-    model, held, params = CONFIG.build(VOCABULARY), batch(), parameters(rival().state_dict())
+    model, held, params = CONFIG.build(sized(VOCABULARY)), batch(), parameters(rival().state_dict())
 
     @jax.jit
     def outputs(seed):
@@ -156,7 +157,7 @@ def test_an_encoder_that_cannot_tell_what_follows_is_refused(changes, message):
 def test_every_parameter_is_described_and_no_other():
     for changes in ({}, {"pre_norm": True}, {"positions": "sinusoidal"}):
         config = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, **changes))
-        init = config.build(VOCABULARY).init
+        init = config.build(sized(VOCABULARY)).init
         shapes = jax.eval_shape(lambda key, init=init: init(key, jnp.zeros((1, 1), jnp.int32)), jax.random.key(0))
         found = assert_described(config, shapes["params"])
         heads = {path for path, entry in found.items() if entry.head}

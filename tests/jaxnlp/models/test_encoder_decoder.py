@@ -12,6 +12,7 @@ from flax.traverse_util import flatten_dict
 
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import TransformerCompute
+from tests.processors import translating
 
 SOURCE_SIZE, TARGET_SIZE, LAYERS, HEADS, WIDTH = 11, 13, 2, 2, 8
 CONFIG = EncoderDecoderConfig(num_layers=LAYERS, num_heads=HEADS, width=WIDTH, context_length=7, dropout_rate=0.3)
@@ -27,7 +28,7 @@ def model_of(**changes):
     """A model, and parameters of ordinary size."""
     config = dataclasses.replace(CONFIG, **changes)
     size = TARGET_SIZE if config.embeddings == "shared" else SOURCE_SIZE
-    model = config.build(TARGET_SIZE, size)
+    model = config.build(translating(size, TARGET_SIZE))
     shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, INPUTS)["params"]
     draw = np.random.default_rng(1)
     return model, jax.device_put(jax.tree.map(lambda leaf: np.float32(0.4 * draw.normal(size=leaf.shape)), shapes))
@@ -281,7 +282,7 @@ def test_every_parameter_has_its_axes(norm, positions, embeddings):
 def test_the_initial_loss_is_near_that_of_a_uniform_guess(norm, embeddings, more):
     """Where embeddings are the output layer, the token that was read has a high score at first."""
     config = dataclasses.replace(CONFIG, norm=norm, width=32, num_layers=1, embeddings=embeddings)
-    model = config.build(TARGET_SIZE, TARGET_SIZE if embeddings == "shared" else SOURCE_SIZE)
+    model = config.build(translating(TARGET_SIZE if embeddings == "shared" else SOURCE_SIZE, TARGET_SIZE))
     params = jax.jit(model.init)(jax.random.key(0), SOURCE, INPUTS)["params"]
     losses = -scipy.special.log_softmax(logits(model, params), axis=-1)
     assert np.log(TARGET_SIZE) - 0.1 < losses.mean() < np.log(TARGET_SIZE) + more
@@ -304,8 +305,8 @@ def test_shapes_that_cannot_be_are_refused(fields, message):
 
 
 def test_one_table_needs_one_vocabulary():
-    with pytest.raises(ValueError, match="needs one vocabulary of source and target, got 11 and 13 tokens"):
-        dataclasses.replace(CONFIG, embeddings="shared").build(TARGET_SIZE, SOURCE_SIZE)
+    with pytest.raises(ValueError, match=r"model\.embeddings shared needs one vocabulary"):
+        dataclasses.replace(CONFIG, embeddings="shared").check(translating(SOURCE_SIZE, TARGET_SIZE))
 
 
 def test_texts_beyond_the_context_are_refused_with_both_lengths():

@@ -17,8 +17,8 @@ CONFIG = FeedForwardParserConfig(word_width=4, tag_width=3, hidden_width=5, labe
 
 
 def parser(config, processor=PROCESSOR):
-    model = config.build_parser(processor)
-    return model, random_parameters(model, *config.parser_shapes(processor))
+    model = config.build(processor)
+    return model, random_parameters(model, *config.inputs(processor))
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames=("method", "deterministic"))
@@ -36,8 +36,8 @@ def apply(model, params, *arrays, **options):
 def test_every_parameter_is_described(tag_column, label_width):
     config = dataclasses.replace(CONFIG, label_width=label_width)
     processor = processor_of(tag_column)
-    model = config.build_parser(processor)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.parser_shapes(processor))["params"]
+    model = config.build(processor)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))["params"]
     found = assert_described(config, shapes)
     assert {path for path, entry in found.items() if entry.head} == {
         ("scorer", "head", name) for name in ("kernel", "bias")
@@ -90,7 +90,7 @@ def test_computes_in_bfloat16_and_returns_float32():
     nodes, labels = configurations()
     batch = batch_of(PROCESSOR)
     found = apply(model, params, nodes, labels, batch["words"], batch["tags"])
-    exact = apply(CONFIG.build_parser(PROCESSOR), params, nodes, labels, batch["words"], batch["tags"])
+    exact = apply(CONFIG.build(PROCESSOR), params, nodes, labels, batch["words"], batch["tags"])
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, exact, rtol=0.1, atol=0.1)
     assert np.abs(found - exact).max() > 1e-5

@@ -16,13 +16,13 @@ CONFIG = FeedForwardParserConfig(word_width=4, tag_width=3, hidden_width=5, labe
 
 
 def parser(config, processor=PROCESSOR):
-    model = config.build_parser(processor)
-    return model, random_parameters(model, *config.parser_shapes(processor))
+    model = config.build(processor)
+    return model, random_parameters(model, *config.inputs(processor))
 
 
 def arrays(config, processor=PROCESSOR, **options):
     batch = batch_of(processor, **options)
-    return [batch[name] for name in config.parser_inputs]
+    return [batch[name] for name in config.reads]
 
 
 @pytest.mark.sweep(1)
@@ -100,6 +100,5 @@ def test_wrong_fields_are_refused(fields, message):
 
 
 def test_a_config_without_an_encoder_says_so():
-    for call in (ParserConfig().build_parser, ParserConfig().input_shapes):
-        with pytest.raises(TypeError, match="ParserConfig describes no parser"):
-            call(PROCESSOR)
+    with pytest.raises(TypeError, match="ParserConfig cannot build a model"):
+        ParserConfig().build(PROCESSOR)

@@ -2,14 +2,14 @@ import dataclasses
 
 import pytest
 
-from jaxnlp.corpus import DataFacts
+from jaxnlp.corpus import DataConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 
 
-class Facts(DataFacts):
+class Facts(DataConfig):
     max_length = 8
     parts = ()
     together = carries = False

@@ -1,5 +1,7 @@
+import dataclasses
 import functools
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.saving.serialization import from_json, to_json
 from tests.jaxnlp.models.parameter_helpers import assert_described
+from tests.processors import sized
 
 VOCABULARY, BATCH, POSITIONS = 11, 3, 7
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -29,7 +32,7 @@ RATES = ("embedding", "input", "hidden", "output", "weight")
 @functools.cache
 def made(name):
     """A model, and parameters larger than the initial ones, so that everything shows in the logits."""
-    model = SHAPES[name].build(VOCABULARY)
+    model = SHAPES[name].build(sized(VOCABULARY))
     shapes = jax.eval_shape(model.init, jax.random.key(1), TOKENS)["params"]
     generator = np.random.default_rng(2)
     return model, jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
@@ -162,13 +165,13 @@ def test_tied_models_have_no_output_matrix_and_project_where_widths_differ():
 
 def test_homeworks_model_has_as_many_parameters_as_published():
     """8.8 million: 33,278 words, 128 wide throughout, two LSTM layers, an output layer with bias."""
-    model = RecurrentLMConfig(embedding_width=128, widths=(128, 128)).build(33_278)
+    model = RecurrentLMConfig(embedding_width=128, widths=(128, 128)).build(sized(33_278))
     shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 2 * 33_278 * 128 + 33_278 + 2 * (2 * 128 * 512 + 512)
 
 
 def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_zero():
-    model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(500)
+    model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(sized(500))
     params = jax.device_get(jax.jit(model.init)(jax.random.key(0), TOKENS))["params"]
     for values in (np.asarray(params["tokens"]["embedding"]), np.asarray(params["head_kernel"])):
         assert 0.099 < np.abs(values).max() <= 0.1
@@ -177,21 +180,24 @@ def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_z
 
 
 def test_the_unigram_bias_scores_each_token_by_its_frequency():
-    config = RecurrentLMConfig(embedding_width=3, widths=(4,))
-    model, counts = config.build(5), np.array([7, 0, 2, 0, 6])
-    shapes = jax.eval_shape(model.init, jax.random.key(0), TOKENS[:, :1])["params"]
-    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-    changed = params | jax.device_get(model.unigram_bias(counts))
-    np.testing.assert_allclose(np.exp(changed["head_bias"]), (counts + 1) / 20.0, rtol=1e-6)
-    assert {name: value for name, value in changed.items() if name != "head_bias"} == {
-        name: value for name, value in params.items() if name != "head_bias"
-    }
+    counts = np.array([7, 0, 2, 0, 6])
+    config = RecurrentLMConfig(embedding_width=3, widths=(4,), init_bias_from_unigram=True)
+    found = config.initial_params(types.SimpleNamespace(token_counts=counts))
+    assert found.keys() == {"head_bias"}
+    np.testing.assert_allclose(np.exp(found["head_bias"]), (counts + 1) / 20.0, rtol=1e-6)
+    assert dataclasses.replace(config, init_bias_from_unigram=False).initial_params(None) == {}
+    with pytest.raises(ValueError, match="init_bias_from_unigram needs token counts"):
+        config.initial_params(types.SimpleNamespace(token_counts=None))
+    with pytest.raises(ValueError, match=r"needs model\.use_output_bias"):
+        dataclasses.replace(config, use_output_bias=False)
 
 
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("rate", RATES)
 def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
-    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(
+        sized(VOCABULARY)
+    )
     params = made("lstm")[1]
     first, again, other = (np.asarray(logits(model, params, TOKENS, jax.random.key(n))) for n in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
@@ -201,7 +207,9 @@ def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
 
 @functools.partial(jax.jit, static_argnames="rate")
 def reading(params, rate, batch=TOKENS):
-    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(
+        sized(VOCABULARY)
+    )
     rngs = {"dropout": jax.random.key(3)}
     return model.apply({"params": params}, batch, deterministic=False, rngs=rngs, method="read")
 
@@ -253,7 +261,9 @@ def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_
 def test_short_types_keep_float32_parameters_and_stay_near_float32():
     model, params = made("tied")
     short, rounded = (
-        RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=compute).build(VOCABULARY)
+        RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=compute).build(
+            sized(VOCABULARY)
+        )
         for compute in (RecurrentCompute(dtype="bfloat16"), RecurrentCompute(matmul_dtype="bfloat16"))
     )
     expected = np.asarray(logits(model, params, TOKENS))
@@ -301,7 +311,7 @@ def test_embeddings_are_what_words_are_read_as(shape):
 
 def test_scaled_embeddings_are_those_of_a_table_sqrt_d_times_as_large():
     params = made("lstm")[1]
-    scaled = RecurrentLMConfig(embedding_width=4, widths=(6, 5), scale_embeddings=True).build(VOCABULARY)
+    scaled = RecurrentLMConfig(embedding_width=4, widths=(6, 5), scale_embeddings=True).build(sized(VOCABULARY))
     larger = params | {"tokens": {"embedding": 2.0 * params["tokens"]["embedding"]}}
     expected = logits(made("lstm")[0], larger, TOKENS)
     np.testing.assert_allclose(logits(scaled, params, TOKENS), expected, rtol=1e-5, atol=1e-5)
@@ -324,7 +334,7 @@ def test_input_mask_is_the_same_at_all_positions_and_differs_between_sequences()
 )
 def test_every_parameter_is_described_and_no_other(changes):
     config = RecurrentLMConfig(**({"embedding_width": 4, "widths": (6, 5)} | changes))
-    init = config.build(VOCABULARY).init
+    init = config.build(sized(VOCABULARY)).init
     shapes = jax.eval_shape(lambda key: init(key, TOKENS), jax.random.key(0))["params"]
     found = assert_described(config, shapes)
     tied, biased = config.tie_embeddings, config.use_output_bias

@@ -26,12 +26,12 @@ BERT_PROCESSOR = processor_of(inputs=dataclasses.replace(INPUTS, pieces=PIECES, 
 
 
 def parser(config, processor=PROCESSOR):
-    model = config.build_parser(processor)
-    return model, random_parameters(model, *config.parser_shapes(processor))
+    model = config.build(processor)
+    return model, random_parameters(model, *config.inputs(processor))
 
 
 def inputs_of(config, batch):
-    return [batch[name] for name in config.parser_inputs]
+    return [batch[name] for name in config.reads]
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def words():
     ids=["words", "no layers", "no tags", "bert"],
 )
 def test_every_parameter_is_described_and_logits_have_their_shape(config, processor):
-    config.check_processor(processor)
-    model = config.build_parser(processor)
-    shapes = config.parser_shapes(processor)
+    config.check(processor)
+    model = config.build(processor)
+    shapes = config.inputs(processor)
     out, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *shapes)
     assert_described(config, variables["params"])
     assert out.shape == (1, 1, processor.num_transitions)
@@ -99,4 +99,4 @@ def test_only_some_nodes_are_read(words):
 
 def test_bert_needs_its_tokenizer():
     with pytest.raises(ValueError, match="give a BERT with --init-from"):
-        WITH_BERT.check_processor(PROCESSOR)
+        WITH_BERT.check(PROCESSOR)

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from jaxnlp.corpus import DataFacts
+from jaxnlp.corpus import DataConfig
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
@@ -11,7 +11,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.tasks.text_to_text import TextToText
 
 
-class Facts(DataFacts):
+class Facts(DataConfig):
     max_length = 8
     parts = ()
     together = carries = False
@@ -45,4 +45,4 @@ def test_the_task_refuses_every_other_config(config):
 
 def test_a_family_without_a_module_is_named():
     with pytest.raises(TypeError, match=r"Outside cannot build a model: it does not define build\(\)"):
-        Outside().build(5, 6)
+        Outside().build(None)

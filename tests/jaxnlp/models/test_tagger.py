@@ -33,7 +33,7 @@ BATCH = PROCESSOR.batch([PROCESSOR.encode(TaggedSentence("1", ("Ann", "sees", "R
 
 
 def built(config):
-    return Tagging().build(config, PROCESSOR)
+    return config.build(PROCESSOR), config.inputs(PROCESSOR)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -41,7 +41,7 @@ def test_every_variant_scores_labels_and_describes_its_parameters(name):
     config = VARIANTS[name]
     model, inputs = built(config)
     shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
-    arrays = [BATCH[name] for name in config.inputs]
+    arrays = [BATCH[name] for name in config.reads]
     found = jax.eval_shape(lambda p: model.apply({"params": p}, *arrays), shapes)
     chex.assert_shape(found.scores, (2, 8, 3))
     chex.assert_shape(found.chain, [(3, 3), (3,), (3,)])
@@ -60,7 +60,7 @@ def test_a_softmax_has_no_transitions_and_a_crf_has_its_own():
     softmax, crf = VARIANTS["bert"], VARIANTS["bert_crf"]
     for config in (softmax, crf):
         model, _ = built(config)
-        arrays = [BATCH[name] for name in config.inputs]
+        arrays = [BATCH[name] for name in config.reads]
         params = random_parameters(model, *arrays)
         found = jax.jit(lambda p, m=model, a=arrays: m.apply({"params": p}, *a))(params)
         assert found.scores.dtype == np.float32

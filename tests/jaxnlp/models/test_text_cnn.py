@@ -87,8 +87,8 @@ def test_dropout_is_applied_in_training_only():
 
 def test_logits_are_float32_whatever_the_type_of_the_computation():
     config = dataclasses.replace(CONFIG, compute=Compute(dtype="bfloat16", matmul_dtype="bfloat16"))
-    inputs = map(zeros_like, config.shapes(PROCESSOR))
-    found, _ = jax.eval_shape(config.build_classifier(PROCESSOR).init_with_output, jax.random.key(0), *inputs)
+    inputs = map(zeros_like, config.inputs(PROCESSOR))
+    found, _ = jax.eval_shape(config.build(PROCESSOR).init_with_output, jax.random.key(0), *inputs)
     assert (found.shape, found.dtype) == ((1, OUTPUTS), np.float32)
 
 

@@ -134,8 +134,8 @@ def test_roles_of_the_parameters():
 
 def test_logits_are_float32_whatever_the_type_of_the_computation():
     config = dataclasses.replace(ATTENTION, compute=RecurrentCompute(dtype="bfloat16", matmul_dtype="bfloat16"))
-    inputs = map(zeros_like, config.shapes(PROCESSOR))
-    found, _ = jax.eval_shape(config.build_classifier(PROCESSOR).init_with_output, jax.random.key(0), *inputs)
+    inputs = map(zeros_like, config.inputs(PROCESSOR))
+    found, _ = jax.eval_shape(config.build(PROCESSOR).init_with_output, jax.random.key(0), *inputs)
     assert (found.shape, found.dtype) == ((1, OUTPUTS), np.float32)
 
 
@@ -172,8 +172,8 @@ def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
 def test_the_forget_gate_begins_with_its_bias():
     def biases(forget_bias):
         config = dataclasses.replace(CONFIG, cell="lstm", forget_bias=forget_bias)
-        model = config.build_classifier(PROCESSOR)
-        params = jax.jit(model.init)(jax.random.key(0), *map(zeros_like, config.shapes(PROCESSOR)))["params"]
+        model = config.build(PROCESSOR)
+        params = jax.jit(model.init)(jax.random.key(0), *map(zeros_like, config.inputs(PROCESSOR)))["params"]
         return np.asarray(params["recurrent"]["layer_0_forward"]["bias"])
 
     more = biases(2.0) - biases(0.0)

@@ -14,6 +14,7 @@ from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.models.text_vectors import pool
 from jaxnlp.text.labels import Labels, number_of_texts
+from tests.processors import of_parts
 from tests.random_parameters import random_parameters
 
 VOCABULARY, ALL = 13, tuple(LABELS.items())
@@ -31,7 +32,7 @@ def batch(texts, rows=3, length=6, seed=0):
 @functools.cache
 def build(config=CONFIG, parts=ALL, token_dropout_rate=0.0):
     """The model, and parameters larger than initial ones, so that every parameter matters."""
-    model = config.build(VOCABULARY, parts, token_dropout_rate)
+    model = dataclasses.replace(config, token_dropout_rate=token_dropout_rate).build(of_parts(VOCABULARY, parts))
     return model, random_parameters(model, np.zeros((1, 2, 1), np.int32))
 
 
@@ -77,13 +78,13 @@ def test_classes_of_texts_and_of_pairs_may_have_any_names_and_number(texts):
 def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_change():
     key, tokens = jax.random.key(0), np.zeros((1, 2, 1), np.int32)
     config = dataclasses.replace(CONFIG, similarity="learned", pair_layer="separate")
-    every = jax.jit(config.build(VOCABULARY, ALL).init)(key, tokens)["params"]
+    every = jax.jit(config.build(of_parts(VOCABULARY, ALL)).init)(key, tokens)["params"]
     assert every.keys() == {
         "encoder",
         *(f"heads_{name}" for name, _ in ALL),
         *(f"relations_{name}" for name, labels in ALL if labels.texts == 2),
     }
-    single = jax.jit(config.build(VOCABULARY, (("quora", dict(ALL)["quora"]),)).init)(key, tokens)["params"]
+    single = jax.jit(config.build(of_parts(VOCABULARY, [("quora", dict(ALL)["quora"])])).init)(key, tokens)["params"]
     assert single.keys() == {"encoder", "heads_quora", "relations_quora"}
     chex.assert_trees_all_equal(single, {name: every[name] for name in single})
 
@@ -177,9 +178,9 @@ def parts_of(*names):
 )
 def test_an_option_that_no_part_reads_is_refused(name, value, unread, read, what):
     config = TextTasksConfig(**{name: value})
-    config.check_labels(parts_of(*read.split()))
+    config.check(of_parts(VOCABULARY, parts_of(*read.split())))
     with pytest.raises(ValueError, match=rf"model\.{name} applies only to {what}; set it to"):
-        config.check_labels(parts_of(*unread.split()))
+        config.check(of_parts(VOCABULARY, parts_of(*unread.split())))
 
 
 @pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
@@ -230,9 +231,9 @@ def test_frozen_parameters_are_those_of_a_frozen_encoder_and_of_an_unread_pooler
 
 def test_a_frozen_encoder_without_heads_is_refused():
     for parts, similarity in [(parts_of("sts"), "learned"), (parts_of("sts", "sst"), "cosine")]:
-        TextTasksConfig(similarity=similarity, freeze_encoder=True).check_labels(parts)
+        TextTasksConfig(similarity=similarity, freeze_encoder=True).check(of_parts(VOCABULARY, parts))
     with pytest.raises(ValueError, match=r"freeze_encoder leaves nothing to train: sts with cosine has no head"):
-        TextTasksConfig(freeze_encoder=True).check_labels(parts_of("sts"))
+        TextTasksConfig(freeze_encoder=True).check(of_parts(VOCABULARY, parts_of("sts")))
 
 
 @pytest.mark.thorough
@@ -284,7 +285,7 @@ def test_a_config_with_an_impossible_value_is_refused(changes, message):
 
 def test_every_parameter_has_its_axes_and_heads_are_known():
     config = dataclasses.replace(CONFIG, pair_layer="separate", similarity="learned")
-    model = config.build(VOCABULARY, ALL)
+    model = config.build(of_parts(VOCABULARY, ALL))
     shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2, 1), jnp.int32))["params"]
     for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
         names = tuple(part.key for part in path)

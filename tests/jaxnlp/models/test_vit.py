@@ -18,8 +18,8 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (3, SIZE, SIZE, 3), dtype=np.
 
 def with_random_params(config):
     """A model, and parameters that are larger than initial ones, so that all of them count."""
-    model = config.build_classifier(PROCESSOR)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.shapes(PROCESSOR))["params"]
+    model = config.build(PROCESSOR)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(PROCESSOR))["params"]
     generator = np.random.default_rng(1)
     return model, jax.tree.map(lambda x: generator.normal(scale=0.3, size=x.shape).astype(np.float32), shapes)
 
@@ -166,7 +166,7 @@ def test_a_config_that_cannot_be_is_refused(fields, message):
 
 def test_images_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"model.patch must divide the size of the images, 8 pixels, got 3"):
-        dataclasses.replace(CONFIG, patch=3).check_processor(PROCESSOR)
+        dataclasses.replace(CONFIG, patch=3).check(PROCESSOR)
     model = ViT(CONFIG, SIZE, MEAN, STDDEV, CLASSES)
     with pytest.raises(ValueError, match="images must be uint8, from 0 to 255, got float32"):
         model.init(jax.random.key(0), IMAGES.astype(np.float32))
@@ -177,7 +177,7 @@ def test_images_that_do_not_fit_are_refused():
 def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
     config = dataclasses.replace(CONFIG, num_layers=1, **{rate: 0.5})
     model, params = with_random_params(config)
-    plain = dataclasses.replace(CONFIG, num_layers=1).build_classifier(PROCESSOR)
+    plain = dataclasses.replace(CONFIG, num_layers=1).build(PROCESSOR)
 
     @jax.jit
     def run(params, keys):

@@ -15,6 +15,14 @@ from jaxnlp.models.word_classifier import EMBEDDING_BOUND, WordClassifier, WordC
 from tests.jaxnlp.models.word_classifier_helpers import MASK, PROCESSOR, TOKENS, WIDTH, WORDS, with_random_params
 
 
+def of_words(words):
+    """A corpus of these words."""
+    return types.SimpleNamespace(processor=types.SimpleNamespace(words=words))
+
+
+CORPUS = of_words(WORDS)
+
+
 @pytest.fixture
 def path(tmp_path):
     file = tmp_path / "vectors.txt"
@@ -36,7 +44,7 @@ def config(vectors, path):
 )
 def test_vectors_of_a_file_are_trained_or_stay(path, vectors, trained, constant):
     model_config = config(vectors, path)
-    given = model_config.initial_params(PROCESSOR)
+    given = model_config.initial_params(CORPUS)
     assert given.keys() == {*trained, *constant}
     for table in given.values():
         np.testing.assert_array_equal(table["embedding"][1:8], [[number, 1, 2, 3] for number in range(7)])
@@ -55,9 +63,9 @@ def test_vectors_of_a_file_are_trained_or_stay(path, vectors, trained, constant)
 
 def test_random_vectors_are_given_by_no_file_and_uniform():
     random = TextCNNConfig(embedding_width=16, windows=(1,), feature_maps=1)
-    assert random.initial_params(PROCESSOR) == {}
+    assert random.initial_params(CORPUS) == {}
     assert not random.frozen(("tokens", "embedding"))
-    table = jax.jit(random.build_classifier(PROCESSOR).init)(jax.random.key(0), TOKENS, MASK)["params"]["tokens"]
+    table = jax.jit(random.build(PROCESSOR).init)(jax.random.key(0), TOKENS, MASK)["params"]["tokens"]
     assert 0.9 * EMBEDDING_BOUND < np.abs(table["embedding"]).max() <= EMBEDDING_BOUND
     assert np.asarray(table["embedding"]).min() < 0.0
 
@@ -65,11 +73,11 @@ def test_random_vectors_are_given_by_no_file_and_uniform():
 def test_vectors_of_another_width_are_refused_and_few_words_are_reported(path, caplog):
     message = f"model.embedding_width must be that of {path}, 4, got 5"
     with pytest.raises(ValueError, match=re.escape(message)):
-        dataclasses.replace(config("static", path), embedding_width=5).initial_params(PROCESSOR)
+        dataclasses.replace(config("static", path), embedding_width=5).initial_params(CORPUS)
     with caplog.at_level(logging.WARNING):
-        config("static", path).initial_params(PROCESSOR)
+        config("static", path).initial_params(CORPUS)
         assert not caplog.records
-        config("static", path).initial_params(types.SimpleNamespace(words=(*WORDS, *"klmnopqrst")))
+        config("static", path).initial_params(of_words((*WORDS, *"klmnopqrst")))
     assert f"{path} has vectors of 7 of the 21 words; the others are initialised at random" in caplog.text
 
 
@@ -109,6 +117,6 @@ def test_a_model_without_features_says_so():
 
 
 def test_pairs_whose_texts_are_read_apart_are_refused():
-    TextRNNConfig().check_processor(types.SimpleNamespace(apart=False))
+    TextRNNConfig().check(types.SimpleNamespace(apart=False))
     with pytest.raises(ValueError, match=r"this model reads both texts of a pair together; set data.pairs to together"):
-        TextRNNConfig().check_processor(types.SimpleNamespace(apart=True))
+        TextRNNConfig().check(types.SimpleNamespace(apart=True))

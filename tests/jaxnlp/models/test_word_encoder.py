@@ -1,4 +1,5 @@
 import dataclasses
+import types
 
 import chex
 import jax
@@ -30,7 +31,7 @@ def batch_of(sentences, size=None):
 
 def encoded(config, batch, params=None, **options):
     encoder = WordEncoder(config, *config.sizes(INPUTS))
-    arrays = [batch[name] for name in config.inputs]
+    arrays = [batch[name] for name in config.reads]
     params = random_parameters(encoder, *arrays) if params is None else params
     run = jax.jit(lambda params, *arrays: encoder.apply({"params": params}, *arrays, **options))
     return jax.device_get(run(params, *arrays)), params
@@ -121,7 +122,7 @@ def test_pairs_of_neighbours_have_embeddings_of_their_own():
     others = [found[0, 0], found[0, 1], found[0, 3], found[1, 1], found[1, 2]]
     assert len({tuple(vector.tolist()) for vector in others}) == 5
     encoder = WordEncoder(config, *config.sizes(INPUTS))
-    first = jax.jit(encoder.init)(jax.random.key(0), *(batch_of(sentences)[name] for name in config.inputs))
+    first = jax.jit(encoder.init)(jax.random.key(0), *(batch_of(sentences)[name] for name in config.reads))
     assert not np.asarray(first["params"]["bigrams"]["embedding"]).any()
 
 
@@ -143,7 +144,7 @@ def test_a_frozen_bert_has_no_gradient():
     config = dataclasses.replace(WHOLE, freeze_bert=True, recurrent_widths=())
     batch = batch_of(SENTENCES)
     encoder = WordEncoder(config, *config.sizes(INPUTS))
-    arrays = [batch[name] for name in config.inputs]
+    arrays = [batch[name] for name in config.reads]
     params = random_parameters(encoder, *arrays)
     gradient = jax.jit(jax.grad(lambda p: jnp.square(encoder.apply({"params": p}, *arrays)).sum()))(params)
     gradient = jax.device_get(gradient)
@@ -156,7 +157,7 @@ def test_a_frozen_bert_has_no_gradient():
 
 def test_the_bert_of_another_model_is_adopted_with_its_tokenizer():
     theirs = BertPretrainingConfig(encoder=dataclasses.replace(BERT, dropout_rate=0.4, use_pooler=True))
-    model = theirs.build(PIECES.size)
+    model = theirs.build(PIECES)
     trained = Trained(MaskedLanguageModel(), model, {"encoder": {"x": 1}}, PIECES, name="theirs")
     found = dataclasses.replace(WHOLE, encoder=BertConfig(dropout_rate=0.2)).adopt(trained)
     assert found.config.encoder == dataclasses.replace(BERT, dropout_rate=0.2, use_pooler=True)
@@ -166,17 +167,20 @@ def test_the_bert_of_another_model_is_adopted_with_its_tokenizer():
         WORDS.adopt(trained)
 
 
+CORPUS = types.SimpleNamespace(processor=types.SimpleNamespace(inputs=INPUTS))
+
+
 def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("the 1 2 3\ndog 4 5 6\n")
     config = WordEncoderConfig(word_width=3, vectors_path=str(path))
-    found = config.initial_params(INPUTS)["encoder"]["words"]["embedding"]
+    found = config.initial_params(CORPUS)["encoder"]["words"]["embedding"]
     assert found.shape == (INPUTS.vocabulary_size, 3)
     place = 2 + INPUTS.words.index("dog")
     np.testing.assert_array_equal(found[place], [4.0, 5.0, 6.0])
-    assert WORDS.initial_params(INPUTS) == {}
+    assert WORDS.initial_params(CORPUS) == {}
     with pytest.raises(ValueError, match=r"model\.word_width must be that of .*vectors\.txt, 3, got 5"):
-        dataclasses.replace(config, word_width=5).initial_params(INPUTS)
+        dataclasses.replace(config, word_width=5).initial_params(CORPUS)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +205,9 @@ def test_configs_that_make_no_sense_are_refused(fields, message):
 
 def test_a_bert_needs_its_tokenizer_and_room():
     with pytest.raises(ValueError, match="give a BERT with --init-from"):
-        WHOLE.check_inputs(dataclasses.replace(INPUTS, pieces=None))
+        WHOLE.check(types.SimpleNamespace(inputs=dataclasses.replace(INPUTS, pieces=None)))
     with pytest.raises(ValueError, match=r"data\.max_pieces must be at most the BERT's 12 positions, got 13"):
-        WHOLE.check_inputs(dataclasses.replace(INPUTS, max_pieces=13))
-    WORDS.check_inputs(dataclasses.replace(INPUTS, pieces=None))
+        WHOLE.check(types.SimpleNamespace(inputs=dataclasses.replace(INPUTS, max_pieces=13)))
+    WORDS.check(types.SimpleNamespace(inputs=dataclasses.replace(INPUTS, pieces=None)))
     with pytest.raises(ValueError, match="needs pieces, piece_mask and first_pieces"):
-        WordEncoder(WHOLE, 9, 9, 9).init(jax.random.key(0), *(batch_of(SENTENCES)[name] for name in WORDS.inputs))
+        WordEncoder(WHOLE, 9, 9, 9).init(jax.random.key(0), *(batch_of(SENTENCES)[name] for name in WORDS.reads))

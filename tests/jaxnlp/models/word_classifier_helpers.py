@@ -19,8 +19,8 @@ UPSTREAM = np.random.default_rng(1).normal(size=(3, OUTPUTS)).astype(np.float32)
 
 def with_random_params(config):
     """A model, and parameters that are larger than initial ones, so that all of them count."""
-    model = config.build_classifier(PROCESSOR)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *map(zeros_like, config.shapes(PROCESSOR)))["params"]
+    model = config.build(PROCESSOR)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *map(zeros_like, config.inputs(PROCESSOR)))["params"]
     draw = np.random.default_rng(2)
     return model, jax.tree.map(lambda x: draw.normal(scale=0.5, size=x.shape).astype(np.float32), shapes)
 
@@ -92,7 +92,7 @@ def assert_padding_changes_nothing(model, params):
 
 def assert_initial_loss_is_that_of_chance(config):
     """The mean of -log p of each class is near log C."""
-    model = config.build_classifier(PROCESSOR)
+    model = config.build(PROCESSOR)
 
     @jax.jit
     def initial():
@@ -105,7 +105,7 @@ def assert_initial_loss_is_that_of_chance(config):
 def assert_changes_only_training(config, rate):
     """A rate of dropout changes what training computes, differently with each key, and not what is predicted."""
     model, params = with_random_params(dataclasses.replace(config, **{rate: 0.5}))
-    plain = config.build_classifier(PROCESSOR)
+    plain = config.build(PROCESSOR)
 
     @jax.jit
     def run(params, keys):

@@ -51,7 +51,7 @@ def make_trained() -> MakeTrained:
         parts = tuple((name, LABELS[name]) for name in names or LABELS)
         processor = TextProcessor(VOCABULARY, max_length, parts)
         task = task or TextTasks()
-        model, inputs = task.build(config, processor)
+        model, inputs = config.build(processor), config.inputs(processor)
         return Trained(task, model, jax.device_put(random_parameters(model, *inputs)), processor, name="tiny")
 
     return make
@@ -76,8 +76,8 @@ def make_classifier() -> MakeTrained:
     ) -> Trained:
         config = BertClassifierConfig(**{"encoder": ENCODER, **fields})
         processor = TextClassifierProcessor(VOCABULARY, 40, texts, targets, pairs)
-        config.check_processor(processor)
-        model, inputs = Classification().build(config, processor)
+        config.check(processor)
+        model, inputs = config.build(processor), config.inputs(processor)
         params = jax.device_put(random_parameters(model, *inputs))
         if isinstance(targets, Scale) and "head" in params:  # predictions between the ends of the scale
             params = {**params, "head": {"kernel": 0.2 * params["head"]["kernel"], "bias": jax.numpy.full(1, 0.5)}}

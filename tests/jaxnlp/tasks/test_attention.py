@@ -11,6 +11,7 @@ from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 from tests.jaxnlp.models.gpt_helpers import VOCABULARY, make_model, random_params
+from tests.processors import sized
 
 TEXT = "abcab </ba"
 
@@ -48,7 +49,7 @@ def test_a_text_that_cannot_be_drawn_is_refused_and_nothing_is_written(gpt, tmp_
 
 
 def test_a_model_that_does_not_attend_says_so_in_one_line(tmp_path):
-    model = RecurrentLMConfig(embedding_width=4, widths=(4,)).build(3)
+    model = RecurrentLMConfig(embedding_width=4, widths=(4,)).build(sized(3))
     lstm = Trained(RecurrentLanguageModel(), model, {}, CharacterVocabulary.of("abc"), name="mine")
     with pytest.raises(ValueError, match=r"^mine has no attention to show: its model is a RecurrentLM$"):
         Attention("abc", out=tmp_path / "page.html")(lstm)

@@ -105,7 +105,7 @@ def setup(config):
 def validated(setup):
     """What validation measures of a model that is not trained."""
     task, split = setup.config.task, setup.corpus.split("validation")
-    _, inputs = task.build(setup.config.model, setup.corpus.processor)
+    inputs = setup.config.model.inputs(setup.corpus.processor)
     params = jax.device_put(random_parameters(setup.model, *inputs, spread=0.02))
     scoring = SplitScoring(
         Trained(task, setup.model, params, setup.corpus.processor),
@@ -144,7 +144,7 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
         calls.append((options, compilation._watch.depth))
 
     task: Any = SimpleNamespace(
-        warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, offers=lambda name, model: name == "predict"
+        warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, functions=lambda model: {"predict": None}
     )
     trained = Trained(task, None, {}, None)
     trained.warm_up()

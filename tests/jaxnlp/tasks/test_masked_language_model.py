@@ -16,6 +16,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Trained
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel, Validation
+from tests.processors import sized
 from tests.random_parameters import random_parameters
 from train.config import TrainConfig
 from train.evaluation.scoring import SplitScoring
@@ -26,7 +27,7 @@ from train.run.setup import set_up, step_function
 
 VOCABULARY, LENGTH, PREDICTIONS = 17, 8, 3
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=LENGTH)
-MODEL = BertPretrainingConfig(encoder=ENCODER).build(VOCABULARY)
+MODEL = BertPretrainingConfig(encoder=ENCODER).build(sized(VOCABULARY))
 
 
 def batch(rows=4, seed=0, predicted=None):

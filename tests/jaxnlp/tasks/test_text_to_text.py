@@ -2,20 +2,20 @@
 
 import math
 import sys
-import types
 
 import jax
 import numpy as np
 import pytest
 from train.__main__ import main as train_main
 
-from jaxnlp.corpus import DataError, Split
+from jaxnlp.corpus import Split
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_to_text import TextToText, with_perplexity
 from jaxnlp.text.subwords import Subwords
 from jaxnlp.text.translation import TranslationProcessor
+from tests.processors import translating
 from tests.random_parameters import random_parameters
 
 
@@ -46,18 +46,18 @@ def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, monkeypatch
 
 def test_shared_embeddings_need_one_vocabulary_and_others_do_not():
     one, other = (Subwords("words", (word,)) for word in ("sea", "man"))
-    shared, two = (types.SimpleNamespace(processor=TranslationProcessor(one, y)) for y in (one, other))
+    shared, two = (TranslationProcessor(one, target) for target in (one, other))
     for kind in (EncoderDecoderConfig, AttentionLSTMConfig):
         for embeddings in ("separate", "tied"):
-            TextToText().check_corpus(kind(embeddings=embeddings), two)
-        TextToText().check_corpus(kind(embeddings="shared"), shared)
-        with pytest.raises(DataError, match="shared needs one vocabulary"):
-            TextToText().check_corpus(kind(embeddings="shared"), two)
+            kind(embeddings=embeddings).check(two)
+        kind(embeddings="shared").check(shared)
+        with pytest.raises(ValueError, match="shared needs one vocabulary"):
+            kind(embeddings="shared").check(two)
 
 
 @pytest.mark.thorough
 def test_progress_is_the_number_of_source_and_target_tokens():
-    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8).build(11)
+    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8).build(translating(11))
     batch = {name: np.ones((2, 6), np.int32) for name in ("source", "inputs", "targets")}
     batch |= {"source_mask": np.arange(6)[None] < np.array([[6], [2]])}
     batch |= {"loss_mask": np.arange(6)[None] < np.array([[4], [3]])}

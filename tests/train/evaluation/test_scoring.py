@@ -63,8 +63,11 @@ def test_score_is_the_same_each_time(tiny_config):
 
 def test_a_program_is_traced_once_over_many_evaluations(tiny_config):
     scoring, _, _ = scoring_of(tiny_config(), devices=jax.devices()[:1])
-    made = [scoring.once("a", lambda: object()) for _ in range(2)]
-    assert made[0] is made[1]
+    made = [scoring.once(lambda: object()) for _ in range(2)]
+    assert made[0] is not made[1]  # another function
+    same = [scoring.once(complex, 1.0, 2.0) for _ in range(2)]
+    assert same[0] is same[1]
+    assert scoring.once(complex, 2.0, 1.0) == 2 + 1j
     traces = []
 
     def outputs(params, batch):
@@ -103,12 +106,6 @@ def test_an_example_without_positions_to_score_is_refused_in_words(rows):
     scoring = rows_scoring([padded([30, 10, 40]), padded([20])], rows)
     with pytest.raises(DataError, match="x has 5 examples, but only 4 rows with a True in loss_mask"):
         scoring.outputs(lambda params, batch: batch["x"])
-
-
-def test_what_an_evaluator_keeps_cannot_replace_the_objective(tiny_config):
-    scoring, _, _ = scoring_of(tiny_config(), devices=jax.devices()[:1])
-    assert scoring.once("objective", lambda: "mine") == "mine"
-    assert "loss" in scoring.sums()
 
 
 def test_a_fold_carries_from_batch_to_batch():

@@ -18,6 +18,7 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.text.labels import Labels
+from tests.processors import of_parts, sized
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
@@ -46,10 +47,9 @@ def tree(seed):
 
 def params_of(config):
     """Random, in the shapes of a model's."""
-    model, tokens = config.build(7), jnp.zeros((1, 1), jnp.int32)
-    if isinstance(config, TextTasksConfig):
-        model, tokens = config.build(7, PARTS), jnp.zeros((1, 2, 1), jnp.int32)
-    init = jax.eval_shape(model.init, jax.random.key(0), tokens)
+    processor = of_parts(7, PARTS) if isinstance(config, TextTasksConfig) else sized(7)
+    model = config.build(processor)
+    init = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))
     generator = np.random.default_rng(0)
     return jax.tree.map(lambda s: generator.normal(size=s.shape).astype(np.float32), init["params"])
 

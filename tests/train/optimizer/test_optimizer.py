@@ -16,6 +16,7 @@ import torch
 from jaxnlp.models import Parameter
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.saving.serialization import ConfigError
+from tests.processors import sized
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
@@ -187,7 +188,7 @@ def test_short_gradients_are_not_lengthened_by_clipping():
 @pytest.mark.parametrize("tie_embeddings", [True, False])
 def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embeddings):
     model = GPTConfig(num_layers=2, num_heads=2, width=4, context_length=4, tie_embeddings=tie_embeddings)
-    shapes = jax.eval_shape(model.build(5).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    shapes = jax.eval_shape(model.build(sized(5)).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     params = jax.tree.map(lambda s: np.ones(s.shape, s.dtype), shapes)
     config = OptimizerConfig(learning_rate=0.5, weight_decay=0.5, schedule="constant")
     optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=model.parameter)

@@ -1,7 +1,6 @@
 """The sets of parameters that have weight decay and Muon, for every model of the library."""
 
 import jax
-import jax.numpy as jnp
 import pytest
 
 from jaxnlp.models.bert import BertConfig
@@ -12,6 +11,7 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.text.labels import Labels
+from tests.processors import of_parts, sized
 from train.optimizer.muon import as_matrices, is_hidden_matrix
 from train.optimizer.parameters import map_described
 
@@ -55,10 +55,9 @@ PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("u
     ids=lambda value: type(value).__name__ if hasattr(value, "build") else "",
 )
 def test_weight_decay_is_for_these_matrices_and_muon_for_those_that_are_not_heads(model, hidden, heads):
-    built, tokens = model.build(7), jnp.zeros((1, 1), jnp.int32)
-    if isinstance(model, TextTasksConfig):
-        built, tokens = model.build(7, PARTS), jnp.zeros((1, 2, 1), jnp.int32)
-    shapes = jax.eval_shape(built.init, jax.random.key(0), tokens)["params"]
+    processor = of_parts(7, PARTS) if isinstance(model, TextTasksConfig) else sized(7)
+    built = model.build(processor)
+    shapes = jax.eval_shape(built.init, jax.random.key(0), *model.inputs(processor))["params"]
 
     def kinds(parameter, value):
         if is_hidden_matrix(parameter):

@@ -173,7 +173,7 @@ def test_fields_of_the_pretrained_model_that_a_text_task_never_reads_do_not_matt
     config = make_config(("sst",))
     pretrained = update(pretraining_config, **{"model.compute.scan_layers": True, "task.z_loss": 0.1})
     found = type("Found", (), {})()
-    found.model, _ = pretrained.task.build(pretrained.model, VOCABULARY)
+    found.model = pretrained.model.build(VOCABULARY)
     found.processor, found.name = VOCABULARY, "earlier"
     found.params = {"encoder": encoder_params(), "heads": {}}
     adopted = config.model.adopt(found)
@@ -230,7 +230,7 @@ def test_other_weights_have_another_digest(make_config):
 @pytest.mark.thorough
 def test_the_digest_covers_heads_that_the_data_decides_on(make_config, monkeypatch):
     config = make_config(("sst",))
-    model, _ = config.task.build(config.model, config.data.load(0, VOCABULARY).processor)
+    model = config.model.build(config.data.load(0, VOCABULARY).processor)
     params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1, 1), jnp.int32))["params"]
     earlier = Trained(config.task, model, jax.device_get(params), config.data.load(0, VOCABULARY).processor)
 
@@ -277,7 +277,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     """As BertForMaskedLM: no pooler, and no head of next sentences."""
     before = load_pretrained(weights)
     encoder = {name: value for name, value in before.params.items() if name != "pooler"}
-    model = BertPretrainingConfig(encoder=SHAPE).build(VOCABULARY.size)
+    model = BertPretrainingConfig(encoder=SHAPE).build(VOCABULARY)
     heads = random_parameters(model, np.zeros((1, 1), np.int32))["heads"]
     masked = {"token_bias": heads["token_bias"] + 1.0, "transform": heads["transform"], "norm": heads["norm"]}
     config = dataclasses.replace(SHAPE, use_pooler=False)

@@ -232,7 +232,7 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
 
 
 def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, monkeypatch):
-    from jaxnlp.tasks.language_model import LanguageModel
+    from jaxnlp.models import ModelConfig
     from train.run.begin import begin
     from train.run.setup import set_up
 
@@ -240,7 +240,7 @@ def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, mo
         ({"haed": {"bias": jax.numpy.zeros(11)}}, "the parameter haed/bias, which the model does not have"),
         ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), but its given value has \(3,\)"),
     ):
-        monkeypatch.setattr(LanguageModel, "initial_params", lambda *_, given=given: given)
+        monkeypatch.setattr(ModelConfig, "initial_params", lambda *_, given=given: given)
         with pytest.raises(RunError, match=message):
             set_up(begin(tiny_config())).abstract_state()
 

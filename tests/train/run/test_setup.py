@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from data.word_text import WordText
+from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
@@ -46,7 +47,7 @@ def test_setting_up_makes_no_array_on_a_device(tiny_config):
 
 def test_given_parameters_are_in_the_state_and_released_leave_their_shapes(tiny_config, monkeypatch):
     given = {"head": {"bias": np.arange(11, dtype=np.float32)}}
-    monkeypatch.setattr(LanguageModel, "initial_params", lambda *_: given)
+    monkeypatch.setattr(ModelConfig, "initial_params", lambda *_: given)
     setup = set_up(begin(tiny_config()))
     state = jax.jit(setup.initial_state)(setup.given)
     np.testing.assert_array_equal(state.params["head"]["bias"], given["head"]["bias"])
@@ -80,7 +81,7 @@ def test_a_task_declares_its_loss_and_what_its_progress_is_counted_by(tiny_confi
 
 def test_pretrained_parameters_replace_only_those_of_the_task_that_they_have(tiny_config, monkeypatch):
     bias, kernel = np.arange(11, dtype=np.float32), np.ones((8, 11), np.float32)
-    monkeypatch.setattr(LanguageModel, "initial_params", lambda *_: {"head": {"bias": bias, "kernel": 0 * kernel}})
+    monkeypatch.setattr(ModelConfig, "initial_params", lambda *_: {"head": {"bias": bias, "kernel": 0 * kernel}})
     begun = begin(tiny_config())._replace(params={"head": {"kernel": kernel}})
     given = set_up(begun).given
     np.testing.assert_array_equal(given["head"]["bias"], bias)

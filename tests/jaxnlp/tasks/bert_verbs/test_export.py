@@ -180,7 +180,7 @@ def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_toget
     found = trained.processor.tokenize(rows)
     batch = trained.processor.batch(found.tokens, found.segments, len(rows), inputs["input_ids"].shape[1])
     ours = jax.jit(trained.model.apply)(
-        {"params": trained.params}, *(batch[name] for name in trained.model.config.inputs)
+        {"params": trained.params}, *(batch[name] for name in trained.model.config.reads)
     )
     np.testing.assert_allclose(ours, expected, atol=1e-5)
     assert np.ptp(expected, axis=0).max() > 1e-2
@@ -264,7 +264,8 @@ def test_a_classification_by_another_pooling_has_its_own_program(make_trained, t
 def test_pretraining_heads_are_exported_with_their_encoder(trained, tmp_path):
     vocabulary, task = trained.processor.vocabulary, MaskedLanguageModel()
     encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40)
-    model, inputs = task.build(BertPretrainingConfig(encoder=encoder), vocabulary)
+    config = BertPretrainingConfig(encoder=encoder)
+    model, inputs = config.build(vocabulary), config.inputs(vocabulary)
     params = jax.device_put(random_parameters(model, *inputs))
     Export(tmp_path / "bert")(Trained(task, model, params, vocabulary, name="pretrained"))
     found = load_pretrained(tmp_path / "bert")

@@ -26,7 +26,7 @@ INPUTS = WordInputs.of_sentences([WORDS], pieces=PIECES, max_pieces=12, max_char
 @pytest.fixture(scope="module")
 def tagger():
     processor, config = TaggerProcessor(INPUTS, ("B-X", "I-X", "O"), "bio"), TaggerConfig(crf=False, **FIELDS)
-    model, shapes = Tagging().build(config, processor)
+    model, shapes = config.build(processor), config.inputs(processor)
     return Trained(Tagging(), model, random_parameters(model, *shapes), processor, name="mine")
 
 
@@ -35,7 +35,7 @@ def test_the_weights_are_those_of_the_taggers_own_pass(tagger):
     found = tagger.attend("the cats sat")
     (maps,) = found.maps
     batch = INPUTS.batch([INPUTS.encode(WORDS)], 1, 1)
-    arrays = [batch[name] for name in tagger.model.config.inputs]
+    arrays = [batch[name] for name in tagger.model.config.reads]
     apply = jax.jit(functools.partial(tagger.model.apply, mutable=["intermediates"]))
     _, kept = apply({"params": tagger.params}, *arrays)
     (expected,) = jax.tree.leaves(kept["intermediates"]["encoder"]["bert"])
@@ -59,7 +59,7 @@ def test_a_parser_attends_as_a_tagger_with_the_same_bert(tagger):
     config = RecurrentParserConfig(**FIELDS)
     processor = ParserProcessor(INPUTS, (), ("root", "nsubj"))
     params = {"encoder": {"bert": tagger.params["encoder"]["bert"]}}
-    model, _ = Parsing().build(config, processor)
+    model, _ = config.build(processor), config.inputs(processor)
     parser = Trained(Parsing(), model, params, processor, name="mine")
     found, expected = (trained.attend("the cats sat").maps[0] for trained in (parser, tagger))
     assert found.rows == expected.rows

@@ -39,7 +39,7 @@ LABELS = ("O", "B-X", "I-X")
 
 def tagger(task=None, **fields):
     processor, config = TaggerProcessor(INPUTS, LABELS, "bio"), TaggerConfig(**{"crf": False, **FIELDS, **fields})
-    model, shapes = Tagging().build(config, processor)
+    model, shapes = config.build(processor), config.inputs(processor)
     return Trained(task or Tagging(), model, random_parameters(model, *shapes), processor, name="mine")
 
 
@@ -65,7 +65,7 @@ def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_pa
     first = [inputs.word_ids(0).index(number) for number in range(len(WORDS))]
     np.testing.assert_array_equal(first, batch["first_pieces"][0][: len(WORDS)])
     ours = jax.jit(trained.model.apply)(
-        {"params": trained.params}, *(batch[name] for name in trained.model.config.inputs)
+        {"params": trained.params}, *(batch[name] for name in trained.model.config.reads)
     )
     np.testing.assert_allclose(ours.scores[0, : len(WORDS)], logits[first], atol=1e-5)
     assert np.ptp(logits[first], axis=0).max() > 1e-2
@@ -101,7 +101,7 @@ def test_of_other_taggers_transformers_reads_the_bert(tmp_path, capsys, fields, 
 def parser():
     processor = ParserProcessor(INPUTS, (), ("root", "nsubj"), tag_column="none")
     config = RecurrentParserConfig(**FIELDS | {"recurrent_widths": (3,)})
-    model, shapes = Parsing().build(config, processor)
+    model, shapes = config.build(processor), config.inputs(processor)
     return Trained(Parsing(), model, random_parameters(model, *shapes), processor, name="mine")
 
 

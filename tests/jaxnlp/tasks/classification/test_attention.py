@@ -21,7 +21,7 @@ TEXT = "the cat sat"
 
 
 def trained_of(config):
-    model, shapes = Classification().build(config, PROCESSOR)
+    model, shapes = config.build(PROCESSOR), config.inputs(PROCESSOR)
     return Trained(Classification(), model, random_parameters(model, *shapes, spread=1.0), PROCESSOR, name="mine")
 
 

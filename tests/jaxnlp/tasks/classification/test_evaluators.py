@@ -56,9 +56,9 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
 
     examples = [types.SimpleNamespace(image=np.full((4, 4, 1), 60 * (number // 10), np.uint8)) for number in range(40)]
     scoring = types.SimpleNamespace(
-        trained=types.SimpleNamespace(model=None),
+        trained=types.SimpleNamespace(model=types.SimpleNamespace(attention_rollout=rollout)),
         split=types.SimpleNamespace(examples=examples),
-        once=lambda name, make: rollout,
+        once=lambda make, *arguments: rollout,
         params_here=dict,
     )
     assert _rollout_block(scoring).name == "Attention of predictions"

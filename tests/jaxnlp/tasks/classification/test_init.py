@@ -28,7 +28,8 @@ PROCESSOR = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b", "c"))
 
 
 def build(task, model=None):
-    model, inputs = task.build(model or MODEL, PROCESSOR)
+    config = model or MODEL
+    model, inputs = config.build(PROCESSOR), config.inputs(PROCESSOR)
     return model, random_parameters(model, *inputs)
 
 
@@ -112,28 +113,6 @@ def test_models_and_weights_must_fit_the_data():
         Classification(class_weights=(1.0, 2.0)).check_corpus(MODEL, corpus)
     with pytest.raises(DataError, match=r"task.balanced needs the counts of the classes"):
         Classification(balanced=True).check_corpus(MODEL, dataclasses.replace(corpus, token_counts=None))
-    with pytest.raises(DataError, match=r"model.patch must divide the size of the images, 8 pixels, got 3"):
-        Classification().check_corpus(dataclasses.replace(MODEL, patch=3), corpus)
-
-
-@dataclasses.dataclass(frozen=True)
-class Given(ViTConfig):
-    """With parameters of its own to begin with."""
-
-    def initial_params(self, processor):
-        if self.num_layers != 1:
-            raise ValueError(f"nothing for {processor.size} pixels")
-        return {"head": {"bias": np.arange(3.0)}}
-
-
-def test_a_run_begins_with_the_parameters_that_the_model_gives():
-    corpus = corpus_with([1, 1, 1])
-    assert Classification().initial_params(build(Classification())[0], corpus) == {}
-    model = Given().build_classifier(PROCESSOR)
-    with pytest.raises(DataError, match="nothing for 8 pixels"):
-        Classification().initial_params(model, corpus)
-    found = Classification().initial_params(dataclasses.replace(model, config=Given(num_layers=1)), corpus)
-    np.testing.assert_array_equal(found["head"]["bias"], [0, 1, 2])
 
 
 @pytest.mark.parametrize(

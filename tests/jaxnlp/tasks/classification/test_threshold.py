@@ -64,8 +64,8 @@ class Given:
         self.split = types.SimpleNamespace(examples=[types.SimpleNamespace(label=x) for x in labels], scored=True)
         self.outputs = lambda function: found
 
-    def once(self, key, make):
-        return make()
+    def once(self, make, *arguments):
+        return make(*arguments)
 
 
 def chosen(targets, found, labels):

@@ -25,12 +25,13 @@ from jaxnlp.tasks.language_model.evaluators import (
 )
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import UNK, WordVocabulary
+from tests.processors import sized
 from tests.random_parameters import random_parameters
 from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
 
 VOCABULARY, ROWS, LENGTH = 7, 2, 5
-MODEL = RecurrentLMConfig(embedding_width=3, widths=(5, 4)).build(VOCABULARY)
+MODEL = RecurrentLMConfig(embedding_width=3, widths=(5, 4)).build(sized(VOCABULARY))
 PARAMS = jax.device_put(random_parameters(MODEL, np.zeros((1, 1), np.int32), spread=1.0))
 FORWARD, READ = jax.jit(MODEL.apply), jax.jit(functools.partial(MODEL.apply, method="read"))
 WORDS = WordVocabulary((UNK, *"abcdef"))
@@ -138,7 +139,7 @@ DECODER = decoder_of(MODEL)
 def continued(prompts, trained=RUN, other=None, **options):
     """The evaluation, and the ids [N, n] of the words in its lines."""
     scoring = Scoring(trained, other, examples=tuple(prompts), scored=False)
-    scoring.once("decoder", lambda: DECODER)
+    scoring._kept[decoder_of, (trained.model,)] = DECODER
     evaluation = Continuations(**options)(scoring)
     lines = [line.split(" | ") for line in evaluation.predictions["continuations.txt"].splitlines()]
     assert [begin.split() for begin, _ in lines] == [[WORDS.words[i] for i in row] for row in prompts]

@@ -17,6 +17,7 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
+from tests.processors import sized
 from tests.random_parameters import random_parameters
 
 VOCABULARY = 5
@@ -137,7 +138,7 @@ def loss_metrics_and_gradient(model, params, task, key):
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("smoothing", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}])
 def test_a_loss_by_chunks_is_that_of_all_logits_at_once(training, tied, smoothing):
-    model = dataclasses.replace(GPT, tie_embeddings=tied).build(VOCABULARY)
+    model = dataclasses.replace(GPT, tie_embeddings=tied).build(sized(VOCABULARY))
     params = random_parameters(model, np.zeros((1, 1), np.int32))
     key = jax.random.key(1) if training else None
     found = loss_metrics_and_gradient(model, params, LanguageModel(chunk_tokens=5, **smoothing), key)
@@ -150,7 +151,7 @@ def test_a_loss_by_chunks_is_that_of_all_logits_at_once(training, tied, smoothin
 def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens):
     """Both were one metric once, drawn on one axis with the plain loss of validation."""
     held, added = batch(), {"label_smoothing": 0.3, "z_loss": 0.2}
-    model = dataclasses.replace(GPT, embedding_dropout_rate=0.0).build(VOCABULARY)
+    model = dataclasses.replace(GPT, embedding_dropout_rate=0.0).build(sized(VOCABULARY))
     params = random_parameters(model, np.zeros((1, 1), np.int32))
     task = LanguageModel(chunk_tokens=chunk_tokens, **added)
     loss, metrics, _ = scored(task, held, jax.random.key(0), model=model, params=params)
@@ -204,7 +205,7 @@ def test_negative_regularisers_are_refused(name):
 
 
 RECURRENT_CONFIG = RecurrentLMConfig(embedding_width=3, widths=(4,), output_dropout_rate=0.5)
-RECURRENT = RECURRENT_CONFIG.build(VOCABULARY)
+RECURRENT = RECURRENT_CONFIG.build(sized(VOCABULARY))
 RECURRENT_PARAMS = random_parameters(RECURRENT, np.zeros((1, 1), np.int32))
 
 
@@ -274,7 +275,7 @@ COUNTS = np.array([4, 0, 9, 7, 0])
 @pytest.mark.parametrize("kind", [RecurrentLanguageModel, LanguageModel])
 def test_sampled_training_is_exact_where_one_word_is_left_to_draw_and_evaluation_is_always_exact(kind):
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
-    model = RECURRENT if kind is RecurrentLanguageModel else config.build(VOCABULARY)
+    model = RECURRENT if kind is RecurrentLanguageModel else config.build(sized(VOCABULARY))
     params = random_parameters(model, np.zeros((1, 1), np.int32))
     key = jax.random.key(5)
 
@@ -302,17 +303,6 @@ def test_a_model_without_states_returns_the_carry_that_it_was_given():
     assert objective.empty_carry(7) == ()
     assert scored(LanguageModel(), batch(), carry=())[2] == ()
     assert objective.progress == "loss"
-
-
-def test_the_output_bias_begins_at_the_logarithm_of_the_frequencies():
-    task = RecurrentLanguageModel(init_bias_from_unigram=True)
-    with pytest.raises(ValueError, match=r"task\.init_bias_from_unigram .* needs model.use_output_bias"):
-        task.check(dataclasses.replace(RECURRENT_CONFIG, use_output_bias=False), facts())
-    with pytest.raises(DataError, match=r"task\.init_bias_from_unigram needs token counts"):
-        task.check_corpus(RECURRENT_CONFIG, corpus_of())
-    bias = task.initial_params(RECURRENT, corpus_of(COUNTS))["head_bias"]
-    np.testing.assert_allclose(np.exp(bias), (COUNTS + 1) / (COUNTS + 1).sum(), rtol=1e-6)
-    assert RecurrentLanguageModel().initial_params(RECURRENT, corpus_of(COUNTS)) == {}
 
 
 def facts(parts=(), carries=False):

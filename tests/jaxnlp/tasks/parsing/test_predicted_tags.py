@@ -33,7 +33,7 @@ def parser(run):
 def make_tagger(parser):
     def make(labels=parser.processor.tags):
         processor = TaggerProcessor(WordInputs.of_sentences([WORDS], max_length=32), tuple(labels), "none")
-        model, inputs = Tagging().build(CONFIG, processor)
+        model, inputs = CONFIG.build(processor), CONFIG.inputs(processor)
         params = jax.device_put(random_parameters(model, *inputs))
         return Trained(Tagging(), model, params, processor, name="tiny")
 

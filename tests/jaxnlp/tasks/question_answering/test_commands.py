@@ -16,7 +16,7 @@ from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 @pytest.fixture(scope="module")
 def trained():
     vocabulary = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
-    model = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=20).build(vocabulary.size)
+    model = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=20).build(vocabulary)
     params = jax.jit(lambda: model.init(jax.random.key(0), np.zeros((1, 1), np.int32)))()["params"]
     return Trained(QuestionAnswering(), model, params, vocabulary)
 

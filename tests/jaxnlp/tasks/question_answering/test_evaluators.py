@@ -107,7 +107,7 @@ def test_weights_are_those_of_each_single_text_and_one_program_computes_all(vari
         "context_length": 40,
         "compute": TransformerCompute(scan_layers=True),
     } | GPTS[variant]
-    model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY.size)
+    model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY)
     # Large ones, so that attention is far from even.
     params = jax.device_put(random_parameters(model, np.zeros((1, 1), np.int32), spread=0.4))
     scoring = scoring_of(model, params)
@@ -120,7 +120,7 @@ def test_weights_are_those_of_each_single_text_and_one_program_computes_all(vari
             first = len(text) - 1
             expected = alone[0, first : first + len(answered), : first + 1]
             np.testing.assert_allclose(one.weights, expected, atol=1e-3)
-    assert scoring.once("attention maps", lambda: None)._cache_size() == 1
+    assert scoring.once(jax.jit, model.attention_maps)._cache_size() == 1
 
 
 def test_an_answer_may_fill_the_models_context():
@@ -171,7 +171,7 @@ def test_an_output_of_a_perceiver_attends_to_what_its_latents_attend_to():
 
 @pytest.fixture(scope="module")
 def model():
-    return GPTConfig(num_layers=1, num_heads=2, width=8, context_length=40).build(VOCABULARY.size)
+    return GPTConfig(num_layers=1, num_heads=2, width=8, context_length=40).build(VOCABULARY)
 
 
 @pytest.fixture(scope="module")

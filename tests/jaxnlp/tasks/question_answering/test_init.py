@@ -27,7 +27,7 @@ def test_only_questions_with_answers_have_a_share_of_right_ones():
 @pytest.mark.thorough
 def test_progress_counts_all_processed_tokens_and_the_loss_only_scored_ones():
     """The throughput once counted only scored targets: one token in many of a question."""
-    model = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=8).build(VOCABULARY.size)
+    model = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=8).build(VOCABULARY)
     params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     tokens = np.zeros((2, 8), np.int32)
     tokens[0, :6], tokens[1, :3] = 3, 4

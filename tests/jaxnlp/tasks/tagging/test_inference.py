@@ -39,7 +39,7 @@ def test_the_best_labels_are_legal_and_more_probable_than_others(found, trained)
 
     @jax.jit
     def likelihood(params, batch, labels):
-        scores = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+        scores = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
         chain = decoding_chain(scores.chain, processor, constrained=True)
         return crf_log_likelihood(scores.scores, labels, jnp.array([5, 2]), chain)
 

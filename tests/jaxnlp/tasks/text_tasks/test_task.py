@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from data.minbert import LABELS, MinBertData
-from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
@@ -48,7 +48,7 @@ def batch(part, labels):
 
 @functools.cache
 def build(task, *names, config=CONFIG, scale=1.0):
-    model, inputs = task.build(config, processor(*names))
+    model, inputs = config.build(processor(*names)), config.inputs(processor(*names))
     return model, jax.tree.map(lambda x: np.float32(scale * x), random_parameters(model, *inputs, spread=0.02))
 
 
@@ -161,15 +161,10 @@ def test_smoothing_changes_the_objective_of_training_but_no_plain_loss():
         np.testing.assert_allclose(metrics[name], pair, rtol=1e-5)
 
 
-def test_token_dropout_is_handed_to_the_model():
-    assert build(TextTasks(token_dropout_rate=0.4), "sst")[0].token_dropout_rate == 0.4
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"label_smoothing": 1.0}, r"task\.label_smoothing must be in \[0, 1\), got 1\.0"),
-        ({"token_dropout_rate": -0.1}, r"task\.token_dropout_rate must be in \[0, 1\), got -0\.1"),
         ({"part_weights": (0.0,)}, r"task\.part_weights must be positive, got \(0\.0,\)"),
     ],
 )
@@ -189,12 +184,6 @@ def test_impossible_options_are_refused(fields, message):
         ),
         (TextTasks(gradient_surgery=True), CONFIG, ("sst", "sts"), "set data.schedule together"),
         (
-            TextTasks(token_dropout_rate=0.1),
-            dataclasses.replace(CONFIG, freeze_encoder=True),
-            ("sst",),
-            "task.token_dropout_rate has no effect with model.freeze_encoder",
-        ),
-        (
             TextTasks(),
             BertPretrainingConfig(),
             ("sst",),
@@ -212,7 +201,6 @@ def test_a_config_whose_parts_do_not_fit_is_refused(task, model, data, message):
     [
         ("sts", {"label_smoothing": 0.1}, {}, "task.label_smoothing applies only to classifications"),
         ("quora sts", {"label_smoothing": 0.1}, {}, "task.label_smoothing applies only to classifications"),
-        ("quora sts", {"token_dropout_rate": 0.1}, {}, "task.token_dropout_rate applies only to single texts"),
         ("sst quora", {}, {"similarity": "learned"}, "model.similarity applies only to parts with similarities"),
         ("sts", {}, {"head_dropout_rate": 0.3}, "model.head_dropout_rate applies only to parts with a head"),
         ("sst", {}, {"pair_layer": "shared"}, "model.pair_layer applies only to parts with features of a pair"),
@@ -222,6 +210,11 @@ def test_a_config_whose_parts_do_not_fit_is_refused(task, model, data, message):
 )
 def test_options_that_the_data_does_not_read_are_refused(names, task, model, message):
     model = dataclasses.replace(CONFIG, **model)
-    TextTasks(**task).check_corpus(model, corpus(*LABELS))
-    with pytest.raises(DataError, match=message):
-        TextTasks(**task).check_corpus(model, corpus(*names.split()))
+
+    def check(*names):
+        model.check(corpus(*names).processor)
+        TextTasks(**task).check_corpus(model, corpus(*names))
+
+    check(*LABELS)
+    with pytest.raises(ValueError, match=message):
+        check(*names.split())

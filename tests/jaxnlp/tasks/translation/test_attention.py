@@ -25,7 +25,7 @@ SOURCE, TARGET = "one two three", "two one"
 @pytest.fixture(scope="module", params=CONFIGS)
 def translator(request):
     words = train_subwords(["one two three four five"], "words", 50, minimum_count=1)
-    model = CONFIGS[request.param].build(words.size, words.size)
+    model = CONFIGS[request.param].build(TranslationProcessor(words, words))
     tokens = np.ones((1, 2), np.int32)
     params = random_parameters(model, tokens, tokens, spread=0.7)
     return Trained(Translation(), model, params, TranslationProcessor(words, words), name=request.param)

@@ -33,6 +33,7 @@ from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair
 from tests.jaxnlp.tasks.two_devices import train as train_on_two_devices
+from tests.processors import translating
 from tests.random_parameters import random_parameters
 from train.config import update
 from train.evaluate import main as evaluate_main
@@ -158,7 +159,9 @@ def test_an_lstm_translator_is_trained_scored_and_used(lstm_run, tmp_path, capsy
 
 
 def test_the_loss_is_the_cross_entropy_of_the_logits_and_padding_counts_nothing():
-    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8, dropout_rate=0.0).build(11)
+    model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8, dropout_rate=0.0).build(
+        translating(11)
+    )
     generator = np.random.default_rng(0)
     batch = {name: generator.integers(1, 11, (3, 6)) for name in ("source", "inputs", "targets")}
     batch |= {"source_mask": np.arange(6)[None] < np.array([[6], [2], [1]])}

@@ -18,6 +18,7 @@ from jaxnlp.tasks.translation.search import SearchOptions, Translator, max_targe
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
+from tests.processors import translating
 
 SIZE = 9
 CONFIGS = {
@@ -37,7 +38,7 @@ def random_params(model):
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_a_long_neighbour_does_not_change_a_translation(kind, num_beams):
-    model = CONFIGS[kind].build(SIZE)
+    model = CONFIGS[kind].build(translating(SIZE))
     translate = functools.partial(Translator.of(model), random_params(model), n_best=num_beams)
     options = SearchOptions(num_beams=num_beams)
     sources = [[5, 6, 7, END], [8, END], [4, 5, 6, 7, 8] * 5]
