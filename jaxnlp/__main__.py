@@ -11,7 +11,6 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import importlib.metadata
 import os
 
-from jaxnlp.cli.closed_pipes import end_on_closed_pipe
 from jaxnlp.cli.malloc import use_huge_pages
 from jaxnlp.cli.messages import program_name, reason, say_that_jax_loads, show_plain_warnings, table, wrapped
 from jaxnlp.cli.programs import PROGRAMS, run_program
@@ -60,22 +59,30 @@ def run(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a damaged run, 2 a wrong command, or a file that cannot be read or written."""
+    """Exit status: 0 done, 1 a run that is damaged or went wrong, 2 a wrong command, or a file that cannot be read or
+    written."""
     if arguments is None:  # a process of its own
         arguments = sys.argv[1:]
         if {*arguments[:1]} & PROGRAMS.keys():
             use_huge_pages()
         os.environ["PYTHONSAFEPATH"] = "1"  # worker processes import nothing from the current folder, either
-    end_on_closed_pipe()
     show_plain_warnings()
     try:
-        return run(arguments)
+        try:
+            return run(arguments)
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print()
         return 130
+    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
+        if type(error) is ValueError and arguments[0] in ("train", "lr-find"):
+            raise  # a mistake in code, whose traceback helps
         print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+        return getattr(error, "exit_status", 2)
 
 
 if __name__ == "__main__":

@@ -106,13 +106,13 @@ def update(config: Any, **changes: Any) -> Any:
 
     Raises: ValueError for an unknown field, and for a value that the config refuses.
     """
-    fields = [field.name for field in dataclasses.fields(config)]
+    known = [field.name for field in dataclasses.fields(config)]
     whole = {name: value for name, value in changes.items() if "." not in name}
     inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         head, _, rest = name.partition(".")
-        if head not in fields:
-            raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, fields)}")
+        if head not in known:
+            raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
     for head, fields in inner.items():

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jaxnlp.cli.messages import program_name, reason, wrapped
+from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
+from jaxnlp.saving.checkpoints import RunError, checkpoint_steps
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train.config import TrainConfig
@@ -216,8 +216,11 @@ def record(scores: Scores, folder: Path, place: Path) -> None:
         )
 
 
-def run(arguments: list[str]) -> int:
-    """Does what was typed. Returns: the exit status."""
+def main(arguments: list[str]) -> int:
+    """Does what was typed. Returns: the exit status.
+
+    Raises: ValueError, OSError for a wrong command, a damaged run, and a file that cannot be read or written.
+    """
     if not arguments or arguments[0].startswith("-"):
         print(wrapped(USAGE))
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
@@ -250,15 +253,3 @@ def run(arguments: list[str]) -> int:
         for number, (scores, folder) in enumerate(zip(found, folders, strict=True)):
             record(scores, folder, ledger_of(options.record, number, scores.config.seed))
     return 0
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a damaged run, 2 a wrong command."""
-    try:
-        return run(sys.argv[1:] if arguments is None else arguments)
-    except DamagedCheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2

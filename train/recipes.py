@@ -29,9 +29,9 @@ def recipe_names() -> list[str]:
 
 
 def recipe_docstring(name: str) -> str:
-    """A recipe's docstring, read without importing the recipe; its first line is the summary."""
-    source = _given.get(name, _folder() / f"{name}.py").read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(source)) or ""
+    """A recipe's docstring, read without importing the recipe; "" for the recipe of an old run, which has no file."""
+    file = _given.get(name, _folder() / f"{name}.py")
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else None) or ""
 
 
 def load_recipe(name: str) -> "TrainConfig":

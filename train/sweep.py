@@ -16,11 +16,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jaxnlp.cli.messages import program_name, reason, wrapped
+from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.programs import command_of
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import to_json
-from train.cli.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
+from train.cli.command_line import RunOptions, UsageError, parse, similar
 from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
 from train.config import TrainConfig
 from train.recipes import load_recipe
@@ -285,10 +285,11 @@ def _last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed or a file cannot be written, 2 for a
-    wrong command, 130 if it was interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+def main(arguments: list[str]) -> int:
+    """Runs the sweep. Returns: the exit status: 0 all runs are finished, 1 some failed, 130 it was interrupted.
+
+    Raises: ValueError for a wrong command; OSError.
+    """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(wrapped(USAGE))
         return 0 if arguments else 2
@@ -300,12 +301,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         command = read_command(arguments)
         failed = sweep(plan(command), command.workdir)
-    except WRONG_COMMANDS as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
-    except OSError as error:  # such as a full disk; the runs say their errors themselves
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("interrupted; to resume, repeat the command", file=sys.stderr)
         return 130

@@ -17,11 +17,8 @@ def similar_options(option: str, known: Iterable[str], *, most: int = 3) -> list
     An option with the same last part comes first, as for `width`; then similar options, and those with a similar last
     part, or with a last part that contains the option's.
     """
-    names, last = [*known], option.rpartition(".")[2]
-    ends = [name.rpartition(".")[2] for name in names]
-    similar_ends = difflib.get_close_matches(last, {*ends}, n=most) or [end for end in ends if last in end[1:]]
-    return (
-        [name for name, end in zip(names, ends, strict=True) if end == last]
-        or difflib.get_close_matches(option, names, n=1, cutoff=0.8)
-        or [name for name, end in zip(names, ends, strict=True) if end in similar_ends and len(last) > 3]
-    )[:most]
+    ends = {name: name.rpartition(".")[2] for name in known}
+    last = option.rpartition(".")[2]
+    same = [name for name, end in ends.items() if end == last] or difflib.get_close_matches(option, ends, 1, 0.8)
+    close = difflib.get_close_matches(last, ends.values(), most) or [end for end in ends.values() if last in end]
+    return (same or [name for name, end in ends.items() if end in close and len(last) > 3])[:most]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from jaxnlp.cli.options import options_of, read_options, show_help
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
-from jaxnlp.saving.checkpoints import DamagedCheckpointError
 from jaxnlp.tasks import Command, every_task
 
 
@@ -42,17 +40,9 @@ def verb_table() -> str:
 
 
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
-    """Loads the model and runs the verb.
+    """Loads the model, whose path is the first argument, and runs the verb. Returns: the exit status.
 
-    Args:
-      verb: name of the verb.
-      arguments: the path of the model, then the verb's options.
-      program: the program's name as typed, without the verb.
-      others: commands that are not verbs, as suggestions for a misspelt verb.
-
-    Returns: the exit status: 0, 1 for a damaged run, or 2 for a verb without arguments.
-
-    Raises: ValueError, OSError for errors in the command or the model.
+    A misspelt verb may mean one of the others. Raises: ValueError, OSError for errors in the command or the model.
     """
     place, *flags = arguments or [""]
     if place in ("", "-h", "--help"):
@@ -73,13 +63,9 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     command, options = parse(verbs[verb], flags, f"{program} {verb} {place}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
-    try:
-        trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
-        with compilation_announced():
-            command(trained, *(load(further) for further in command.further_models()))
-    except DamagedCheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+    with compilation_announced():
+        command(trained, *(load(further) for further in command.further_models()))
     return 0
 
 
@@ -92,10 +78,9 @@ def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Comm
 def _meanings(verb: str, others: Sequence[str], program: str) -> list[type[Command]]:
     """The commands of a verb. Raises: ValueError when it is unknown."""
     known = every_command()
-    if verb not in known and Path(verb).is_dir():
-        raise ValueError(f"give the verb before the run's folder: {program} VERB {verb}")
     if verb not in known:
-        raise ValueError(f"there is no verb {verb!r}; {suggestion(verb, [*known, *others])}")
+        first = f"give it before the folder: {program} VERB {verb}" if Path(verb).is_dir() else ""
+        raise ValueError(f"there is no verb {verb!r}; {first or suggestion(verb, [*known, *others])}")
     return known[verb]
 
 

@@ -51,6 +51,8 @@ class RunError(ValueError):
 class DamagedCheckpointError(ValueError):
     """A checkpoint whose contents have changed since it was saved."""
 
+    exit_status = 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Record:

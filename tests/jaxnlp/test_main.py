@@ -75,6 +75,18 @@ def test_a_reader_that_closes_its_end_ends_the_command_without_an_error(finished
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "gpt_python_docs", "--help", "all"]])
+def test_output_that_nobody_reads_is_no_error(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "jaxnlp", *words]
+    ended = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_a_folder_that_is_no_run_is_a_wrong_command(tmp_path, capsys):
     assert generate(tmp_path) == 2
     out, err = capsys.readouterr()

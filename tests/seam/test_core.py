@@ -85,6 +85,7 @@ PUBLIC = {
 MAY_ASK = {
     ("data/__init__.py", "isinstance(processor, kind)"): "the data set says which kind it needs",
     ("jaxnlp/tasks/__init__.py", "issubclass(value, Task)"): "finds the tasks among all that a module holds",
+    ("jaxnlp/__main__.py", "getattr(error, 'exit_status', 2)"): "an error may say it",
     ("jaxnlp/config.py", "isinstance(value, option)"): "the type that a field declares",
     ("jaxnlp/models/__init__.py", "isinstance(self.compute, kind)"): "the type that a field declares",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",

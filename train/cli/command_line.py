@@ -8,20 +8,16 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from data import DataError
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import similar_options
 from jaxnlp.config import Config
-from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import read_config
-from jaxnlp.saving.checkpoints import RunError
-from jaxnlp.saving.serialization import ConfigError, differences, to_json
+from jaxnlp.saving.serialization import differences, to_json
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
 from train.parallel import ParallelMode
 from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
 from train.run.begin import typed_config
-from train.run.folder import RunMismatchError
 
 Options = TypeVar("Options", bound=Config)
 
@@ -42,13 +38,6 @@ OTHER_NAMES = {
 
 class UsageError(ValueError):
     """A command that is not valid; the message says why."""
-
-
-WRONG_COMMANDS = (
-    *(UsageError, UnknownRecipeError, ConfigError, UnavailableError),
-    *(DataError, RunError, RunMismatchError, FileNotFoundError),
-)
-"""Errors whose message is printed without a traceback."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,12 +67,9 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
       options: a dataclass instance with the program's own options at their defaults.
       program: the program's name in messages, such as `jaxnlp train`.
 
-    Returns:
-      The config and the options.
+    Returns: the config and the options.
 
-    Raises:
-      UnknownRecipeError: for an unknown recipe.
-      UsageError: for a missing recipe, for unknown fields, and for values that are wrong or refused.
+    Raises: UnknownRecipeError; UsageError for a missing recipe, unknown fields, and values that are wrong or refused.
     """
     if not arguments or arguments[0].startswith("-"):
         got = arguments[0] if arguments else "none"
@@ -112,14 +98,11 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
 
 def _typed(config: TrainConfig, options: Options, fields: list[str], *, program: str) -> tuple[TrainConfig, Options]:
     """A config and options with the fields of a command."""
-    try:
-        docstring = recipe_docstring(config.recipe)
-    except FileNotFoundError:  # a run whose recipe was given by a path, or was renamed since
-        docstring = ""
-    description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", docstring)  # lines of a paragraph are joined
     topic = help_topic(fields)
     try:
         if topic is not None:
+            # Source, Cost, Expect and Command are paragraphs; the lines of a paragraph are joined.
+            description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", recipe_docstring(config.recipe))
             show_topic(topic, (options, config), program=program, description=description)
             sys.exit(0)
         options, config = read_options((options, config), fields, program=program, similar=similar)

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from data import DataError
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.text_tasks.evaluators import Validation
 from tests import text_task_files
 from tests.text_task_files import train, write_tables, write_weights
-from train import evaluate
 from train.evaluate import Options, score
 from train.run.folder import ENVIRONMENT_FILE, METRICS_FILE
 
@@ -77,7 +77,7 @@ def test_progress_counts_the_tokens_that_are_read(run):
 
 def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_folder(run, tmp_path, capsys):
     ledger = tmp_path / "ledger.json"
-    assert evaluate.main([str(run), "--record", str(ledger)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--record", str(ledger)]) == 0
     rows = [row for row in logged(run) if row["split"] == "validation"]
     best = max(rows, key=lambda row: row["mean_score"])
     entries = {(entry["split"], entry["metric"]): entry for entry in json.loads(ledger.read_text())}
@@ -102,7 +102,7 @@ def rows_of(file):
 
 def test_predictions_are_written_in_the_order_of_the_file_as_the_project_has_them(run, tables, tmp_path, capsys):
     for split in ("dev", "test"):
-        assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
+        assert jaxnlp_main(["evaluate", str(run), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
     names = {"sst-dev-output.csv", "sts-dev-output.csv", "sst-test-output.csv", "sts-test-output.csv"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     shown = capsys.readouterr().out
@@ -126,7 +126,7 @@ def test_predictions_are_written_in_the_order_of_the_file_as_the_project_has_the
     assert max(given) > 1.0  # on the scale of the labels
 
     (tmp_path / "taken").write_text("mine")
-    assert evaluate.main([str(run), "--split", "dev", "--predictions", str(tmp_path / "taken")]) == 2
+    assert jaxnlp_main(["evaluate", str(run), "--split", "dev", "--predictions", str(tmp_path / "taken")]) == 2
     assert "taken is a file; give a directory, for sst-dev-output.csv, sts-dev" in capsys.readouterr().err
     assert (tmp_path / "taken").read_text() == "mine"
 
