@@ -354,6 +354,17 @@ def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_con
         check(Path(""), to_json(tiny_config()))
 
 
+def test_a_folder_that_the_checkout_around_it_does_not_track_has_no_commit(tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=b"]
+    (tmp_path / "ours.txt").touch()
+    for words in (["init", "--quiet"], ["add", "ours.txt"], ["commit", "--quiet", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "module.py").touch()
+    assert re.fullmatch("[0-9a-f]{40}", run_folder.commit(tmp_path))
+    assert run_folder.commit(tmp_path / "installed") is None
+
+
 def test_commit_is_unknown_without_git(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run_folder.commit() is None
