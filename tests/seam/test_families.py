@@ -75,7 +75,7 @@ def test_a_file_without_labels_is_predicted(finished, tmp_path, capsys):
 def test_a_file_that_cannot_be_scored_is_refused_with_the_line(text, message, finished, tmp_path, capsys):
     path = tmp_path / "sentences.txt"
     path.write_text(text)
-    assert evaluate_main([str(finished), "--file", str(path)]) == 2
+    assert jaxnlp_main(["evaluate", str(finished), "--file", str(path)]) == 2
     assert capsys.readouterr().err == f"error: {path}{message}\n"
 
 
