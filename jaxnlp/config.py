@@ -55,9 +55,6 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
-    ignores: ClassVar[tuple[str, ...]] = ()
-    """Fields without effect, and fields of nested configs without effect here, such as `compute.recurrence`: help does
-    not show them."""
 
     @property
     def usual(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import tyro
 
 from data import DataConfig
+from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config, Count, Natural, ProperFraction, Seed
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Task
@@ -85,11 +86,17 @@ class TrainConfig(Config):
 
 
 def update(config: Any, **changes: Any) -> Any:
-    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`."""
+    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`.
+
+    Raises: ValueError for an unknown field, and for a value that the config refuses.
+    """
+    known = [field.name for field in dataclasses.fields(config)]
     whole = {name: value for name, value in changes.items() if "." not in name}
     inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         head, _, rest = name.partition(".")
+        if head not in known:
+            raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
     for head, fields in inner.items():

@@ -35,8 +35,10 @@ from train.run.signals import StopSignal
 from train.step import StepOutput, TrainState, all_finite
 
 
-class NonFiniteError(ArithmeticError):
+class NonFiniteError(ValueError):
     """The loss, its gradient or the parameters became NaN or infinite."""
+
+    exit_status = 1
 
 
 class FitResult(NamedTuple):

@@ -61,7 +61,7 @@ class Predict(Command):
     --data.resize always does so."""
     threshold: Annotated[float, Within("(0, 1)")] | None = None
     """Predict each class, or the second of two classes, whose probability is at least this. None = the
-    threshold in the run's folder, if one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most
+    threshold in the run's folder, if one was chosen (`jaxnlp evaluate RUN threshold`); otherwise the most
     probable class, or 0.5."""
     json: bool = False
     """Print a JSON object for each input, with the probabilities of all classes."""
