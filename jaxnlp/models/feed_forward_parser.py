@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Parser, ParserConfig, uniform_vectors
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
@@ -32,9 +32,9 @@ class FeedForwardParserConfig(ParserConfig):
     """Width of the vectors of words."""
     tag_width: Count = 50
     """Width of the vectors of tags, where the data has tags."""
-    word_dropout_rate: float = 0.0
+    word_dropout_rate: Rate = 0.0
     """Share of the words that are read as unknown words in training."""
-    embedding_dropout_rate: float = 0.0
+    embedding_dropout_rate: Rate = 0.0
     """Share of the numbers in the vectors of words and tags that is dropped in training."""
 
     def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:

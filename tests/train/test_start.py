@@ -23,9 +23,10 @@ from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError
 from tests.run_folders import assert_same_run, rows, saved_arrays
 from train import start as program
 from train.cli.command_line import UsageError
-from train.loop import FitResult, NonFiniteError
+from train.loop import FitResult
 from train.recipes import load_recipe
 from train.run.folder import RunMismatchError
+from train.step import NonFiniteError
 
 TOTAL_STEPS = 80
 SAVE_EVERY = 5
