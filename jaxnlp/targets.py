@@ -44,6 +44,10 @@ class Targets(abc.ABC):
     """The `problem_type` of Transformers."""
     names: tuple[str, ...] = ()
     """Names of the classes, in the order of their ids."""
+    lowest: float = 0.0
+    """A model's output 0, in the unit of the labels."""
+    width: float = 1.0
+    """The difference that 1 makes in a model's output, in the unit of the labels."""
 
     @property
     def outputs(self) -> int:
@@ -114,14 +118,6 @@ class Targets(abc.ABC):
     def describe(self, labels: Sequence[Any]) -> str:
         """A line with the labels of training."""
 
-    def on_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A last layer, [D, C] and [C], whose outputs are in the unit of the labels."""
-        return kernel, bias
-
-    def from_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The layer, [D, C] and [C], from that of `on_labels`."""
-        return kernel, bias
-
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
         assert dataclasses.is_dataclass(self)
@@ -133,6 +129,7 @@ class _Classes(Targets):
 
     least: ClassVar[int]
     key: ClassVar[str]
+    separator: str = ","
 
     def __post_init__(self):
         if len(self.names) < self.least or len(set(self.names)) != len(self.names):
@@ -149,6 +146,12 @@ class _Classes(Targets):
     def _shares(self, row: Any) -> dict[str, float]:
         return {name: float(share) for name, share in zip(self.names, row, strict=True)}
 
+    def fields(self, found: Prediction) -> list[str]:
+        if found.label is None:
+            return ["", ""]
+        names = [found.label] if isinstance(found.label, str) else found.label
+        return [self.separator.join(names), f"{found.probability:.2f}"]
+
     def answer(self, found: Prediction) -> dict[str, Any]:
         shares = {name: round(share, 6) for name, share in found.probabilities.items()}
         return {self.key: found.label, "probabilities": shares or None}
@@ -160,8 +163,12 @@ class _Classes(Targets):
         more = f", and {len(order) - MOST_NAMES} more" if len(order) > MOST_NAMES else ""
         return f"{len(order)} classes in training: {shown}{more}"
 
-    @abc.abstractmethod
-    def counts(self, labels: Sequence[Any]) -> np.ndarray: ...
+    def counts(self, labels: Sequence[Any]) -> np.ndarray:
+        return np.bincount(np.array(self._ids(labels), int), minlength=len(self.names))
+
+    def _ids(self, labels: Sequence[Any]) -> Sequence[int]:
+        """The ids of all labels, one after the other."""
+        return labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +199,6 @@ class OneClass(_Classes):
         """Ids [N] int32."""
         return np.array(labels, np.int32)
 
-    def counts(self, labels: Sequence[int]) -> np.ndarray:
-        return np.bincount(np.array(labels, int), minlength=len(self.names))
-
     def strata(self, labels: Sequence[int]) -> list[Any]:
         return list(labels)
 
@@ -211,9 +215,6 @@ class OneClass(_Classes):
 
     def prediction(self, row: Any, label: int) -> Prediction:
         return Prediction(self.names[label], float(row[label]), self._shares(row))
-
-    def fields(self, found: Prediction) -> list[str]:
-        return ["", ""] if found.label is None else [found.label, f"{found.probability:.2f}"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,9 +255,8 @@ class SeveralClasses(_Classes):
             found[row, list(ids)] = 1.0
         return found
 
-    def counts(self, labels: Sequence[Sequence[int]]) -> np.ndarray:
-        ids = [number for label in labels for number in label]
-        return np.bincount(np.array(ids, int), minlength=len(self.names))
+    def _ids(self, labels: Sequence[Sequence[int]]) -> Sequence[int]:
+        return [number for label in labels for number in label]
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
         """The sigmoid of logits [N, C]."""
@@ -268,9 +268,6 @@ class SeveralClasses(_Classes):
     def prediction(self, row: Any, label: Sequence[int]) -> Prediction:
         probability = float(min((row[number] for number in label), default=1.0 - np.max(row)))
         return Prediction(tuple(self.names[number] for number in label), probability, self._shares(row))
-
-    def fields(self, found: Prediction) -> list[str]:
-        return ["", ""] if found.label is None else [self.separator.join(found.label), f"{found.probability:.2f}"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +281,7 @@ class Number(Targets):
 
     problem: ClassVar[Problem] = "regression"
 
-    lowest: float
+    lowest: float = dataclasses.field()  # without the base's default
     highest: float
 
     def __post_init__(self):
@@ -297,8 +294,7 @@ class Number(Targets):
         return 1
 
     @property
-    def width(self) -> float:
-        """The difference between the highest and the lowest label."""
+    def width(self) -> float:  # type: ignore[override]  # of a frozen class
         return self.highest - self.lowest
 
     def parse(self, text: str) -> float:
@@ -345,12 +341,6 @@ class Number(Targets):
 
     def describe(self, labels: Sequence[float]) -> str:
         return f"numbers in training from {self.lowest:g} to {self.highest:g}, mean {np.mean(labels):.3g}"
-
-    def on_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.width * kernel, self.lowest + self.width * bias
-
-    def from_labels(self, kernel: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return kernel / self.width, (bias - self.lowest) / self.width
 
 
 def whole_number(text: str) -> str:

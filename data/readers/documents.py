@@ -82,7 +82,7 @@ def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
     """
     files = FILES[data_set]
     folder = locate_folder(files.folder, path, holds=files.train, otherwise=OWN_TEXT)
-    return [list(row.texts) for row in read_data_set_file(data_set, find_file(folder, files.train))]
+    return [list(row.texts) for row in read_data_set_file(data_set, find_file(folder, files.train), labelled=True)[0]]
 
 
 def python_documents() -> list[list[str]]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from data import DataError
 from data.download import locate_folder
-from data.readers.sentence_classes import FILES, read_data_set, read_data_set_source
+from data.readers.sentence_classes import FILES, read_data_set, read_data_set_file
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
@@ -106,7 +106,7 @@ class TextSource:
           labelled: whether the column of labels must exist; None = it is read if it exists.
         """
         if self.known is not None:
-            return read_data_set_source(self.known, path, labelled=labelled)
+            return read_data_set_file(self.known, path, labelled=labelled)
         several = self.predict == "classes"  # an empty field means no class
         table = read_table(
             path,
@@ -127,7 +127,7 @@ class TextSource:
         path, rows = train
         column, labels = self.columns.label, [str(row.label) for row in rows]
         if self.predict == "number":
-            return self.scale([_parsed(Number(0.0, 1.0), row, path, column) for row in rows])
+            return self.scale([self._parsed(Number(0.0, 1.0), row, path) for row in rows])
         names = set(map(whole_number, labels))
         if self.predict == "classes":
             names = {part.strip() for label in labels for part in label.split(self.separator)} - {""}
@@ -153,19 +153,22 @@ class TextSource:
     def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
         """Rows with their labels. Raises: DataError naming the line with an unknown label."""
         path, found = rows
-        column = self.columns.label
         heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
         return [
-            LabelledText(row.id, row.texts, None if row.label is None else _parsed(targets, row, path, column), heading)
+            LabelledText(row.id, row.texts, None if row.label is None else self._parsed(targets, row, path), heading)
             for row in found
         ]
 
-
-def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:
-    try:
-        return targets.parse(str(row.label))
-    except ValueError as error:
-        raise DataError(f"{path}, line {row.line}: {column} {error}") from error
+    def _parsed(self, targets: Targets, row: TableRow, path: Path) -> Any:
+        where = f"{path}, line {row.line}: {self.columns.label}"
+        try:
+            label = targets.parse(str(row.label))
+        except ValueError as error:
+            raise DataError(f"{where} {error}") from error
+        if self.known is not None and isinstance(targets, Number) and not targets.lowest <= label <= targets.highest:
+            ends = f"{targets.lowest:g} to {targets.highest:g}"
+            raise DataError(f"{where} must be a number from {ends}, got {row.label!r}")
+        return label
 
 
 def table_files(given: str) -> tuple[str, str, str | None]:

@@ -110,7 +110,7 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
             "files with --data.path"
         )
     found = {
-        split: (path, read_data_set_file(name, path, labelled=None if split == "test" else True))
+        split: (path, read_data_set_file(name, path, labelled=None if split == "test" else True)[0])
         for split, path in paths.items()
         if path.is_file()
     }
@@ -134,8 +134,8 @@ def find_file(folder: Path, name: str) -> Path:
     return compressed if compressed.is_file() and not path.is_file() else path
 
 
-def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -> list[TableRow]:
-    """The rows of a file of a data set. Rows without a text or a label are removed, with a warning.
+def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
+    """The rows of a file of a data set, and all its rows. Rows without a text or a label are removed, with a warning.
 
     Args:
       name: of the data set.
@@ -144,17 +144,10 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -
 
     Raises: FileNotFoundError, DataError naming a malformed line.
     """
-    return read_data_set_source(name, path, labelled=labelled)[0]
-
-
-def read_data_set_source(name: str, path: Path, *, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
-    """`read_data_set_file`, and all rows of the file."""
     files = FILES[name]
     if files.columns is not None:
         table = read_table(path, files.columns, writing=Writing(files.format), labelled=labelled)
         rows = labelled_rows(path, rows_with_texts(path, table.rows), files.columns.label)
-        if isinstance(files.targets, Number):
-            _refuse_numbers_outside(files.targets, path, rows, files.columns.label)
         return rows, table.source(rows)
     if not path.is_file():
         raise FileNotFoundError(f"the file {path.name} of {name} does not exist in {path.parent}")
@@ -171,19 +164,3 @@ def read_data_set_source(name: str, path: Path, *, labelled: bool | None = None)
     warn_of_skipped(path, blank, len(lines), "lines", "without text")
     names = [str(line) for line in range(1, len(lines) + 1)]
     return found, SourceRows([row.line - 1 for row in found], names)
-
-
-def _refuse_numbers_outside(scale: Number, path: Path, rows: list[TableRow], column: str) -> None:
-    for row in rows:
-        if row.label is not None and not _lies_on(scale, row.label):
-            raise DataError(
-                f"{path}, line {row.line}: {column} must be a number from {scale.lowest:g} to {scale.highest:g}, got "
-                f"{row.label!r}"
-            )
-
-
-def _lies_on(scale: Number, text: str) -> bool:
-    try:
-        return scale.lowest <= float(text) <= scale.highest
-    except ValueError:
-        return False

@@ -20,7 +20,7 @@ from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import target_decoder_of
-from jaxnlp.models.bert_classifier import BertClassifier
+from jaxnlp.models.bert_classifier import BertClassifier, Head
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
@@ -156,7 +156,10 @@ def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
         encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape),
         compute=TransformerCompute(),
     )
-    ours, lengths = BertClassifier(config, VOCABULARY, classes), np.array([POSITIONS, 4], np.int32)
+    ours, lengths = (
+        BertClassifier(config, VOCABULARY, (("", Head(classes, classes, False)),)),
+        np.array([POSITIONS, 4], np.int32),
+    )
     inputs = TOKENS, np.arange(POSITIONS) < lengths[:, None], np.zeros_like(TOKENS)
     params = random_params(lambda: ours.init(jax.random.key(0), *inputs)["params"])
     theirs = TorchBert(VOCABULARY, width, heads, layers, POSITIONS, classes, bert_finetune.DROPOUT, fused=fused)

@@ -59,10 +59,7 @@ def test_numbers_are_scaled_and_scaled_back():
     assert NUMBER.array([1.0, 3.0, 5.0]).tolist() == [0.0, 0.5, 1.0]
     assert NUMBER.predicted(np.array([[-0.1], [0.5], [1.2]])).tolist() == [1.0, 3.0, 5.0]
     assert NUMBER.values([2.5]).tolist() == [2.5]
-    kernel, bias = np.array([[0.5]]), np.array([0.25])
-    outer = NUMBER.on_labels(kernel, bias)
-    assert [x.tolist() for x in outer] == [[[2.0]], [2.0]]
-    assert NUMBER.from_labels(*outer) == (kernel, bias)
+    assert (NUMBER.lowest, NUMBER.width, ONE.lowest, ONE.width) == (1.0, 4.0, 0.0, 1.0)
     assert (NUMBER.parse(" 2.5 "), NUMBER.show(2.5), NUMBER.outputs, NUMBER.names) == (2.5, "2.5", 1, ())
     for text in ("nan", "inf", "many", ""):
         with pytest.raises(ValueError, match="must be a finite number, got"):

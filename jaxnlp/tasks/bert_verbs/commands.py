@@ -190,7 +190,8 @@ def classifier_of(trained: Trained) -> Classifier | None:
     if found is None:
         return None
     targets, layer = found.targets, trained.params[found.head]
-    kernel, bias = targets.on_labels(np.asarray(layer["kernel"]), np.asarray(layer["bias"]))
+    kernel = targets.width * np.asarray(layer["kernel"])
+    bias = targets.lowest + targets.width * np.asarray(layer["bias"])
     program = None if config.pooling == "pooler" else PROGRAM_CLASS
     names, rate = targets.names or ("number",), config.head_dropout_rate
     return Classifier(kernel, bias, rate, names, targets.problem, program=program)

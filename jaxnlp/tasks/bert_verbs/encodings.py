@@ -20,21 +20,16 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 
 
-class TextOutputs(NamedTuple):
-    """A value for each text, in their order.
+class Embeddings(NamedTuple):
+    """The embeddings of texts, in their order.
 
     Attributes:
-      values: [N, ...] float32.
-      truncated_rows: indices of the texts, or pairs, that were longer than the maximum length.
+      values: [N, D] float32.
+      truncated_rows: indices of the texts that were longer than the maximum length.
     """
 
-    values: np.ndarray = np.zeros(0, np.float32)
-    truncated_rows: Sequence[int] = ()
-
-    @property
-    def truncated(self) -> int:
-        """Number of texts that were longer than the maximum length."""
-        return len(self.truncated_rows)
+    values: np.ndarray
+    truncated_rows: Sequence[int]
 
 
 def vocabulary_of(trained: Trained) -> WordPieceVocabulary:
@@ -65,7 +60,7 @@ def has_bert(model: Any) -> bool:
     return isinstance(getattr(model, "config", None), BertModelConfig)
 
 
-def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> TextOutputs:
+def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> Embeddings:
     """The embedding of each text [N, D].
 
     The default prompt of a pretrained encoder goes before each text, and its embeddings are truncated at last.
@@ -78,15 +73,21 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
     Raises: ValueError for the pooling pooler without a pooler.
     """
     kept = [number for number, text in enumerate(texts) if text.strip()]
-    found = outputs_of(trained, [[texts[number] for number in kept]], _embedder(trained, pooling))
+    settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _embedder(trained, pooling)
+    found = vocabulary_of(trained).tokenize([settings.prompt + texts[number] for number in kept], max_length=limit)
+    rows = [(tokens,) for tokens in found.tokens]
     values = np.zeros((len(texts), encoder_config(trained).width), np.float32)
+    vectors = in_batches(  # texts of similar length share a batch, so the other texts change a value only by rounding
+        list(map(len, found.tokens)),
+        text_shapes(limit),
+        lambda numbers, shape: compute(*padded_texts([rows[number] for number in numbers], *shape)),
+    )
     if kept:
-        values[kept] = found.values
-    settings = embedding_settings_of(trained)
+        values[kept] = np.stack(vectors)
     if settings.normalize:
         values = l2_normalize(values)
     values = values[:, : settings.truncate_dim]
-    return TextOutputs(values, [kept[row] for row in found.truncated_rows])
+    return Embeddings(values, [kept[row] for row in found.truncated_rows])
 
 
 @one_or_many
@@ -106,7 +107,8 @@ def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = N
 
 def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:
     """Compiles the programs of `embed` ahead."""
-    warm_up_texts(trained, 1, _embedder(trained, pooling))
+    padding, compute = [(np.zeros(0, np.int32),)], _embedder(trained, pooling)
+    warm_up(text_shapes(max_length_of(trained)), lambda _, shape: compute(*padded_texts(padding, *shape)))
 
 
 def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray, np.ndarray], jax.Array]:
@@ -180,35 +182,3 @@ def attention_of(
 @functools.partial(jax.jit, static_argnums=0)
 def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array, mask: jax.Array) -> jax.Array:
     return bert.attention_maps(params, tokens, segments, mask)[1]
-
-
-def outputs_of(
-    trained: Trained, columns: Sequence[Sequence[str]], compute: Callable[[np.ndarray, np.ndarray], jax.Array]
-) -> TextOutputs:
-    """The results of `compute` for all rows of S texts.
-
-    Texts of similar length share a batch, so the other texts change a value only by rounding.
-
-    Args:
-      trained: a model with a tokenizer.
-      columns: the first text of each row, and for S = 2 the second texts; without rows there are no values, [0].
-      compute: from tokens and mask [B, S, T] to values [B, ...].
-    """
-    limit, vocabulary = max_length_of(trained), vocabulary_of(trained)
-    prompt = embedding_settings_of(trained).prompt
-    prompted = [[prompt + text for text in column] for column in columns]
-    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in prompted]
-    rows = list(zip(*(part.tokens for part in tokenized), strict=True))
-    found = in_batches(
-        [max(map(len, row)) for row in rows],
-        text_shapes(limit),
-        lambda numbers, shape: compute(*padded_texts([rows[number] for number in numbers], *shape)),
-    )
-    truncated = [number for part in tokenized for number in part.truncated_rows]
-    return TextOutputs(np.array(found, np.float32), truncated)
-
-
-def warm_up_texts(trained: Trained, count: int, compute: Callable[[np.ndarray, np.ndarray], jax.Array]) -> None:
-    """Compiles the programs of `compute` for rows of `count` texts ahead; see `outputs_of`."""
-    padding = [(np.zeros(0, np.int32),) * count]
-    warm_up(text_shapes(max_length_of(trained)), lambda _, shape: compute(*padded_texts(padding, *shape)))

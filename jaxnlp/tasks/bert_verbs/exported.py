@@ -80,7 +80,7 @@ def _heads(folder: Path, config: Any, processor: Any) -> Params:
     weight, bias = (np.asarray(tensors[name], np.float32) for name in names)
     kernel, bias = np.ascontiguousarray(weight.T), bias.reshape(-1)  # [1, C] next to a program of its own
     if found is not None:
-        kernel, bias = found.targets.from_labels(kernel, bias)
+        kernel, bias = kernel / found.targets.width, (bias - found.targets.lowest) / found.targets.width
     return {head: {"kernel": kernel, "bias": bias}}
 
 

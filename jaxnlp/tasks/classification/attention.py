@@ -1,17 +1,18 @@
 """What a classifier of texts attends to."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxnlp.inference.batches import batches
+from jaxnlp.inference.batches import Shape, in_batches
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs import encodings
-from jaxnlp.tasks.classification.inputs import batch_shapes, read_chunk
+from jaxnlp.tasks.classification.inputs import Chunk, batch_shapes, read_chunk
 from jaxnlp.text.raw_texts import refuse_blank
 from jaxnlp.typing import Params
 
@@ -36,16 +37,23 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     if pair is not None or max_length is not None:
         raise ValueError("pair and max_length apply only to a BERT; remove them")
     refuse_blank((text,))
-    model: Any = trained.model
     chunk = read_chunk(trained.processor, [(text,)])
-    ((numbers, shape),) = batches(chunk.lengths, batch_shapes(trained.processor))
-    batch = chunk.batch(numbers, shape)
-    weights = _attention_weights(model, trained.params, batch["tokens"], batch["attention_mask"])
-    seen = batch["attention_mask"][0]
-    names = trained.processor.vocabulary.tokens(batch["tokens"][0][seen])
-    shares = np.asarray(weights, np.float32)[None, None, :1, seen]
-    maps = AttentionMaps([POOLED], names, shares, row_positions=(None,))
+    ((names, weights),) = word_weights(trained, chunk)
+    maps = AttentionMaps([POOLED], names, weights[None, None, None], row_positions=(None,))
     return TextAttention(text, (maps,), bool(chunk.truncated))
+
+
+def word_weights(trained: Trained, chunk: Chunk) -> list[tuple[list[str], np.ndarray]]:
+    """The tokens of each text that a chunk answers, and their weights in the pooling [T] float32."""
+
+    def compute(numbers: Sequence[int], shape: Shape) -> Any:
+        batch = chunk.batch(numbers, shape)
+        tokens, mask = batch["tokens"], batch["attention_mask"]
+        return _attention_weights(trained.model, trained.params, tokens, mask), tokens, mask
+
+    found = in_batches(chunk.lengths, batch_shapes(trained.processor), compute)
+    read = trained.processor.vocabulary.tokens
+    return [(read(tokens[seen]), np.asarray(shares[seen], np.float32)) for shares, tokens, seen in found]
 
 
 @functools.partial(jax.jit, static_argnums=0)

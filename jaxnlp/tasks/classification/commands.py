@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import jax
 import numpy as np
@@ -14,28 +13,14 @@ from jaxnlp.cli.inputs import report_blank, report_skipped, report_truncated
 from jaxnlp.cli.tables import TextColumns
 from jaxnlp.config import Within
 from jaxnlp.images.reading import printable
-from jaxnlp.inference.batches import Shape, in_batches
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.targets import Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
-from jaxnlp.tasks.classification.evaluators import outputs_of
-from jaxnlp.tasks.classification.inputs import (
-    Chunk,
-    Given,
-    batch_shapes,
-    chosen_part,
-    given_rows,
-    image_files,
-    read_chunk,
-    read_each,
-    refuse_texts,
-)
-from jaxnlp.tasks.classification.kept_threshold import kept_threshold
+from jaxnlp.tasks.classification.attention import word_weights
+from jaxnlp.tasks.classification.inputs import IMAGE_SHAPES, Given, chosen_part, given_rows, read_chunk
 from jaxnlp.tasks.classification.predict import Predictor
-from jaxnlp.typing import Batch, Params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,55 +153,31 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
 
 
 def _page_of_images(trained: Trained, given: Given) -> str:
-    refuse_texts(given)
-    model: Any = trained.model
-    outputs = outputs_of(model, "")
-    read = jax.jit(lambda params, image: (outputs(params, {"images": image}), model.attention_rollout(params, image)))
-    files = image_files(tuple(map(Path, given.inputs)))
-    pixels, unread = read_each(trained.processor, files, resize=given.resize)
-    if not pixels:
+    predictor, rollout = Predictor(trained, ""), jax.jit(cast(Any, trained.model).attention_rollout)
+    images, shares, captions, unread = list[np.ndarray](), list[np.ndarray](), list[str](), list[Exception]()
+    for rows in given_rows(trained.processor, given):
+        chunk = read_chunk(trained.processor, rows, resize=given.resize)
+        found = predictor(chunk)
+        unread += chunk.unread.values()
+        for index, number in enumerate(chunk.kept):
+            image = chunk.batch([index], IMAGE_SHAPES[0])["images"]
+            images.append(image[0])
+            shares.append(np.asarray(rollout(trained.params, image))[0])
+            captions.append(f"{printable(rows[number][0].name)}: {predictor.targets.caption(found[number])}")
+    if not images:
         raise unread[0]
-    report_skipped(list(map(str, unread.values())), len(files), "images", "place on the page")
-    files, images = [files[number] for number in pixels], np.stack(list(pixels.values()))
-    found = [read(trained.params, image[None]) for image in images]
-    answers = _answers(trained, np.concatenate([np.asarray(outputs) for outputs, _ in found]))
-    captions = [f"{printable(file.name)}: {answer}" for file, answer in zip(files, answers, strict=True)]
-    shares = np.concatenate([np.asarray(share) for _, share in found])
-    return rollout_page.render_page(images, shares, captions, trained.name)
+    report_skipped(list(map(str, unread)), len(images) + len(unread), "images", "place on the page")
+    return rollout_page.render_page(np.stack(images), np.stack(shares), captions, trained.name)
 
 
 def _page_of_texts(trained: Trained, given: Given) -> str:
-    model: Any = trained.model
-    outputs_of_part = outputs_of(model, "")
-
-    @jax.jit
-    def read(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        return outputs_of_part(params, batch), model.attention_weights(params, batch["tokens"], batch["attention_mask"])
-
-    texts: list[list[str]] = []
-    weights: list[np.ndarray] = []
-    outputs: list[np.ndarray] = []
-    truncated: list[int] = []
+    predictor, texts = Predictor(trained, ""), list[tuple[list[str], np.ndarray]]()
+    captions, truncated = list[str](), list[int]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows)
         truncated += [len(texts) + number for number in chunk.truncated]
-
-        def compute(numbers: Sequence[int], shape: Shape, chunk: Chunk = chunk) -> Any:
-            batch = chunk.batch(numbers, shape)
-            return *read(trained.separate_params, batch), batch["tokens"], batch["attention_mask"]
-
-        for row, shares, tokens, seen in in_batches(chunk.lengths, batch_shapes(trained.processor), compute):
-            texts.append(trained.processor.vocabulary.tokens(tokens[seen]))
-            weights.append(shares[seen])
-            outputs.append(row)
+        texts += word_weights(trained, chunk)
+        found = predictor(chunk)
+        captions += [predictor.targets.caption(found[number]) for number in chunk.kept]
     report_truncated(truncated, len(texts), trained.processor.max_length)
-    return words_page.render_page(texts, weights, _answers(trained, np.stack(outputs)), trained.name)
-
-
-def _answers(trained: Trained, outputs: np.ndarray) -> list[str]:
-    """Predictions as text, from the model's outputs [N, C]."""
-    targets: Targets = trained.processor.targets
-    threshold = kept_threshold(trained) if targets.has_threshold else None
-    predicted = targets.predicted(outputs)
-    labels = targets.decide(predicted, threshold)
-    return [targets.caption(targets.prediction(row, label)) for row, label in zip(predicted, labels, strict=True)]
+    return words_page.render_page([one for one, _ in texts], [one for _, one in texts], captions, trained.name)

@@ -6,7 +6,6 @@ Axes: N examples, C outputs.
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from jaxnlp.ops.classification import ClassLosses
@@ -35,19 +34,10 @@ class Measures:
     def __init__(self, targets: Any):
         self.targets = targets
 
-    def loss(
-        self,
-        outputs: Array,
-        labels: Array,
-        batch: Batch,
-        *,
-        class_weights: jax.Array | None = None,
-        label_smoothing: float = 0.0,
-        focal_gamma: float = 0.0,
-    ) -> tuple[ClassLosses, Metrics]:
+    def loss(self, outputs: Array, labels: Array, batch: Batch, **options: Any) -> tuple[ClassLosses, Metrics]:
         """The losses, and the metrics besides the loss, of outputs [B, C] and labels as `Targets.array` makes them.
 
-        The options are those of `jaxnlp.ops.classification`.
+        Options are those of `jaxnlp.ops.classification`: class_weights, label_smoothing and focal_gamma.
         """
         raise TypeError(f"{type(self).__name__} does not define loss()")
 

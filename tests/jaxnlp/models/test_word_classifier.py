@@ -117,6 +117,6 @@ def test_a_model_without_features_says_so():
 
 
 def test_pairs_whose_texts_are_read_apart_are_refused():
-    TextRNNConfig().check(types.SimpleNamespace(apart=False, by_part=("",)))
+    TextRNNConfig().check(types.SimpleNamespace(apart=False, by_part={"": None}))
     with pytest.raises(ValueError, match=r"this model reads both texts of a pair together; set data.pairs to together"):
-        TextRNNConfig().check(types.SimpleNamespace(apart=True, by_part=("",)))
+        TextRNNConfig().check(types.SimpleNamespace(apart=True, by_part={"": None}))

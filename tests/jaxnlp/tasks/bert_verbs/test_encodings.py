@@ -63,7 +63,7 @@ def test_warming_up_compiles_all_programs_of_later_calls(trained):
 def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
     long = ["cat " * 100, "the mat", "cat " * 38 + "dog"]
     found = embed_texts(trained, long)
-    assert found.truncated == 2
+    assert found.truncated_rows == [0, 2]
     np.testing.assert_allclose(found.values[0], embed_texts(trained, ["cat " * 38]).values[0], atol=1e-6)
 
 
