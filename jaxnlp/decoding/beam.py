@@ -150,17 +150,19 @@ def beam_search(
         )
     check_capacity(decoder, prompt, max_new_tokens)
     params = prepare(decoder, params)
-    window, count = pad_to_bucket(decoder, prompt), prompt.shape[1]
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
         float(length_penalty), float(coverage_penalty) if coverage_penalty else None, limits.astype(np.int32)
     )
-    search, over = _begin(decoder, rules, params, window, count, settings, cache)
-    for length in range(2, int(limits.max()) + 1):
+    earlier, last = prompt[:, :-1], prompt[:, -1]
+    if earlier.size:
+        cache = _read(decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], cache)
+    search, over = _start(decoder, rules, len(prompt), cache), False
+    for length in range(1, int(limits.max()) + 1):
         if stop is not None and over:
             break
-        search, over = _advance(decoder, rules, params, search, length, settings)
+        search, over = _advance(decoder, rules, params, search, last, length, settings)
     return search.finished if n_best == num_beams else _first(search.finished, n_best)
 
 
@@ -170,28 +172,33 @@ def _first(finished, n_best):
     return jax.tree.map(lambda part: part[:, :n_best], finished)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _begin(decoder, rules, params, window, count, settings, cache):
-    """Reads the prompt once for all beams, and chooses the first tokens."""
-    logits, cache = read_prompt(decoder, params, window, count, cache)
-    (batch, size), num_beams = logits.shape, rules.num_beams
+@functools.partial(jax.jit, static_argnums=0)
+def _read(decoder, params, window, count, cache):
+    """The cache with the first `count` tokens of a padded prompt."""
+    return read_prompt(decoder, params, window, count, cache)[1]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _start(decoder, rules, batch, cache):
+    """The search before the first token: one empty hypothesis. Several would all have the same continuations."""
+    num_beams = rules.num_beams
     empty = BeamResult(
         tokens=jnp.full((batch, num_beams, rules.max_new_tokens), -1 if rules.stop is None else rules.stop, jnp.int32),
         lengths=jnp.zeros((batch, num_beams), jnp.int32),
         scores=jnp.full((batch, num_beams), -jnp.inf, jnp.float32),
     )
-    # Several empty hypotheses would all have the same continuations, so the search starts with one.
     running = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
-    cache = cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams))
-    logits = jnp.broadcast_to(logits[:, None], (batch, num_beams, size))
-    return _extend(decoder, rules, _Search(cache, running, empty), logits, 1, settings)
+    cache = decoder.empty_cache(batch) if cache is None else cache
+    return _Search(cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams)), running, empty)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="search")
-def _advance(decoder, rules, params, search, length, settings):
-    """Reads the newest token of each running hypothesis, and chooses token number `length`."""
+def _advance(decoder, rules, params, search, last, length, settings):
+    """Reads the newest token of each running hypothesis, and chooses token number `length`. `last` [B] ends the
+    prompt."""
     tokens = search.running.tokens
-    newest = jax.lax.dynamic_index_in_dim(tokens, length - 2, axis=2, keepdims=False)
+    newest = jax.lax.dynamic_index_in_dim(tokens, jnp.maximum(length - 2, 0), axis=2, keepdims=False)
+    newest = jnp.where(length == 1, last[:, None], newest)
     logits, cache = decoder.read(params, newest.reshape(-1, 1), search.cache, 1)
     logits = logits.reshape(*newest.shape, logits.shape[-1])
     return _extend(decoder, rules, search._replace(cache=cache), logits, length, settings)

@@ -29,8 +29,8 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.parameter_table import Table
-from jaxnlp.models.text_cnn import Convolution
 from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.nn.convolution import Convolution
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, find_cell
 from jaxnlp.ops.dropout_masks import keep_mask

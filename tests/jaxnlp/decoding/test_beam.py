@@ -170,7 +170,7 @@ def test_a_maximum_length_of_each_row_equals_a_search_for_that_row(model, num_be
 def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(model):
     params, decoder, _, _ = model
     rules = beam._Rules(num_beams=3, max_new_tokens=10, stop=1, no_repeat_ngram=0, n_best=3)
-    window, params = pad_to_bucket(decoder, PROMPT), decoder.prepare(params)
+    params, earlier = decoder.prepare(params), PROMPT[:, :-1]
 
     def finished(search):
         return [[one for one in row if one[1] > -np.inf] for row in found_rows(search.finished)]
@@ -178,10 +178,11 @@ def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(mo
     replaced = stopped_early = 0
     for alpha in (0.0, 3.0):
         settings = beam._Settings(alpha, None, np.array([10, 6, 10], np.int32))
-        search, over = beam._begin(decoder, rules, params, window, PROMPT.shape[1], settings, None)
-        for length in range(2, 11):
+        cache = beam._read(decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], None)
+        search, over = beam._start(decoder, rules, len(PROMPT), cache), False
+        for length in range(1, 11):
             before, was_over = finished(search), bool(over)
-            search, over = beam._advance(decoder, rules, params, search, length, settings)
+            search, over = beam._advance(decoder, rules, params, search, PROMPT[:, -1], length, settings)
             for old, new in zip(before, finished(search), strict=True):
                 lost = [one for one in old if one not in new]
                 gained = [one for one in new if one not in old]
@@ -373,7 +374,7 @@ def test_scalars_of_a_cache_stay_and_its_arrays_follow_their_beams(recurrent):
     decoder = Decoder(recurrent.decoder.prepare, read, recurrent.decoder.empty_cache, None)
     beam_search(decoder, recurrent.params, PROMPT, num_beams=2, max_new_tokens=4)
     jax.effects_barrier()
-    assert [(h.shape, scalar) for h, _, scalar in seen] == [((3, 6), 7.0)] + [((6, 6), 7.0)] * 3
+    assert [(h.shape, scalar) for h, _, scalar in seen] == [((3, 6), 7.0)] + [((6, 6), 7.0)] * 4
     for h, copy, _ in seen:
         np.testing.assert_array_equal(h, copy)
 
@@ -386,7 +387,7 @@ def test_compiles_once_a_bucket_and_once_for_all_further_tokens():
         return jax.nn.one_hot(tokens, 5), cache
 
     decoder = Decoder(lambda params: params, read, lambda batch: jnp.zeros((batch, 2)), None)
-    for length, alpha in ((3, 0.0), (9, 0.5), (16, 1), (20, 2.0)):
+    for length, alpha in ((1, 0.0), (3, 0.0), (9, 0.5), (17, 1), (20, 2.0)):
         beam_search(decoder, {}, np.zeros((2, length), np.int32), num_beams=3, max_new_tokens=6, length_penalty=alpha)
     limits = np.array([2, 6])
     beam_search(decoder, {}, np.zeros((2, 4), np.int32), num_beams=3, max_new_tokens=6, max_lengths=limits)

@@ -78,8 +78,8 @@ def test_few_programs_are_compiled_for_texts_of_many_lengths(monkeypatch, capsys
     assert len(capsys.readouterr().out.splitlines()) == len(lengths)
     shapes = {(1, 32)} | {(8, 32)}
     assert {key[1] for key in traced if key[0] == "initial_cache"} == shapes
-    # One program reads a source, one the start symbol in its bucket, and one all further tokens.
-    assert len(traced) == 3 * len(shapes)
+    # One program reads a source, and one each token.
+    assert len(traced) == 2 * len(shapes)
     assert set(traced.values()) == {1}
 
 
