@@ -22,11 +22,11 @@ help:
 	@echo "make clean   remove .venv and caches (runs/ stays)"
 
 demo: $(VENV)/.installed
-	$(BIN)/python -m train gpt_python_docs --workdir runs/demo
+	$(BIN)/jaxnlp train gpt_python_docs --workdir runs/demo
 	@echo
-	@echo "A sample (python -m jaxnlp generate runs/demo --prompt 'The ' draws another with --seed N):"
+	@echo "A sample (jaxnlp generate runs/demo --prompt 'The ' draws another with --seed N):"
 	@echo
-	@$(BIN)/python -m jaxnlp generate runs/demo --prompt "The " --max-new-tokens 400 --temperature 0.7
+	@$(BIN)/jaxnlp generate runs/demo --prompt "The " --max-new-tokens 400 --temperature 0.7
 	@echo
 	@echo "The run's folder  $(CURDIR)/runs/demo"
 	@echo "Its report        $(CURDIR)/runs/demo/report.html"

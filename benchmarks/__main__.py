@@ -1,10 +1,8 @@
 """`python -m benchmarks [CASE ...] [--json FILE]`: speed compared with PyTorch, in one run on one machine."""
 
-from jaxnlp.cli.closed_pipes import end_on_closed_pipe
 from jaxnlp.cli.messages import show_plain_warnings
 
 if __name__ == "__main__":
-    end_on_closed_pipe()
     show_plain_warnings()
 
 import argparse

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.case import OURS, Case
+from jaxnlp.cli.malloc import SWITCH, TUNABLES
 from jaxnlp.ops.matrix_products import operand_dtype
-from train.cli.launcher import SWITCH, TUNABLES
 from train.run.folder import commit
 
 
@@ -127,7 +127,7 @@ Turns = list[float]
 def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str, Any]]:
     """One row per opponent and case, in the order of the cases.
 
-    Ours has huge pages, as in `python -m train`; each opponent runs with and without, and the faster counts.
+    Ours has huge pages, as in `jaxnlp train`; each opponent runs with and without, and the faster counts.
 
     Args:
       cases: all cases of one module.

@@ -6,7 +6,7 @@ Source: Vaswani et al. 2017 for the encoder, pre-norm; Devlin et al. 2019 for pa
 Cost: 6 minutes on two busy CPU cores with bfloat16 instructions, after the pretraining.
 Expect: macro-F1 0.60 and an area under the ROC curve of 0.70 on the development set, means of
 three seeds; see docs/classification.md.
-Command: python -m train afqmc_encoder --init-from runs/afqmc_pretrain --workdir runs/afqmc_encoder
+Command: jaxnlp train afqmc_encoder --init-from runs/afqmc_pretrain --workdir runs/afqmc_encoder
 """
 
 from data.text_table import TextTable

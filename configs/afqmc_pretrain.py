@@ -5,7 +5,7 @@ encoder learns to compare them. It also predicts whether the second question bel
 Source: Devlin et al. 2019, section 3.1. Data: the CLUE benchmark.
 Cost: 39 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: 76% accuracy on the masked tokens of held-out pairs, and 90% on the second questions.
-Command: python -m train afqmc_pretrain --workdir runs/afqmc_pretrain
+Command: jaxnlp train afqmc_pretrain --workdir runs/afqmc_pretrain
 """
 
 import dataclasses

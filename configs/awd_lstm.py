@@ -9,7 +9,7 @@ Differs: no weight decay of biases and embeddings; lengths are multiples of 10; 
 order in each epoch.
 Cost: not measured yet; for a GPU.
 Expect: not measured yet.
-Command: python -m train awd_lstm --workdir runs/awd_lstm
+Command: jaxnlp train awd_lstm --workdir runs/awd_lstm
 """
 
 from data.word_text import WordText

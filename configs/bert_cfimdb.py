@@ -4,7 +4,7 @@ Source: CS224N, default final project (minBERT), part 1; counterfactually augmen
 copy with the opposite sentiment and few changed words.
 Cost: 17 minutes on two CPU cores without bfloat16 instructions, 8 on busy ones with them, from all-MiniLM-L6-v2.
 Expect: 93% accuracy on the development set, the mean of three seeds.
-Command: python -m train bert_cfimdb --workdir runs/bert_cfimdb
+Command: jaxnlp train bert_cfimdb --workdir runs/bert_cfimdb
 """
 
 from configs import bert_sst

@@ -5,7 +5,7 @@ rows is held out for validation, unless --data.validation-path names a second ta
 Source: Devlin et al. 2019, section 4.1, with a vector that is the mean over tokens.
 Cost: 3 minutes on two CPU cores with bfloat16 instructions for 8,544 sentences, from all-MiniLM-L6-v2.
 Expect: 48.8% accuracy on the development set of SST, which has five classes, from a table of its sentences.
-Command: python -m train bert_classify --data.path reviews.csv --data.label stars --workdir runs/reviews
+Command: jaxnlp train bert_classify --data.path reviews.csv --data.label stars --workdir runs/reviews
 """
 
 from data.text_table import TextTable

@@ -8,7 +8,7 @@ validation.
 Cost: 21 minutes on one CPU core with AMX, from all-MiniLM-L6-v2; about 100 on one without bfloat16 instructions.
 Expect: 50% accuracy on SST, 83.5% on Quora, and a Pearson correlation of 0.87 on STS, each on the development set.
 Pairs of Quora were in the encoder's training.
-Command: python -m train bert_multitask --workdir runs/bert_multitask
+Command: jaxnlp train bert_multitask --workdir runs/bert_multitask
 """
 
 from configs import bert_classify

@@ -5,7 +5,7 @@ the text, texts of 64 tokens, masks drawn again in each epoch, Muon, no dropout.
 Cost: 16 minutes on two busy CPU cores without bfloat16 instructions.
 Expect: 3.5 nats per masked token of held-out documents, with 41% accuracy; 78% accuracy on 54 next sentences. The text
 and the numbers differ a little between Python versions.
-Command: python -m train bert_pretrain --workdir runs/bert_pretrain
+Command: jaxnlp train bert_pretrain --workdir runs/bert_pretrain
 """
 
 from data.masked_text import MaskedText

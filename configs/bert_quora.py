@@ -6,7 +6,7 @@ validation.
 Cost: 48 minutes on one busy CPU core without bfloat16 instructions, from all-MiniLM-L6-v2.
 Expect: 84% accuracy on the development set after the first of two epochs; the second epoch memorises the rows. Pairs of
 Quora were in the encoder's training.
-Command: python -m train bert_quora --workdir runs/bert_quora
+Command: jaxnlp train bert_quora --workdir runs/bert_quora
 """
 
 from configs import bert_sst

@@ -6,7 +6,7 @@ Differs: against memorisation of the 8,544 sentences, a fifth of the tokens is h
 and the moving average of the parameters is evaluated.
 Cost: 12 minutes on two CPU cores without bfloat16 instructions, 3 with them, from all-MiniLM-L6-v2.
 Expect: 49.1% accuracy on the development set with bfloat16 products, the mean of three seeds.
-Command: python -m train bert_sst --workdir runs/bert_sst
+Command: jaxnlp train bert_sst --workdir runs/bert_sst
 """
 
 from configs import bert_classify

@@ -3,7 +3,7 @@
 Source: CS224N, default final project (minBERT), part 1, in its mode `pretrain`.
 Cost: 5 minutes on two CPU cores without bfloat16 instructions, from all-MiniLM-L6-v2.
 Expect: 42% accuracy on the development set.
-Command: python -m train bert_sst_frozen --workdir runs/bert_sst_frozen
+Command: jaxnlp train bert_sst_frozen --workdir runs/bert_sst_frozen
 """
 
 from configs import bert_sst

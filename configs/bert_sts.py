@@ -3,7 +3,7 @@
 Source: CS224N, default final project (minBERT), part 2; the cosine of mean vectors after Reimers and Gurevych 2019.
 Cost: 8 minutes on two CPU cores without bfloat16 instructions, from all-MiniLM-L6-v2.
 Expect: a Pearson correlation of 0.88 on the development set.
-Command: python -m train bert_sts --workdir runs/bert_sts
+Command: jaxnlp train bert_sts --workdir runs/bert_sts
 """
 
 from configs import bert_sst

@@ -4,7 +4,7 @@ Source: CS224N, assignment 4, with its SentencePiece models; its widths, dropout
 larger. Data: Zhang, Frey and Bansal 2020.
 Cost: 26 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: BLEU 14.0 on the development set by greedy decoding, 16.1 with 5 beams and a length penalty of 0.6.
-Command: python -m train chr_en_lstm --workdir runs/chr_en_lstm
+Command: jaxnlp train chr_en_lstm --workdir runs/chr_en_lstm
 """
 
 from data.translation import ParallelText

@@ -4,7 +4,7 @@ Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for BPE d
 parameters is evaluated. Data: Zhang, Frey and Bansal 2020.
 Cost: to be measured.
 Expect: to be measured.
-Command: python -m train chr_en_transformer --workdir runs/chr_en_transformer
+Command: jaxnlp train chr_en_transformer --workdir runs/chr_en_transformer
 """
 
 from data.translation import ParallelText

@@ -5,7 +5,7 @@ Source: Ma and Hovy 2016, table 5, with random word embeddings. Differs: AdamW i
 replacement of words by the unknown word, a moving average of the parameters.
 Cost: 4 minutes on two CPU cores with bfloat16 instructions.
 Expect: F1 of 0.906 on the development set.
-Command: python -m train conll_bilstm_crf --workdir runs/conll_bilstm_crf
+Command: jaxnlp train conll_bilstm_crf --workdir runs/conll_bilstm_crf
 """
 
 from data.tagged_sentences import TaggedSentences

@@ -6,7 +6,7 @@ learning rate of MiniLM is a tenth of the learning rate of the layers above it (
 Source: Devlin et al. 2019, section 5.3, and Lample et al. 2016. Differs: MiniLM, the character CNN, true case.
 Cost: 20 minutes on one busy CPU core with bfloat16 instructions.
 Expect: F1 of 0.934 on the development set.
-Command: python -m train conll_tagger --workdir runs/conll_tagger
+Command: jaxnlp train conll_tagger --workdir runs/conll_tagger
 """
 
 from configs import conll_bilstm_crf

@@ -5,7 +5,7 @@ needs fewer steps than AdamW.
 Cost: 40 to 90 seconds of training on two CPU cores, the latter without bfloat16 instructions.
 Expect: validation loss near 1.39 nats per character, and samples that look like English. The text and the number
 differ a little between Python versions.
-Command: python -m train gpt_python_docs --workdir runs/gpt_python_docs
+Command: jaxnlp train gpt_python_docs --workdir runs/gpt_python_docs
 """
 
 from data.character_text import CharacterText

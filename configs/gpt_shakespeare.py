@@ -5,7 +5,7 @@ steps, dropout 0.2; best validation loss 1.4697 in 3 minutes on an A100.
 Differs: the loss is over the whole validation split, not over random windows of it.
 Cost: minutes on one GPU; about five hours on two CPU cores.
 Expect: validation loss 1.47 or lower; see docs/results/gpt_shakespeare.json once it has been measured.
-Command: python -m train gpt_shakespeare --workdir runs/gpt_shakespeare
+Command: jaxnlp train gpt_shakespeare --workdir runs/gpt_shakespeare
 """
 
 from data.character_text import CharacterText

@@ -5,7 +5,7 @@ Source: karpathy/nanoGPT, README, "I only have a macbook": 4 layers, 4 heads, wi
 Differs: learning rate 4e-3, not 1e-3; the loss is over the whole validation split, not over random windows of it.
 Cost: one to two minutes on two CPU cores.
 Expect: see docs/results/gpt_shakespeare_cpu.json.
-Command: python -m train gpt_shakespeare_cpu --workdir runs/gpt_shakespeare_cpu
+Command: jaxnlp train gpt_shakespeare_cpu --workdir runs/gpt_shakespeare_cpu
 """
 
 from data.character_text import CharacterText

@@ -5,7 +5,7 @@ minutes each: width 192, 4,400 steps: 1.619; the same with dropout 0.1: 1.633; w
 smaller model sees twice as many tokens.
 Cost: four to seven minutes on two CPU cores.
 Expect: see docs/results/gpt_shakespeare_fast.json.
-Command: python -m train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fast
+Command: jaxnlp train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fast
 """
 
 from data.character_text import CharacterText

@@ -3,7 +3,7 @@
 Source: the model of karpathy/minGPT at a size for a laptop.
 Cost: minutes on two CPU cores; --total-steps sets it.
 Expect: depends on the text; from 100,000 characters on, words and lines form. The last tenth of each file is held out.
-Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
+Command: jaxnlp train gpt_text_file --data.path my.txt --workdir runs/my_text
 """
 
 from data.character_text import CharacterText

@@ -5,7 +5,7 @@ biases initialised with the frequencies of words, and in training a sampled soft
 sample of the rare ones.
 Cost: 2 hours and 40 minutes on two CPU cores without bfloat16 instructions, about 35 minutes on two with AMX.
 Expect: 4.39 nats for the next word; a validation perplexity of 118, or 82 with a cache of 2,000 words.
-Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu
+Command: jaxnlp train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 """
 
 from data.word_text import WordText

@@ -8,7 +8,7 @@ far; output weights are initialised within 0.1 of zero (PyTorch: 0.088).
 Cost: 17 minutes on two CPU cores with bfloat16 instructions, an hour and a half on one without.
 Expect: 4.7 to 4.8 nats for the next word, with a standard error of 0.3 (published runs of the homework: 4.76 to 4.86);
 a validation perplexity of 191.
-Command: python -m train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
+Command: jaxnlp train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
 """
 
 from data.word_text import WordText

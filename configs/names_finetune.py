@@ -3,7 +3,7 @@
 Source: CS224N assignment 5 for the task. Differs: see docs/names.md.
 Cost: a minute or two on two CPU cores.
 Expect: see docs/results/names_finetune.json.
-Command: python -m train names_finetune --init-from runs/names_pretrain --workdir runs/names_finetune
+Command: jaxnlp train names_finetune --init-from runs/names_pretrain --workdir runs/names_finetune
 """
 
 from configs import names_pretrain

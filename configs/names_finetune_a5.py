@@ -6,7 +6,7 @@ Cost: one minute on two CPU cores; without pretraining, five.
 Expect: about 2% without pretraining; published after pretraining: see names_pretrain_a5.
 No questions are held out, so the validation split is the dev split. Report the last checkpoint (python -m
 train.evaluate ... --checkpoint latest), like the assignment, not the best one on dev.
-Command: python -m train names_finetune_a5 --init-from runs/names_pretrain_a5 --workdir runs/names_finetune_a5
+Command: jaxnlp train names_finetune_a5 --init-from runs/names_pretrain_a5 --workdir runs/names_finetune_a5
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 Source: CS224N assignment 5 for task and model. Differs: see docs/names.md.
 Cost: a minute or two on two CPU cores.
 Expect: see docs/results/names_finetune-perceiver.json.
-Command: python -m train names_finetune_perceiver --init-from runs/names_pretrain_perceiver
+Command: jaxnlp train names_finetune_perceiver --init-from runs/names_pretrain_perceiver
   --workdir runs/names_finetune_perceiver
 """
 

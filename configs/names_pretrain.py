@@ -5,7 +5,7 @@ Source: CS224N assignment 5 for task and model. Differs, see docs/names.md: the 
 (Allen-Zhu and Li 2023); names occur at any position; Muon.
 Cost: 10 minutes on two CPU cores with bfloat16 instructions, 30 without.
 Expect: see docs/results/names_pretrain.json.
-Command: python -m train names_pretrain --workdir runs/names_pretrain
+Command: jaxnlp train names_pretrain --workdir runs/names_pretrain
 """
 
 from data.names import NamesPretraining

@@ -10,7 +10,7 @@ CPU supports them.
 Cost: hours on two CPU cores; no complete run yet.
 Expect: published dev accuracy after fine-tuning: 21 to 22%; with the perceiver about 17%, with the synthesizer 10%, see
 names_pretrain_perceiver and names_pretrain_synthesizer.
-Command: python -m train names_pretrain_a5 --workdir runs/names_pretrain_a5
+Command: jaxnlp train names_pretrain_a5 --workdir runs/names_pretrain_a5
 """
 
 from data.names import NamesPretraining

@@ -4,7 +4,7 @@ Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with
 With --model.latent-placement along the latents are spread over the whole context.
 Cost: 20 to 30 minutes on two CPU cores.
 Expect: see docs/results/names_pretrain-perceiver.json.
-Command: python -m train names_pretrain_perceiver --workdir runs/names_pretrain_perceiver
+Command: jaxnlp train names_pretrain_perceiver --workdir runs/names_pretrain_perceiver
 """
 
 import dataclasses

@@ -4,7 +4,7 @@ Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with
 products.
 Cost: 20 to 30 minutes on two CPU cores.
 Expect: see docs/results/names_pretrain-synthesizer.json.
-Command: python -m train names_pretrain_synthesizer --workdir runs/names_pretrain_synthesizer
+Command: jaxnlp train names_pretrain_synthesizer --workdir runs/names_pretrain_synthesizer
 """
 
 import dataclasses

@@ -4,7 +4,7 @@ Source: Raffel et al. 2020 (T5), section 3.3; Roberts et al. 2020 for closed-boo
 assignment 5.
 Cost: 12 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: 3.01 nats per token of removed spans, on 33 held-out sentences.
-Command: python -m train names_span_corruption --workdir runs/names_span_corruption
+Command: jaxnlp train names_span_corruption --workdir runs/names_span_corruption
 """
 
 from data.span_corruption import CorruptedText

@@ -4,7 +4,7 @@ Source: Roberts et al. 2020 (closed-book T5). Data: CS224N, assignment 5. The an
 texts of names_span_corruption, so a model without pretraining can only guess.
 Cost: 2 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: 9.0% accuracy on the 500 questions of the development set, 5.6% without pretraining; see docs/translation.md.
-Command: python -m train names_text_to_text --init-from runs/names_span_corruption --workdir runs/names_text_to_text
+Command: jaxnlp train names_text_to_text --init-from runs/names_span_corruption --workdir runs/names_text_to_text
 """
 
 from configs import names_span_corruption

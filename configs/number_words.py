@@ -3,7 +3,7 @@
 Source: Vaswani et al. 2017, small; the package num2words makes the pairs, without a download.
 Cost: 4.6 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: all of 500 unseen numbers exactly right. BLEU is 0, because a German number is one word and has no 4-grams.
-Command: python -m train number_words --workdir runs/number_words
+Command: jaxnlp train number_words --workdir runs/number_words
 """
 
 from data.number_words import NumberWords

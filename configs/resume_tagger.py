@@ -4,7 +4,7 @@ Source: Zhang and Yang 2018, the character baseline with bigrams of table 8. Dif
 hashed bigrams, AdamW, random replacement of characters by the unknown one, a moving average of the parameters.
 Cost: 2 minutes on one CPU core with bfloat16 instructions.
 Expect: F1 of 0.933 on the development set.
-Command: python -m train resume_tagger --workdir runs/resume_tagger
+Command: jaxnlp train resume_tagger --workdir runs/resume_tagger
 """
 
 from configs import conll_bilstm_crf

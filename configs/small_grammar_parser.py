@@ -3,7 +3,7 @@
 Source: Chen and Manning 2014; data.small_grammar samples the sentences.
 Cost: 30 seconds on two busy CPU cores with bfloat16 instructions.
 Expect: LAS above 0.99 on 500 held-out sentences, with gold tags.
-Command: python -m train small_grammar_parser --workdir runs/small_grammar_parser
+Command: jaxnlp train small_grammar_parser --workdir runs/small_grammar_parser
 """
 
 from data.treebank import Treebank

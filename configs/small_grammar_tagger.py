@@ -5,7 +5,7 @@ learns parts of speech instead.
 Source: Ma and Hovy 2016. Differs: no pretrained vectors, AdamW.
 Cost: 1 minute on two CPU cores.
 Expect: F1 of 0.98 on held-out sentences.
-Command: python -m train small_grammar_tagger --workdir runs/small_grammar_tagger
+Command: jaxnlp train small_grammar_tagger --workdir runs/small_grammar_tagger
 """
 
 from data.tagged_sentences import TaggedSentences

@@ -4,7 +4,7 @@ Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3; the model is that of mu
 from it: --init-from runs/span_corruption. Data: Elliott et al. 2016, task 1.
 Cost: to be measured.
 Expect: to be measured.
-Command: python -m train span_corruption --workdir runs/span_corruption
+Command: jaxnlp train span_corruption --workdir runs/span_corruption
 """
 
 from configs import multi30k_transformer

@@ -1,12 +1,12 @@
 """Classification of sentences by a convolutional network: film reviews (MR), or by option SST or TREC's questions.
 
 --data.source sst2, sst5 and trec choose another data set. MR has no split: --data.fold N holds out another tenth, and
-`python -m train.sweep text_cnn --grid data.fold=0,1,2,3,4,5,6,7,8,9` cross-validates. The held-out rows are
+`jaxnlp sweep text_cnn --grid data.fold=0,1,2,3,4,5,6,7,8,9` cross-validates. The held-out rows are
 scored once, at the end, and do not select a checkpoint.
 Source: Kim 2014, CNN-rand. Differs: AdamW, a moving average of the parameters, and dropout of word vectors.
 Cost: 1 to 2 minutes on two busy CPU cores.
 Expect: MR 77.6%, SST-2 80.5%, SST-5 40.3%, TREC 88.9%; see docs/classification.md.
-Command: python -m train text_cnn --workdir runs/text_cnn
+Command: jaxnlp train text_cnn --workdir runs/text_cnn
 """
 
 from data.text_table import TextTable

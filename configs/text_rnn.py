@@ -6,7 +6,7 @@ Source: Yang et al. 2016, section 2.2, for the attention. Differs: LSTM layers, 
 dropout of word vectors.
 Cost: 1 to 2 minutes on two busy CPU cores.
 Expect: SST-2 81.0%, SST-5 40.1%, TREC 85.4%; see docs/classification.md.
-Command: python -m train text_rnn --workdir runs/text_rnn
+Command: jaxnlp train text_rnn --workdir runs/text_rnn
 """
 
 from configs import text_cnn

@@ -5,7 +5,7 @@ texts.
 Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for BPE dropout.
 Cost: about an hour for 30,000 pairs of short sentences on two CPU cores.
 Expect: depends on your pairs; see multi30k_transformer for an example.
-Command: python -m train translation_text_files --data.train SOURCES TARGETS --workdir runs/translation_text_files
+Command: jaxnlp train translation_text_files --data.train SOURCES TARGETS --workdir runs/translation_text_files
 """
 
 from configs import multi30k_transformer

@@ -5,7 +5,7 @@ Source: Chen and Manning 2014. Differs: random word vectors; ReLU; a moving aver
 Cost: 10 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: UAS of 0.876 and LAS of 0.862 on the development set; about 0.9 points more with --num-beams 8; 0.866 and 0.851
 with --data.tags upos.
-Command: python -m train ud_parser --workdir runs/ud_parser
+Command: jaxnlp train ud_parser --workdir runs/ud_parser
 """
 
 from data.treebank import Treebank

@@ -3,7 +3,7 @@
 Source: Kiperwasser and Goldberg 2016. Differs: characters, arc-standard, cross-entropy; random word vectors.
 Cost: 13 minutes on one busy CPU core with bfloat16 instructions.
 Expect: UAS of 0.906 and LAS of 0.892 on the development set, with gold tags; 0.912 and 0.897 with --num-beams 8.
-Command: python -m train ud_parser_lstm --workdir runs/ud_parser_lstm
+Command: jaxnlp train ud_parser_lstm --workdir runs/ud_parser_lstm
 """
 
 from configs import ud_parser

@@ -3,7 +3,7 @@
 Source: Ma and Hovy 2016. Differs: Universal POS tags, no pretrained vectors, AdamW.
 Cost: 10 minutes on two CPU cores.
 Expect: accuracy of 0.94 on the development set.
-Command: python -m train ud_tagger --workdir runs/ud_tagger
+Command: jaxnlp train ud_tagger --workdir runs/ud_tagger
 """
 
 from configs import conll_bilstm_crf

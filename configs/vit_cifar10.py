@@ -4,7 +4,7 @@ Source: Dosovitskiy et al. 2021 for the model; Xiao et al. 2021 for its convolut
 Data: Krizhevsky 2009, without the 1,000 images that are held out.
 Cost: 83 minutes on one busy CPU core with bfloat16 instructions.
 Expect: 84.2% accuracy on the 1,000 held-out training images.
-Command: python -m train vit_cifar10 --workdir runs/vit_cifar10
+Command: jaxnlp train vit_cifar10 --workdir runs/vit_cifar10
 """
 
 from data.images import Images

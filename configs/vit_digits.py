@@ -3,7 +3,7 @@
 Source: Dosovitskiy et al. 2021 for the model.
 Cost: 18 seconds on two CPU cores with bfloat16 instructions.
 Expect: 98.3% accuracy on the 359 held-out digits.
-Command: python -m train vit_digits --workdir runs/vit_digits
+Command: jaxnlp train vit_digits --workdir runs/vit_digits
 """
 
 from data.images import Images

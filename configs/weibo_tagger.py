@@ -4,7 +4,7 @@ The data is small (1,350 posts) and two thirds of its entities are nominal, such
 Source: Peng and Dredze 2015 for the data; Zhang and Yang 2018, the character baseline. Differs: random embeddings.
 Cost: 84 seconds on one CPU core with bfloat16 instructions.
 Expect: F1 of 0.46 on the development set, which has only 389 entities.
-Command: python -m train weibo_tagger --workdir runs/weibo_tagger
+Command: jaxnlp train weibo_tagger --workdir runs/weibo_tagger
 """
 
 from configs import resume_tagger

@@ -14,7 +14,7 @@ from absl import flags
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, read_documents
-from jaxnlp.config import refuse_unread
+from jaxnlp.config import Count, Natural, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import CharacterVocabulary
@@ -32,22 +32,18 @@ class CharacterText(TextFiles):
     path: str | tuple[str, ...] | None = None
     """Files of the text, folders of .txt files, or patterns such as "poems/*.txt"; required for text_file. For
     tiny_shakespeare, its file."""
-    sequence_length: int = 128
+    sequence_length: Count = 128
     """Length of an example in characters, T."""
-    evaluation_batch_size: int = 64
+    evaluation_batch_size: Count = 64
     """Number of examples in an evaluation step."""
-    validation_fraction: float = 0.1
+    validation_fraction: ProperFraction = 0.1
     """Share of each document, at its end, that is held out for validation."""
-    num_workers: int = 0
+    num_workers: Natural = 0
     """Processes that prepare batches; 0 = this one, which is enough for text in memory."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "sequence_length", "evaluation_batch_size")
-        self.require_at_least(0, "num_workers")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
-        refuse_unread(self, self.read_if_own(self.source == "text_file", "data.source text_file"))
+        self.writing_only_if(self.source == "text_file", "data.source text_file")
 
     @property
     def needs(self) -> str:

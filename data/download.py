@@ -1,6 +1,6 @@
 """Finding public data sets: a given path, the user's folder, the cache; and downloading them with their checksums.
 
-`python -m data.download` lists the data sets, `python -m data.download NAME` downloads one.
+`jaxnlp download` lists the data sets, `jaxnlp download NAME` downloads one.
 """
 
 import difflib
@@ -25,8 +25,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
 from data.readers.archives import short_reason
-from jaxnlp.cli.closed_pipes import end_on_closed_pipe
-from jaxnlp.cli.messages import reason, show_plain_warnings
+from jaxnlp.cli.messages import program_name, reason
 from jaxnlp.cli.options import read_options
 from jaxnlp.inference.caches import cache_folder
 
@@ -119,7 +118,7 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
     if known is None:
         remedy = f"copy {holds} to {wanted}"
     elif known.remote:
-        remedy = f"download it from {known.page} with python -m data.download {name}"
+        remedy = f"download it from {known.page} with jaxnlp download {name}"
     else:
         remedy = f"get it from {known.page}, as docs/data.md says, and copy {holds} to {wanted}"
     give = "give its folder with --data.path, " if takes_path else ""
@@ -282,7 +281,7 @@ def print_list() -> None:
     width = max(map(len, DATA_SETS))
     for name, data_set in DATA_SETS.items():
         print(f"{name:{width}}  {data_set.megabytes:4.1f} MB  {state_of(data_set)}")
-    print("python -m data.download NAME downloads a data set; docs/data.md has titles, addresses and licences")
+    print("jaxnlp download NAME downloads a data set; docs/data.md has titles, addresses and licences")
 
 
 def check(data_sets: Sequence[DataSet]) -> bool:
@@ -345,26 +344,15 @@ def run(options: Options, console: Console) -> int:
     return 0
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a download failed or a checksum differs, 2 a wrong command, 130 interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    end_on_closed_pipe()
-    show_plain_warnings()
+def main(arguments: Sequence[str]) -> int:
+    """Exit status: 0 done, 1 a download failed or a checksum differs, 130 interrupted. Raises: ValueError."""
+    program = f"{program_name()} download"
+    (options,) = read_options([Options], arguments, program=program, description=Options.__doc__ or "")
     try:
-        (options,) = read_options(
-            [Options], arguments, program="python -m data.download", description=Options.__doc__ or ""
-        )
         return run(options, Console(markup=False, emoji=False))
     except OSError as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 1
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("interrupted; no file was left half written", file=sys.stderr)
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,7 +20,7 @@ from data.download import locate_folder
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.archives import short_reason
 from data.readers.image_files import LabelledImages, numbered, read_images
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
@@ -62,11 +62,11 @@ class Images(DataConfig):
     For CIFAR-10: its folder; None = $JAXNLP_DATA/cifar10."""
     validation_path: str | None = None
     """Folder or file of the validation images, like path; None = a part of the images in path is held out."""
-    validation_fraction: float = 0.1
+    validation_fraction: ProperFraction = 0.1
     """Share of each class that is held out."""
-    split_seed: int = 0
+    split_seed: Natural = 0
     """Another seed holds out other images."""
-    resize: int | None = None
+    resize: Count | None = None
     """Scale your own images until their shorter side has N pixels, and crop the middle N x N; prediction then does so,
     too. None = all images must be square and of one size."""
     skip_broken: bool = False
@@ -75,44 +75,27 @@ class Images(DataConfig):
     """Remove training images that are also in validation."""
     flip: bool = False
     """Flip half of the training images horizontally."""
-    shift: int = 0
+    shift: Natural = 0
     """Shift training images by up to N pixels."""
-    erase_rate: float = 0.0
+    erase_rate: Fraction = 0.0
     """Share of training images in which a rectangle is erased."""
     mix: Literal["none", "mixup", "cutmix"] = "none"
     """Mix pairs of training images: their weighted mean (mixup), or a rectangle of one in the other (cutmix)."""
-    mix_alpha: float = 1.0
+    mix_alpha: Positive = 1.0
     """Parameter of the beta distribution of the shares: small values mix little."""
-    evaluation_batch_size: int = 256
+    evaluation_batch_size: Count = 256
     """Number of images in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(0, "split_seed", "shift", "erase_rate")
-        self.require_at_least(1, "evaluation_batch_size")
-        if self.resize is not None:
-            self.require_at_least(1, "resize")
-        if self.erase_rate > 1.0:
-            raise ValueError(f"data.erase_rate must be in [0, 1], got {self.erase_rate}")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must be between 0 and 1, got {self.validation_fraction}")
-        if not self.mix_alpha > 0.0:
-            raise ValueError(f"data.mix_alpha must be positive, got {self.mix_alpha}")
         own = self.source == "files"
         held_out = self.source == "digits" or (own and self.validation_path is None)
         if self.source == "digits":
             refuse_path(self.source, self.path, OWN_IMAGES)
-        refuse_unread(
-            self,
-            [
-                ReadWhen("validation_path", None, own, "data.source files"),
-                ReadWhen("validation_fraction", 0.1, held_out, "images without a separate validation set"),
-                ReadWhen("split_seed", 0, held_out, "images without a separate validation set"),
-                ReadWhen("resize", None, own, "data.source files"),
-                ReadWhen("skip_broken", False, own, "data.source files"),
-                ReadWhen("mix_alpha", 1.0, self.mix != "none", "data.mix mixup and cutmix"),
-            ],
-        )
+        self.only_if(own, "data.source files", "validation_path")
+        self.only_if(held_out, "images without a separate validation set", "validation_fraction", "split_seed")
+        self.only_if(own, "data.source files", "resize", "skip_broken")
+        self.only_if(self.mix != "none", "data.mix mixup and cutmix", "mix_alpha")
         if own and self.path is None:
             raise ValueError("data.source files needs data.path: a folder with a folder for each class, or a .npz file")
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -11,8 +10,7 @@ import numpy as np
 import tyro
 
 from data import DataError
-from jaxnlp.cli.closed_pipes import end_on_closed_pipe
-from jaxnlp.cli.messages import reason, show_plain_warnings
+from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
 from jaxnlp.saving.atomic_files import write_file
 
@@ -249,26 +247,14 @@ class Options:
     """Number of people with held-out questions without answers."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 2 a wrong command, or a folder that cannot be written to."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    end_on_closed_pipe()
-    show_plain_warnings()
-    try:
-        (options,) = read_options(
-            [Options], arguments, program="python -m data.invented_people", description=Options.__doc__ or ""
-        )
-        people = invent(options.seed, train=options.train, dev=options.dev, test=options.test)
-        write(people, options.folder)
-    except (ValueError, OSError) as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+def main(arguments: Sequence[str]) -> int:
+    """Writes the files. Returns: the exit status. Raises: ValueError, OSError."""
+    program = f"{program_name()} invent-people"
+    (options,) = read_options([Options], arguments, program=program, description=Options.__doc__ or "")
+    people = invent(options.seed, train=options.train, dev=options.dev, test=options.test)
+    write(people, options.folder)
     number = options.train + options.dev + options.test
     print(f"{options.folder}: {len(people.documents):,} documents about {number:,} people, such as")
     for document in people.documents[:5]:
         print(f"  {document}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

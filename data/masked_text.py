@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import grain
 import numpy as np
@@ -18,7 +18,7 @@ from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.fingerprints import vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, ProperFraction, Within
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
 MASKED_SHARE = 0.8
@@ -46,36 +46,24 @@ class MaskedText(TextFiles):
     vocabulary: str | None = None
     """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the vocabulary of the pretrained
     model, or one trained on the training text."""
-    vocabulary_size: int = 4_000
+    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 4_000
     """Maximum number of tokens in a vocabulary trained on the training text."""
-    sequence_length: int = 128
+    sequence_length: Annotated[int, Within("[5, inf)")] = 128
     """Length of an example in tokens, T, special tokens and padding included; longer texts are truncated."""
-    mask_rate: float = 0.15
+    mask_rate: ProperFraction = 0.15
     """Share of the tokens that are predicted."""
     whole_word_masking: bool = False
     """Predict all tokens of a word or none; otherwise each token is drawn independently."""
-    evaluation_batch_size: int = 64
+    evaluation_batch_size: Count = 64
     """Number of examples in an evaluation step."""
-    validation_fraction: float = 0.1
+    validation_fraction: ProperFraction = 0.1
     """Share of the documents that is held out, at least two documents; they and their masks do not depend on the
     seed."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "evaluation_batch_size")
-        self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
-        self.require_at_least(5, "sequence_length")
-        own = self.vocabulary is None
-        refuse_unread(
-            self,
-            [
-                *self.read_if_own(self.source == "text_file", "data.source text_file"),
-                ReadWhen("vocabulary_size", 4_000, own, "a vocabulary trained on the training text"),
-            ],
-        )
-        for name in ("mask_rate", "validation_fraction"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise ValueError(f"data.{name} must be in (0, 1), got {getattr(self, name)}")
+        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.only_if(self.vocabulary is None, "a vocabulary trained on the training text", "vocabulary_size")
 
     @property
     def max_length(self) -> int:

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import grain
 import numpy as np
@@ -18,7 +18,7 @@ from data.download import locate_folder
 from data.invented_people import invent
 from data.pipelines.buckets import bucketed, padded
 from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Fraction, Natural, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
 from jaxnlp.text import UnknownTokenError
@@ -161,19 +161,13 @@ class _NamesConfig(DataConfig):
     """The assignment's people, or invented people, which do not need files."""
     path: str | None = None
     """Folder of the assignment's four files; None = in $JAXNLP_DATA."""
-    sequence_length: int = 128
+    sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, inf)")] = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
     longer questions are an error."""
-    held_out: int = 200
+    held_out: Natural = 200
     """Number of training questions that are held out for validation; 0 = validate on the dev split."""
-    evaluation_batch_size: int = 100
+    evaluation_batch_size: Count = 100
     """Number of examples in an evaluation step."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.require_at_least(1, "evaluation_batch_size")
-        self.require_at_least(2 * SHORTEST_DOCUMENT, "sequence_length")
-        self.require_at_least(0, "held_out")
 
     @property
     def needs(self) -> str:
@@ -304,32 +298,22 @@ class NamesPretraining(_NamesConfig):
     corruption: Literal["uniform", "facts"] = "uniform"
     """Predicted spans of a document: a random span, as in the assignment (uniform); or names, numbers and places, each
     given the title and a few words before it (facts)."""
-    place_fraction: float = 0.0
+    place_fraction: Fraction = 0.0
     """For facts: share of the examples whose spans are answers of training questions, if a document has any."""
-    question_fraction: float = 0.0
+    question_fraction: Fraction = 0.0
     """Share of the examples that are training questions."""
-    facts_length: int = 72
+    facts_length: Count = 72
     """For facts: maximum length of an example of several facts, in characters."""
     max_left_padding: int = 0
     """Maximum number of PADs before an example; the number is random, so that names occur at any position."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("place_fraction", "question_fraction"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"data.{name} must be in [0, 1], got {getattr(self, name)}")
-        self.require_at_least(1, "facts_length")
         if not 0 <= self.max_left_padding < self.sequence_length:
             raise ValueError(
                 f"data.max_left_padding must be in [0, {self.sequence_length}), got {self.max_left_padding}"
             )
-        refuse_unread(
-            self,
-            [
-                ReadWhen("place_fraction", 0.0, self.corruption == "facts", "data.corruption facts"),
-                ReadWhen("facts_length", 72, self.corruption == "facts", "data.corruption facts"),
-            ],
-        )
+        self.only_if(self.corruption == "facts", "data.corruption facts", "place_fraction", "facts_length")
 
     @property
     def learns_questions(self) -> bool:

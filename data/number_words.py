@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from num2words import num2words
@@ -12,6 +12,7 @@ from num2words import num2words
 from data import Corpus, DataError, require_processor
 from data.pipelines.pair_batches import Ids, longer_side
 from data.translation import SentencePairs
+from jaxnlp.config import Count, Within
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Language = Literal["de", "es", "fr"]
@@ -36,17 +37,15 @@ class NumberWords(SentencePairs):
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     language: Language = "de"
     """The target language: German, Spanish or French."""
-    highest: int = 1_000_000
+    highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, inf)")] = 1_000_000
     """Upper bound of the numbers, not included."""
-    epoch_pairs: int = 10_000
+    epoch_pairs: Count = 10_000
     """Number of training numbers in an epoch."""
-    held_out_pairs: int = 500
+    held_out_pairs: Count = 500
     """Number of numbers in the validation split, and in the test split; they do not depend on the seed."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "epoch_pairs", "held_out_pairs")
-        self.require_at_least(2 * LEAST_HELD_OUT, "highest")
         # At least half of the numbers are for training.
         if 4 * self.held_out_pairs > self.highest - LEAST_HELD_OUT:
             raise ValueError(

@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
 from data.readers.file_options import TextFiles
-from jaxnlp.config import refuse_unread
+from jaxnlp.config import Count, ProperFraction, Within
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
@@ -108,37 +108,30 @@ class CorruptedText(TextFiles):
     """Folder in $JAXNLP_DATA of the public data set with the files; None = the files are your own."""
     batch_size: int = 512
     """Maximum number of texts in a training step, over all devices."""
-    batch_tokens: int = 4_096
+    batch_tokens: Count = 4_096
     """Maximum number of tokens on each side of a batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
-    vocabulary_size: int = 6_000
+    vocabulary_size: Count = 6_000
     """Maximum number of tokens in the vocabulary, the sentinels included."""
-    minimum_count: int = 2
+    minimum_count: Count = 2
     """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
-    sentinels: int = 100
+    sentinels: Annotated[int, Within("[2, inf)")] = 100
     """Number of symbols that replace removed spans; a text needs one more than its number of spans."""
-    corruption_rate: float = 0.15
+    corruption_rate: ProperFraction = 0.15
     """Share of a text's tokens that is removed."""
-    mean_span: float = 3.0
+    mean_span: Annotated[float, Within("[1, inf)")] = 3.0
     """Mean length of a removed span, in tokens."""
-    validation_fraction: float = 0.02
+    validation_fraction: ProperFraction = 0.02
     """Share of the distinct lines that is held out; it does not depend on the seed."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "batch_tokens", "vocabulary_size", "minimum_count")
-        self.require_at_least(2, "sentinels")
         if not self.lengths or self.lengths[0] < 4 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 4, got {self.lengths}")
-        for name in ("corruption_rate", "validation_fraction"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise ValueError(f"data.{name} must be in (0, 1), got {getattr(self, name)}")
-        if not 1.0 <= self.mean_span < float("inf"):
-            raise ValueError(f"data.mean_span must be at least 1 and finite, got {self.mean_span}")
-        refuse_unread(self, self.read_if_own(self.data_set is None, "your own files, without data.data_set"))
+        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
         _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
         if self.sentinels < spans + 1:
             raise ValueError(

@@ -21,7 +21,7 @@ from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural
 from jaxnlp.text.columns import position
 from jaxnlp.text.tag_schemes import (
     Scheme,
@@ -91,7 +91,7 @@ class TaggedSentences(TextFiles):
     format: FileFormat = "auto"
     """Format of your files; auto = JSON for .json, .jsonl and files that begin with a JSON object or a list of them,
     CoNLL-U for .conllu, and columns for all others."""
-    word_column: int = 0
+    word_column: Natural = 0
     """Column of the word in your files of columns, from 0."""
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
@@ -103,51 +103,37 @@ class TaggedSentences(TextFiles):
     """Labels of the small grammar to learn: entities or parts of speech."""
     unit: Unit = "words"
     """Unit of your sentences, into which a text to predict is split: words or single characters."""
-    sentences: int = 5_000
+    sentences: Count = 5_000
     """Number of training sentences of the small grammar."""
-    held_out_sentences: int = 500
+    held_out_sentences: Count = 500
     """Number of validation sentences of the small grammar; they do not depend on the seed."""
-    minimum_count: int = 1
+    minimum_count: Count = 1
     """Minimum number of occurrences of a word in the training sentences; others are unknown words."""
     lowercase: bool = True
     """Lowercase words before they are looked up; characters and a BERT read them unchanged."""
     zero_digits: bool = True
     """Read every digit as 0 when a word is looked up."""
-    max_characters: int = 20
+    max_characters: Count = 20
     """Maximum number of characters of a word that are read."""
     max_length: int = 128
     """Maximum length of a sentence in words; longer ones are divided."""
     max_pieces: int = 256
     """Maximum length of a sentence in tokens of a BERT; longer ones are divided."""
-    length_multiple: int = 16
+    length_multiple: Count = 16
     """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a
     program for each length."""
-    evaluation_batch_size: int = 64
+    evaluation_batch_size: Count = 64
     """Number of sentences in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "sentences", "held_out_sentences", "minimum_count", "length_multiple")
-        self.require_at_least(1, "max_characters", "evaluation_batch_size")
-        self.require_at_least(0, "word_column")
         own, drawn = self.source == "files", self.source == "small_grammar"
         if own or drawn:
             refuse_path(self.source, self.path, OWN_FILES)
-        refuse_unread(
-            self,
-            [
-                *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
-                *self.read_if_own(own, "data.source files"),
-                ReadWhen("format", "auto", own, "data.source files"),
-                ReadWhen("word_column", 0, own, "data.source files"),
-                ReadWhen("label_column", -1, own, "data.source files"),
-                ReadWhen("scheme", "auto", own, "data.source files"),
-                ReadWhen("unit", "words", own, "data.source files"),
-                ReadWhen("predict", "entities", drawn, "data.source small_grammar"),
-                ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
-                ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
-            ],
-        )
+        files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
+        self.only_if(own, "data.source files", *files)
+        self.writing_only_if(own, "data.source files")
+        self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
     def _columns(self) -> Columns:

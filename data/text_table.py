@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import grain
 import numpy as np
@@ -37,7 +37,7 @@ from data.readers.labelled_texts import (
 )
 from data.readers.sentence_classes import DataSet
 from data.readers.table_summary import common_texts, summary
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
@@ -83,18 +83,18 @@ class TextTable(TableFiles):
     """Kind of the labels: a class, any number of classes, or a number."""
     separator: str = ","
     """Separator of several classes in one field."""
-    validation_fraction: float = 0.1
+    validation_fraction: Annotated[float, Within("(0, 0.5]")] = 0.1
     """Share of the rows that is held out, equal for all classes: 1 / N, for N folds."""
-    fold: int = 0
+    fold: Natural = 0
     """Number of the held-out fold, from 0 to 1 / validation_fraction - 1, for cross-validation."""
-    split_seed: int = 0
+    split_seed: Natural = 0
     """Seed of the choice of held-out rows."""
     tokens: Literal["pieces", "words"] = "pieces"
     """Tokens of a vocabulary trained on the training texts: WordPiece (pieces), or the most frequent words. A
     pretrained model has its own vocabulary."""
-    vocabulary_size: int = 8_000
+    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 8_000
     """Maximum number of tokens in a vocabulary trained on the training texts."""
-    minimum_count: int = 2
+    minimum_count: Count = 2
     """Minimum number of occurrences of a token in the training texts."""
     max_length: int = 128
     """Maximum length in tokens, for both texts of a pair together if pairs are together; longer texts are truncated."""
@@ -103,7 +103,7 @@ class TextTable(TableFiles):
     schedule: Literal[ScheduleName, "together"] = "round_robin"
     """Order of the parts' batches: round_robin, proportional, annealed, sequential, or together: a step takes a batch
     of each part."""
-    schedule_steps: int = 1_000
+    schedule_steps: Count = 1_000
     """For annealed: number of steps until size has little influence. For sequential: consecutive steps of each part."""
     oversample: bool = False
     """Repeat the training rows of rarer classes until all classes are equally frequent."""
@@ -111,22 +111,17 @@ class TextTable(TableFiles):
     """Train on each pair in both orders."""
     drop_duplicates: bool = False
     """Remove training rows whose texts are also in validation or test, in either order."""
-    length_multiple: int = 16
+    length_multiple: Count = 16
     """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
     for each length."""
-    evaluation_batch_size: int = 64
+    evaluation_batch_size: Count = 64
     """Number of rows in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "length_multiple", "evaluation_batch_size", "minimum_count", "schedule_steps")
-        self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
-        self.require_at_least(0, "split_seed", "fold")
         self._check_parts()
         own, paired = self.source == "table" and not self.parts, bool(self.parts) or len(self.columns.texts) == 2
         held_out = bool(self.parts) or self._source.holds_out
-        if not 0.0 < self.validation_fraction <= 0.5:
-            raise ValueError(f"data.validation_fraction must be in (0, 0.5], got {self.validation_fraction}")
         if abs(self.validation_fraction * self._folds - 1.0) > 0.02:
             raise ValueError(
                 f"data.validation_fraction must be 1 / N, for N folds, such as 0.1, 0.2, 0.25 or 0.5; got "
@@ -141,31 +136,22 @@ class TextTable(TableFiles):
         only_own = "data.source table"
         several, stretched = len(self.parts) > 1, self.schedule in ("annealed", "sequential")
         one_class = not self.parts and self._source.predict == "class"
-        refuse_unread(
-            self,
-            [
-                ReadWhen("source", "table", not self.parts, "data without data.parts"),
-                ReadWhen("schedule", "round_robin", several, "several data.parts"),
-                ReadWhen("schedule_steps", 1_000, stretched, "data.schedule annealed and sequential"),
-                *(ReadWhen(name, None, own, only_own) for name in ("validation_path", "test_path", "pair")),
-                ReadWhen("text", "text", own, only_own),
-                ReadWhen("label", "label", own, only_own),
-                ReadWhen("predict", "class", own, only_own),
-                *self.read_if_own(own or bool(self.tables), only_own),
-                ReadWhen("separator", ",", self.predict == "classes", "data.predict classes"),
-                *(
-                    ReadWhen(name, default, held_out, "data without separate validation rows")
-                    for name, default in (("validation_fraction", 0.1), ("fold", 0), ("split_seed", 0))
-                ),
-                ReadWhen("oversample", False, one_class, "data.predict class"),
-                ReadWhen("swap_pairs", False, paired, "pairs of texts"),
-                ReadWhen("pairs", "together", paired, "pairs of texts"),
-            ],
-        )
+        self.only_if(not self.parts, "data without data.parts", "source")
+        self.only_if(several, "several data.parts", "schedule")
+        self.only_if(stretched, "data.schedule annealed and sequential", "schedule_steps")
+        self.only_if(own, only_own, "validation_path", "test_path", "text", "pair", "label", "predict")
+        self.writing_only_if(own or bool(self.tables), only_own)
+        self.only_if(self.predict == "classes", "data.predict classes", "separator")
+        without = "data without separate validation rows"
+        self.only_if(held_out, without, "validation_fraction", "fold", "split_seed")
+        self.only_if(one_class, "data.predict class", "oversample")
+        self.only_if(paired, "pairs of texts", "swap_pairs", "pairs")
         names = [*self.columns.texts, self.columns.label]
         if len(set(names)) != len(names):
             raise ValueError(f"data.text, data.pair and data.label must differ, got {', '.join(names)}")
-        self.require_at_least(5 if paired and self.pairs == "together" else 3, "max_length")
+        least = 5 if paired and self.pairs == "together" else 3
+        if self.max_length < least:
+            raise ValueError(f"data.max_length must be at least {least}, got {self.max_length}")
 
     def _check_parts(self) -> None:
         """Raises ValueError for parts and tables that do not fit together."""

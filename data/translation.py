@@ -17,7 +17,7 @@ from data.pipelines.pair_batches import Ids, Shapes, encoded, endless_batches, l
 from data.readers.file_options import TextFiles
 from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, ProperFraction, Rate
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -37,35 +37,31 @@ class SentencePairs(DataConfig):
 
     batch_size: int = 256
     """Maximum number of pairs in a training step, over all devices."""
-    batch_tokens: int = 2_048
+    batch_tokens: Count = 2_048
     """Maximum number of tokens on each side of a training batch, padding included."""
-    evaluation_batch_tokens: int = 4_096
+    evaluation_batch_tokens: Count = 4_096
     """Maximum number of tokens on each side of an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length. Longer pairs are
     removed from training, and truncated in validation and test."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
-    vocabulary_size: int = 8_000
+    vocabulary_size: Count = 8_000
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     shared_vocabulary: bool = True
     """Whether source and target share one vocabulary."""
-    minimum_count: int = 2
+    minimum_count: Count = 2
     """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
-    extra_symbols: int = 0
+    extra_symbols: Natural = 0
     """Number of extra symbols at the end of the vocabulary, such as the sentinels of span corruption."""
-    bpe_dropout: float = 0.0
+    bpe_dropout: Rate = 0.0
     """Probability of leaving out each BPE merge in training; drawn again in each epoch."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "batch_tokens", "evaluation_batch_tokens", "vocabulary_size", "minimum_count")
-        self.require_at_least(0, "extra_symbols")
         if not self.lengths or self.lengths[0] < 2 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 2, got {self.lengths}")
-        if not 0.0 <= self.bpe_dropout < 1.0:
-            raise ValueError(f"data.bpe_dropout must be in [0, 1), got {self.bpe_dropout}")
-        refuse_unread(self, [ReadWhen("bpe_dropout", 0.0, self.subwords == "bpe", "data.subwords bpe")])
+        self.only_if(self.subwords == "bpe", "data.subwords bpe", "bpe_dropout")
 
     @property
     def max_length(self) -> int:
@@ -194,7 +190,7 @@ class ParallelText(SentencePairs, TextFiles):
     """Validation files, one or two; () = a share of the training pairs is held out."""
     test: tuple[str, ...] = ()
     """Test files, one or two; () = no test split."""
-    validation_fraction: float = 0.05
+    validation_fraction: ProperFraction = 0.05
     """Share of the distinct training sources that is held out without a validation file; it does not depend on the
     seed."""
     reverse: bool = False
@@ -208,22 +204,14 @@ class ParallelText(SentencePairs, TextFiles):
         for name in ("train", "validation", "test", "sentencepiece"):
             if len(getattr(self, name)) > 2:
                 raise ValueError(f"data.{name} must be one or two files, got {', '.join(getattr(self, name))}")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
         if self.data_set is None and self.path is not None:
             raise ValueError(
                 f"data.path is the folder of a public data set, got {self.path}; give your own files with --data.train"
             )
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
+        self.only_if(not self.validation, "data without a validation file", "validation_fraction")
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
-        refuse_unread(
-            self,
-            [
-                *self.read_if_own(self.data_set is None, "your own files, without data.data_set"),
-                ReadWhen("validation_fraction", 0.05, not self.validation, "data without a validation file"),
-                *(ReadWhen(name, defaults[name], not self.sentencepiece, "trained vocabularies") for name in trained),
-            ],
-        )
+        self.only_if(not self.sentencepiece, "trained vocabularies", *trained)
 
     @property
     def usual(self) -> tuple[str, ...]:

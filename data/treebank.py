@@ -17,7 +17,7 @@ from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
@@ -53,9 +53,9 @@ class Treebank(TextFiles):
     """Your validation file, CoNLL-U; None = a tenth of the training sentences is held out."""
     test: str | None = None
     """Your test file, CoNLL-U; None = no test split."""
-    sentences: int = 5_000
+    sentences: Count = 5_000
     """Number of training sentences of the small grammar."""
-    held_out_sentences: int = 500
+    held_out_sentences: Count = 500
     """Number of validation sentences of the small grammar; they do not depend on the seed."""
     tags: TagColumn = "upos"
     """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), the pairs of both, or none."""
@@ -63,39 +63,31 @@ class Treebank(TextFiles):
     """Whether the parser predicts subtypes of relations, as in nsubj:pass."""
     system: System = "arc_standard"
     """The transition system."""
-    minimum_count: int = 2
+    minimum_count: Count = 2
     """Minimum number of occurrences of a word, in lowercase, in the training sentences; others are unknown words."""
-    max_length: int = 256
+    max_length: Count = 256
     """Maximum length of a sentence, in words. Longer ones are left out of training, and are an error elsewhere."""
-    max_pieces: int = 384
+    max_pieces: Count = 384
     """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are an error."""
     batch_size: int = 256
     """Maximum number of sentences in a training step, over all devices."""
-    batch_words: int = 1_024
+    batch_words: Count = 1_024
     """Maximum number of words in a training batch, padding included."""
-    evaluation_batch_words: int = 8_192
+    evaluation_batch_words: Count = 8_192
     """Maximum number of words in an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
     """Lengths of batches in words; data.max_length follows as the last one. JAX compiles a program for each length."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "sentences", "held_out_sentences", "minimum_count", "max_length", "max_pieces")
-        self.require_at_least(1, "batch_words", "evaluation_batch_words")
         if any(a >= b for a, b in itertools.pairwise(self.lengths)) or min(self.lengths, default=1) < 1:
             raise ValueError(f"data.lengths must increase and be at least 1, got {self.lengths}")
         own, drawn = self.source == "files", self.source == "small_grammar"
         if self.source != "ud_en_ewt":
             refuse_path(self.source, self.path, OWN_FILES)
-        refuse_unread(
-            self,
-            [
-                *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
-                *self.read_if_own(own, "data.source files"),
-                ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
-                ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
-            ],
-        )
+        self.only_if(own, "data.source files", "train", "validation", "test")
+        self.writing_only_if(own, "data.source files")
+        self.only_if(drawn, "data.source small_grammar", "sentences", "held_out_sentences")
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
 

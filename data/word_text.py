@@ -21,7 +21,7 @@ from data.pipelines.word_batches import (
 )
 from data.readers.articles import FOLDERS, WordSource, read_articles
 from data.readers.file_options import TextFiles
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import WordVocabulary
@@ -39,45 +39,31 @@ class WordText(TextFiles):
     """Folder of WikiText-2 or the homework (None = in $JAXNLP_DATA), or your file."""
     mode: Literal["windows", "streams"] = "streams"
     """Independent windows in random order, or contiguous streams, one a row, with carried state."""
-    sequence_length: int = 70
+    sequence_length: Count = 70
     """Number of words in a row, T; in training on streams, in most rows."""
     shuffle_articles: bool = True
     """Shuffle the articles in each epoch."""
-    bptt_short_probability: float = 0.05
+    bptt_short_probability: Fraction = 0.05
     """For streams: probability of a batch of length about T / 2."""
-    bptt_length_std: float = 5.0
+    bptt_length_std: NonNegative = 5.0
     """For streams: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
     """For streams: lengths are multiples of this, at most 1.25 T or the first multiple that is at least T; JAX compiles
     a program for each length."""
-    minimum_count: int = 2
+    minimum_count: Count = 2
     """For texts without a vocabulary (python_docs, text_file): rarer words in training are unknown."""
-    validation_fraction: float = 0.1
+    validation_fraction: ProperFraction = 0.1
     """For texts without a validation part (python_docs, text_file): share at the end that is held out."""
-    evaluation_batch_size: int = 10
+    evaluation_batch_size: Count = 10
     """Number of streams in an evaluation step; with fewer streams, fewer words have little context."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "sequence_length", "minimum_count", "evaluation_batch_size")
-        if not 0.0 <= self.bptt_short_probability <= 1.0:
-            raise ValueError(f"data.bptt_short_probability must be in [0, 1], got {self.bptt_short_probability}")
-        if not 0.0 <= self.bptt_length_std < float("inf"):
-            raise ValueError(f"data.bptt_length_std must be at least 0 and finite, got {self.bptt_length_std}")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
         plain_text = self.source in ("python_docs", "text_file")
-        refuse_unread(
-            self,
-            [
-                ReadWhen("bptt_short_probability", 0.05, self.carries, "data.mode streams"),
-                ReadWhen("bptt_length_std", 5.0, self.carries, "data.mode streams"),
-                ReadWhen("length_multiple", 10, self.carries, "data.mode streams"),
-                *self.read_if_own(self.source == "text_file", "data.source text_file"),
-                ReadWhen("minimum_count", 2, plain_text, "data.source python_docs and text_file"),
-                ReadWhen("validation_fraction", 0.1, plain_text, "data.source python_docs and text_file"),
-            ],
-        )
+        streams = ("bptt_short_probability", "bptt_length_std", "length_multiple")
+        self.only_if(self.carries, "data.mode streams", *streams)
+        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.only_if(plain_text, "data.source python_docs and text_file", "minimum_count", "validation_fraction")
         if self.carries and not 1 <= self.length_multiple <= self.sequence_length:
             raise ValueError(
                 f"data.length_multiple must be in [1, {self.sequence_length}] (sequence_length), "

@@ -81,7 +81,7 @@ def page(folder: Path) -> str:
 
 INTRODUCTION = """# Results
 
-This table is made from the ledger in `docs/results` when the site is built. `python -m train.evaluate RUN --record`
+This table is made from the ledger in `docs/results` when the site is built. `jaxnlp evaluate RUN --record`
 writes the ledger, and nothing in it is typed by hand. A row of several seeds has their mean and standard deviation; the
 steps and the seconds of training are means, too.
 

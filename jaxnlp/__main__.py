@@ -1,4 +1,4 @@
-"""`jaxnlp VERB RUN`, or `python -m jaxnlp`: what a trained model can do. `jaxnlp train` and its like are in a checkout.
+"""`jaxnlp VERB RUN`, or `python -m jaxnlp`: what a trained model can do; and `jaxnlp train` and its like.
 
 JAX is imported after the first line, since that takes seconds.
 """
@@ -9,11 +9,11 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # the current folder: python -m puts it before the libraries, and it may have a numpy.py
 
 import importlib.metadata
-from pathlib import Path
+import os
 
-from jaxnlp.cli.checkout import MODULES, SUMMARIES, run_in_checkout
-from jaxnlp.cli.closed_pipes import end_on_closed_pipe
-from jaxnlp.cli.messages import reason, say_that_jax_loads, show_plain_warnings, table, usage_text
+from jaxnlp.cli.malloc import use_huge_pages
+from jaxnlp.cli.messages import program_name, reason, say_that_jax_loads, show_plain_warnings, table, wrapped
+from jaxnlp.cli.programs import PROGRAMS, run_program
 from jaxnlp.cli.suggestions import suggestion
 
 USAGE = """usage: {program} VERB RUN [options]
@@ -25,20 +25,16 @@ Hub. {program} VERB RUN --help shows the options; {program} --version the versio
 
 {verbs}
 
-Programs for training, in a checkout of the repository:
+Programs for training:
 {programs}"""
-
-
-def program_name() -> str:
-    """The name of the program: the installed command, or the module."""
-    return "jaxnlp" if Path(sys.argv[0]).stem == "jaxnlp" else "python -m jaxnlp"
 
 
 def usage() -> str:
     """The help text that lists every verb."""
     from jaxnlp.cli.verbs import verb_table
 
-    return usage_text(USAGE.format(program=program_name(), verbs=verb_table(), programs=table([*SUMMARIES.items()])))
+    programs = table([(name, summary) for name, (_, summary) in PROGRAMS.items()])
+    return wrapped(USAGE.format(program=program_name(), verbs=verb_table(), programs=programs))
 
 
 def run(arguments: list[str]) -> int:
@@ -54,27 +50,39 @@ def run(arguments: list[str]) -> int:
         return run([*rest[:1], "--help"])
     if verb.startswith("-"):
         raise ValueError(f"there is no option {verb}; {suggestion(verb, ['--help', '--version'])}")
-    if verb in MODULES:
-        run_in_checkout(verb, rest, f"{program_name()} {verb}")
+    if verb in PROGRAMS:
+        return run_program(verb, rest)
     say_that_jax_loads(rest)
     from jaxnlp.cli.verbs import run_verb
 
-    return run_verb(verb, rest, program_name(), others=[*MODULES])
+    return run_verb(verb, rest, program_name(), others=[*PROGRAMS])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a damaged run, 2 a wrong command, or a file that cannot be read or written."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    end_on_closed_pipe()
+    """Exit status: 0 done, 1 a run that is damaged or went wrong, 2 a wrong command, or a file that cannot be read or
+    written."""
+    if arguments is None:  # a process of its own
+        arguments = sys.argv[1:]
+        if {*arguments[:1]} & PROGRAMS.keys():
+            use_huge_pages()
+        os.environ["PYTHONSAFEPATH"] = "1"  # worker processes import nothing from the current folder, either
     show_plain_warnings()
     try:
-        return run(arguments)
+        try:
+            return run(arguments)
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         print()
         return 130
+    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
+        if type(error) is ValueError and arguments[0] in ("train", "lr-find"):
+            raise  # a mistake in code, whose traceback helps
         print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+        return getattr(error, "exit_status", 2)
 
 
 if __name__ == "__main__":

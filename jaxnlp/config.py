@@ -6,14 +6,47 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+
+class Within(NamedTuple):
+    """The bounds of a number, in the type of its field: `width: Annotated[int, Within("[1, inf)")]`.
+
+    Attributes:
+      interval: "[a, b)", with a square bracket on the side of a bound that is allowed. NaN is in none.
+    """
+
+    interval: str
+
+    def __contains__(self, value: object) -> bool:
+        lowest, highest = map(float, self.interval[1:-1].split(","))
+        number: Any = value
+        above = lowest <= number if self.interval[0] == "[" else lowest < number
+        return above and (number <= highest if self.interval[-1] == "]" else number < highest)
+
+    def __str__(self) -> str:
+        lowest, highest = self.interval[1:-1].split(", ")
+        if highest != "inf":
+            return f"in {self.interval}"
+        return {"[0": "finite and not negative", "(0": "positive and finite", "(-inf": "finite"}.get(
+            self.interval[0] + lowest, f"at least {lowest} and finite"
+        )
+
+
+Count = Annotated[int, Within("[1, inf)")]
+Natural = Annotated[int, Within("[0, inf)")]
+Seed = Annotated[int, Within("[0, 4294967296)")]
+Rate = Annotated[float, Within("[0, 1)")]
+Fraction = Annotated[float, Within("[0, 1]")]
+ProperFraction = Annotated[float, Within("(0, 1)")]
+Positive = Annotated[float, Within("(0, inf)")]
+NonNegative = Annotated[float, Within("[0, inf)")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass that checks its choices (`Literal` fields) whenever it is created, and refuses a text as a
-    number.
+    """A frozen dataclass that checks its choices (`Literal` fields) and its numbers (`Within`) whenever it is created,
+    and refuses a text as a number.
 
     A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs.
 
@@ -22,9 +55,6 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
-    ignores: ClassVar[tuple[str, ...]] = ()
-    """Fields without effect, and fields of nested configs without effect here, such as `compute.recurrence`: help does
-    not show them."""
 
     @property
     def usual(self) -> tuple[str, ...]:
@@ -45,38 +75,32 @@ class Config:
                 raise ValueError(
                     f"{self.full_name(name)} must be one of {', '.join(map(str, choices))}, got {value!r}{hint}"
                 )
+            outside = _outside(value, expected)
+            if outside:
+                raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
+
+    def only_if(self, is_read: object, what: str, *fields: str) -> None:
+        """Refuses fields that this config does not read, unless they have their defaults.
+
+        Args:
+          is_read: whether this config reads them.
+          what: the configs that do, to complete "applies only to ..."; a field and its value, such as
+            `data.source files`, are also a remedy.
+          fields: their names.
+
+        Raises: ValueError naming the field and the remedy.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for field in fields if not is_read else ():
+            value, name = getattr(self, field), self.full_name(field)
+            if value != defaults[field]:
+                other = f"set {what}, or set {name} to" if _SETTING.fullmatch(what) else "set it to"
+                raise ValueError(f"{name} applies only to {what}; {other} {defaults[field]!r}, got {value!r}")
 
     @classmethod
     def full_name(cls, field: str) -> str:
         """A field's name in messages: `model.width`."""
         return f"{cls.section}.{field}" if cls.section else field
-
-
-class ReadWhen(NamedTuple):
-    """A field that only some configs read.
-
-    Attributes:
-      field: its name.
-      default: the value of a config that does not read it.
-      is_read: whether this config reads it.
-      what: the configs that read it, to complete "applies only to ..."; a field and its value, such as
-        `data.source files`, are also a remedy.
-    """
-
-    field: str
-    default: Any
-    is_read: bool
-    what: str
-
-
-def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
-    """Raises ValueError, naming the field, when an unread field does not have its default."""
-    for rule in rules:
-        value = getattr(config, rule.field)
-        if not rule.is_read and value != rule.default:
-            name = config.full_name(rule.field)
-            other = f"set {rule.what}, or set {name} to" if _SETTING.fullmatch(rule.what) else "set it to"
-            raise ValueError(f"{name} applies only to {rule.what}; {other} {rule.default!r}, got {value!r}")
 
 
 _SETTING = re.compile(r"\w+\.[\w.]+ \S+")
@@ -117,6 +141,25 @@ def _choices(expected: Any) -> tuple[Any, ...]:
         elif typing.get_origin(option) is tuple:
             found += _choices(typing.get_args(option)[0])
     return tuple(found)
+
+
+def _outside(value: Any, expected: Any) -> str:
+    """What a number, or each number of a tuple, had to be; "" = it is."""
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin is typing.Annotated:
+        bounds = [bound for bound in arguments[1:] if isinstance(bound, Within)]
+        for bound in bounds if isinstance(value, int | float) else ():
+            if value not in bound:
+                least = bound.interval[1:-1].split(", ")[0]
+                whole = arguments[0] is int and bound.interval.endswith("inf)")
+                return f"at least {least}" if whole else str(bound)
+        return _outside(value, arguments[0])
+    if origin is tuple and isinstance(value, tuple):
+        found = [_outside(item, arguments[0]) for item in value]
+        return next((f"{text} each" for text in found if text), "")
+    if origin in (typing.Union, types.UnionType) and value is not None:
+        return next(filter(None, (_outside(value, option) for option in arguments)), "")
+    return ""
 
 
 def _fits(value: Any, expected: Any) -> bool:

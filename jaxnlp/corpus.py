@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import Config
+from jaxnlp.config import Config, Count
 
 Example = TypeVar("Example")
 
@@ -119,12 +119,8 @@ class DataConfig(Config):
 
     section: ClassVar[str] = "data"
 
-    batch_size: int = 32
+    batch_size: Count = 32
     """Number of examples in a training step, over all devices."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.require_at_least(1, "batch_size")
 
     @property
     def usual(self) -> tuple[str, ...]:
@@ -178,9 +174,3 @@ class DataConfig(Config):
         """Reads a file in the data set's format, for scoring. Raises: FileNotFoundError, DataError."""
         del processor
         raise DataError(f"{path}: this run's data, {type(self).__name__}, does not read files; score one of its splits")
-
-    def require_at_least(self, least: float, *names: str) -> None:
-        """Raises ValueError for a field that is smaller."""
-        for name in names:
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{self.full_name(name)} must be at least {least}, got {getattr(self, name)}")

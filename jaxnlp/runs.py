@@ -56,7 +56,7 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     The programs that its functions compile are kept on disk: see `jaxnlp.inference.caches.use_compilation_cache`.
 
     Args:
-      folder: the `--workdir` of `python -m train`. It may have been moved.
+      folder: the `--workdir` of `jaxnlp train`. It may have been moved.
       checkpoint: a step, the latest, or the best on the validation split; before any evaluation, the latest.
       trust: other packages or modules whose classes the run may name. Their code is imported, which runs it.
 

@@ -33,14 +33,14 @@ def shell_lines(page: Path) -> Iterator[list[str]]:
 
 
 def commands_of(page: Path) -> Iterator[tuple[str, list[str]]]:
-    """The programs of this project that a page's commands start, and their arguments."""
+    """The verbs and programs of jaxnlp that a page's commands name, and their arguments."""
     for words in shell_lines(page):
-        if words[:2] == ["python", "-m"]:
-            yield words[2], words[3:]
+        if words[0] == "jaxnlp":
+            yield words[1], words[2:]
 
 
 def command_for(place: str, pages: Sequence[Path]) -> list[str]:
-    """The arguments of the first `python -m train` on these pages that trains in this folder."""
+    """The arguments of the first `jaxnlp train` on these pages that trains in this folder."""
     for page in pages:
         for program, words in commands_of(page):
             if program == "train" and "--workdir" in words and words[words.index("--workdir") + 1] == place:

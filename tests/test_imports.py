@@ -22,8 +22,8 @@ LEAVES = (
     "jaxnlp.inference",
     "jaxnlp.pages.blocks",
     "jaxnlp.saving.atomic_files",
+    "jaxnlp.saving.quiet_logging",
     "jaxnlp.saving.serialization",
-    "jaxnlp.cli.closed_pipes",
     "jaxnlp.cli.messages",
     "jaxnlp.cli.option_values",
     "jaxnlp.cli.options",
@@ -34,14 +34,9 @@ BELOW_TASKS = (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert")
 OF_TASKS = ("jaxnlp.tasks", "jaxnlp.pages", "jaxnlp.cli.inputs", "jaxnlp.cli.tables")
 BELOW_RUNS = (*BELOW_TASKS, *OF_TASKS, "jaxnlp.saving")
 ALLOWED = {
-    "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs", "jaxnlp.cli.checkout"),  # lazily: tests/jaxnlp/test_init.py
-    "jaxnlp.__main__": (
-        "jaxnlp.cli.checkout",
-        "jaxnlp.cli.closed_pipes",
-        "jaxnlp.cli.messages",
-        "jaxnlp.cli.suggestions",
-        "jaxnlp.cli.verbs",
-    ),
+    "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs", "jaxnlp.training"),  # lazily: tests/jaxnlp/test_init.py
+    "jaxnlp.__main__": ("jaxnlp.cli",),
+    "jaxnlp.training": ("jaxnlp", "jaxnlp.tasks"),
     "jaxnlp.typing": (),
     "jaxnlp.config": (),
     "jaxnlp.corpus": ("jaxnlp.config",),
@@ -56,6 +51,7 @@ ALLOWED = {
     "jaxnlp.pages.blocks": (),
     "jaxnlp.saving": LEAVES,
     "jaxnlp.saving.atomic_files": (),
+    "jaxnlp.saving.quiet_logging": (),
     "jaxnlp.saving.serialization": ("jaxnlp.typing",),
     "jaxnlp.ops": (*LEAVES, *LADDER[:1]),
     "jaxnlp.nn": (*LEAVES, *LADDER[:2]),
@@ -65,17 +61,12 @@ ALLOWED = {
     "jaxnlp.tasks": (*BELOW_TASKS, *OF_TASKS),
     "jaxnlp.runs": BELOW_RUNS,
     "jaxnlp.cli": (*BELOW_RUNS, "jaxnlp.runs"),
-    "jaxnlp.cli.checkout": ("jaxnlp",),
-    "jaxnlp.cli.closed_pipes": (),
+    "jaxnlp.cli.malloc": (),
+    "jaxnlp.cli.programs": ("jaxnlp.cli.messages", "jaxnlp.training"),
     "jaxnlp.cli.inputs": (*LEAVES, "jaxnlp.cli"),
     "jaxnlp.cli.messages": (),
     "jaxnlp.cli.option_values": (),
-    "jaxnlp.cli.options": (
-        "jaxnlp.config",
-        "jaxnlp.cli.messages",
-        "jaxnlp.cli.option_values",
-        "jaxnlp.cli.suggestions",
-    ),
+    "jaxnlp.cli.options": ("jaxnlp.cli.messages", "jaxnlp.cli.option_values", "jaxnlp.cli.suggestions"),
     "jaxnlp.cli.suggestions": (),
     "jaxnlp.cli.tables": LEAVES,
     "data": (
@@ -130,11 +121,10 @@ FORBIDDEN = {
     "jaxnlp.input_files": ("jax", "flax", "optax", "orbax", "chex", "numpy"),
     "jaxnlp.images": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.config": ("jax", "flax", "optax", "orbax", "chex"),
-    "jaxnlp.cli.closed_pipes": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.cli.messages": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.cli.options": ("jax", "flax", "optax", "orbax", "chex"),
-    "jaxnlp.cli.checkout": ("jax", "flax", "optax", "orbax", "chex"),
-    "train.cli.launcher": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.cli.programs": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.training": ("jax", "flax", "optax", "orbax", "chex"),
     "data": ("jax", "flax", "optax", "orbax", "chex", "torch"),
     "train": ("torch", "transformers", "tensorboardX"),  # tensorboardX imports torch
     "configs": ("jax", "flax", "torch"),

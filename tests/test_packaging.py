@@ -15,11 +15,11 @@ from rich.console import Console
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.training import PACKAGES
 from train.config import TrainConfig
 from train.loop import fit
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("jaxnlp", "data", "train", "configs", "benchmarks", "tests")
 
 
 def run(*command, cwd):
@@ -38,7 +38,7 @@ def run(*command, cwd):
 def wheel(tmp_path_factory):
     """The wheel, built from a copy of the checkout, since the build writes files there."""
     checkout, built = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("built")
-    for name in PACKAGES:
+    for name in ("jaxnlp", *PACKAGES, "benchmarks", "tests"):
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "requirements.txt", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, checkout)
@@ -92,11 +92,17 @@ def metadata(wheel):
 
 
 @pytest.mark.thorough
-def test_the_wheel_ships_every_module_of_jaxnlp_and_nothing_else(wheel):
+def test_the_wheel_ships_jaxnlp_with_the_packages_for_training_inside_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "jaxnlp").rglob("*.py")}
-    assert shipped == sources | {"jaxnlp/py.typed"}
+    sources = {
+        ("" if package == "jaxnlp" else "jaxnlp/_training/") + path.relative_to(ROOT).as_posix()
+        for package in ("jaxnlp", *PACKAGES)
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert shipped == sources
+    assert sources >= {"jaxnlp/py.typed", "jaxnlp/_training/data/data_sets.toml", "jaxnlp/_training/train/run/begin.py"}
 
 
 def test_the_wheel_names_its_licence_and_contains_its_text(wheel):
@@ -130,15 +136,18 @@ def test_the_wheel_shows_the_readme_and_refuses_older_pythons(wheel):
 
 
 @pytest.mark.thorough
-def test_installed_jaxnlp_is_that_of_the_wheel_and_recipes_are_not_installed(python, tmp_path):
+def test_installed_jaxnlp_claims_no_other_name_and_finds_its_recipes(python, tmp_path):
     script = """
 import importlib.util, sys, jaxnlp.models.gpt, jaxnlp.runs
 print(jaxnlp.__file__)
 print([name for name in ("train", "configs", "data", "benchmarks") if importlib.util.find_spec(name)])
+print(jaxnlp.recipe("gpt_python_docs", total_steps=7).total_steps)
+print(importlib.util.find_spec("configs").origin)
 """
-    file, importable = run(python, "-c", script, cwd=tmp_path).splitlines()
+    file, importable, steps, configs = run(python, "-c", script, cwd=tmp_path).splitlines()
     assert Path(file).is_relative_to(python.parent.parent)
-    assert importable == "[]"
+    assert (importable, steps) == ("[]", "7")
+    assert Path(configs) == Path(file).parent / "_training" / "configs" / "__init__.py"
 
 
 @pytest.mark.thorough

@@ -1,12 +1,4 @@
-"""`python -m train.compare RUN RUN ...`: runs side by side on one page: results, differing options, curves."""
-
-import sys
-import time
-
-from train.cli.launcher import program_name, start
-
-if __name__ == "__main__":
-    start("train.compare", started=time.time(), huge_pages=False, results=True)
+"""`jaxnlp compare RUN RUN ...`: runs side by side on one page: results, differing options, curves."""
 
 import dataclasses
 import json
@@ -20,7 +12,7 @@ from urllib.parse import quote
 
 import tyro
 
-from jaxnlp.cli.messages import reason
+from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.saving.atomic_files import write_file
@@ -41,7 +33,7 @@ from train.report.metrics import (
 from train.report.page import STYLE
 from train.run.folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, REPORT_FILE, read_json
 
-PROGRAM = program_name("train.compare")
+PROGRAM = f"{program_name()} compare"
 ABSENT = ""
 """The table's entry for a field that a run's config does not have."""
 
@@ -278,20 +270,11 @@ class Options:
     """The page's file."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns: the exit status; 2 for a wrong command."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    try:
-        (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
-        if len(options.runs) < 2:
-            inside = "".join(runs_inside(run).replace("inside it", f"inside {run}") for run in options.runs)
-            raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
-        print(write_comparison(options.runs, options.out))
-    except (OSError, ValueError) as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+def main(arguments: list[str]) -> int:
+    """Writes the page, and prints its path. Returns: the exit status. Raises: ValueError, OSError."""
+    (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
+    if len(options.runs) < 2:
+        inside = "".join(runs_inside(run).replace("inside it", f"inside {run}") for run in options.runs)
+        raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
+    print(write_comparison(options.runs, options.out))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,8 @@ from typing import Any, Literal
 import tyro
 
 from data import DataConfig
-from jaxnlp.config import Config
+from jaxnlp.cli.suggestions import suggestion
+from jaxnlp.config import Config, Count, Natural, ProperFraction, Seed
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Task
 from train.optimizer import OptimizerConfig
@@ -25,13 +26,13 @@ class TrainConfig(Config):
     model: ModelConfig
     task: Task
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
-    ema_decay: float | None = None
+    ema_decay: ProperFraction | None = None
     """Decay of a moving average of the parameters, which is then evaluated and sampled from; None = no average."""
-    nt_asgd_patience: int | None = None
+    nt_asgd_patience: Natural | None = None
     """NT-ASGD with a patience of N evaluations: once the validation loss is higher than the lowest loss of all
     evaluations except the N before it, average the parameters of all later steps, and evaluate the average. The
     paper uses the optimizer sgd. None = no average."""
-    accumulation_steps: int = 1
+    accumulation_steps: Count = 1
     """Number of parts of a batch whose gradients are accumulated: uses less memory for the same batch."""
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
@@ -44,34 +45,24 @@ class TrainConfig(Config):
     best_metric: str = "loss"
     """Metric of the task that selects the best checkpoint on the validation split; the loss breaks ties."""
 
-    total_steps: int = 1000
+    total_steps: Count = 1000
     """Number of training steps."""
     stop_after: int | None = None
     """Early stopping: end the run after N evaluations without a better best metric; None = train all steps."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of initial parameters, dropout and data order."""
 
-    evaluate_every_steps: int = 250
+    evaluate_every_steps: Count = 250
     """Evaluation interval in steps, on the validation split; the last step is always evaluated."""
-    log_every_steps: int = 10
+    log_every_steps: Count = 10
     """Logging interval in steps."""
-    checkpoint_every_steps: int = 250
+    checkpoint_every_steps: Count = 250
     """Checkpoint interval in steps: the most that a killed run loses. Each evaluation also saves a checkpoint."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: Count = 2
     """Number of latest checkpoints to keep, in addition to the best one."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in (
-            "accumulation_steps",
-            "total_steps",
-            "evaluate_every_steps",
-            "log_every_steps",
-            "checkpoint_every_steps",
-            "keep_checkpoints",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.stop_after is not None:
             if self.stop_after < 1:
                 raise ValueError(f"stop_after must be at least 1 or None, got {self.stop_after}")
@@ -80,14 +71,8 @@ class TrainConfig(Config):
                     f"stop_after needs evaluations before the last step; set evaluate_every_steps, which is "
                     f"{self.evaluate_every_steps}, to less than total_steps, {self.total_steps}"
                 )
-        if self.ema_decay is not None and not 0.0 < self.ema_decay < 1.0:
-            raise ValueError(f"ema_decay must be in (0, 1) or be None, got {self.ema_decay}")
-        if self.nt_asgd_patience is not None and self.nt_asgd_patience < 0:
-            raise ValueError(f"nt_asgd_patience must be at least 0 or None, got {self.nt_asgd_patience}")
         if self.nt_asgd_patience is not None and self.ema_decay is not None:
             raise ValueError("ema_decay and nt_asgd_patience exclude each other; set one of them to None")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         if self.init_ignore and self.init_from is None:
             raise ValueError(f"init_ignore applies only to pretrained weights; set init_from, got {self.init_ignore}")
         self.task.check(self.model, self.data)
@@ -101,11 +86,17 @@ class TrainConfig(Config):
 
 
 def update(config: Any, **changes: Any) -> Any:
-    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`."""
+    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`.
+
+    Raises: ValueError for an unknown field, and for a value that the config refuses.
+    """
+    known = [field.name for field in dataclasses.fields(config)]
     whole = {name: value for name, value in changes.items() if "." not in name}
     inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         head, _, rest = name.partition(".")
+        if head not in known:
+            raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
     for head, fields in inner.items():

@@ -1,28 +1,21 @@
-"""`python -m train.evaluate RUN... [EVALUATOR]`: scores runs on a split or a file, and records the numbers."""
-
-import sys
-import time
-
-from train.cli.launcher import program_name, start, start_time
-
-if __name__ == "__main__":
-    start("train.evaluate", started=start_time(time.time()), results=True)
+"""`jaxnlp evaluate RUN... [EVALUATOR]`: scores runs on a split or a file, and records the numbers."""
 
 import dataclasses
 import inspect
 import logging
 import statistics
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jaxnlp.cli.messages import reason, usage_text
+from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
+from jaxnlp.saving.checkpoints import RunError, checkpoint_steps
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train.config import TrainConfig
@@ -35,7 +28,7 @@ from train.run import folder as run_folder
 
 _logger = logging.getLogger(__name__)
 
-PROGRAM = program_name("train.evaluate")
+PROGRAM = f"{program_name()} evaluate"
 USAGE = f"""usage: {PROGRAM} RUN... [EVALUATOR] [options]
 
 Scores a run on a split of its data or on a file. Several runs must differ in their seed only: then it prints the mean
@@ -223,10 +216,13 @@ def record(scores: Scores, folder: Path, place: Path) -> None:
         )
 
 
-def run(arguments: list[str]) -> int:
-    """Does what was typed. Returns: the exit status."""
+def main(arguments: list[str]) -> int:
+    """Does what was typed. Returns: the exit status.
+
+    Raises: ValueError, OSError for a wrong command, a damaged run, and a file that cannot be read or written.
+    """
     if not arguments or arguments[0].startswith("-"):
-        print(usage_text(USAGE))
+        print(wrapped(USAGE))
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     folders, name, flags = split_arguments(arguments)
     kind, known = find_evaluator(folders[0], name), find_task(folders[0]).evaluators()
@@ -257,19 +253,3 @@ def run(arguments: list[str]) -> int:
         for number, (scores, folder) in enumerate(zip(found, folders, strict=True)):
             record(scores, folder, ledger_of(options.record, number, scores.config.seed))
     return 0
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a damaged run, 2 a wrong command."""
-    try:
-        return run(sys.argv[1:] if arguments is None else arguments)
-    except DamagedCheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
-
-
-if __name__ == "__main__":
-    sys.exit(main())

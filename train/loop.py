@@ -32,11 +32,7 @@ from train.run.early_stopping import stops_early
 from train.run.lock import locked
 from train.run.setup import Setup, count_parameters, set_up, step_function
 from train.run.signals import StopSignal
-from train.step import StepOutput, TrainState, all_finite
-
-
-class NonFiniteError(ArithmeticError):
-    """The loss, its gradient or the parameters became NaN or infinite."""
+from train.step import NonFiniteError, StepOutput, TrainState, all_finite
 
 
 class FitResult(NamedTuple):

@@ -1,41 +1,34 @@
-"""`python -m train.lr_find RECIPE`: a range test, which suggests a learning rate and plots the loss against it.
+"""`jaxnlp lr-find RECIPE`: a range test, which suggests a learning rate and plots the loss against it.
 
 The learning rate grows exponentially from step to step. The loss shows where learning starts and where it diverges.
 
 Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
 """
 
-import sys
-import time
-
-from train.cli.launcher import program_name, start, start_time
-
-if __name__ == "__main__":
-    start("train.lr_find", started=start_time(time.time()), recipes=True)
-
 import dataclasses
 import io
 import math
 from pathlib import Path
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxnlp.cli.messages import reason
-from jaxnlp.config import Config
+from jaxnlp.cli.messages import program_name
+from jaxnlp.config import Config, Within
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.typing import Array
-from train.cli.command_line import WRONG_COMMANDS, parse
+from train.cli.command_line import UsageError, parse
 from train.config import TrainConfig
 from train.parallel import make_parallel
 from train.run.begin import begin
 from train.run.setup import set_up, step_function
 from train.step import weighted
 
-PROGRAM = program_name("train.lr_find")
+PROGRAM = f"{program_name()} lr-find"
 SMOOTHING = 0.9
 """Decay rate of the moving average of the loss, which is bias-corrected."""
 DIVERGED = 4.0
@@ -52,7 +45,7 @@ class FindOptions(Config):
     """Learning rate of the first step."""
     largest: float = 1.0
     """Learning rate of the last step."""
-    steps: int = 200
+    steps: Annotated[int, Within("[20, inf)")] = 200
     """Number of steps."""
     plot: Path | None = None
     """File of the plot; its suffix gives the format. None = runs/RECIPE.lr_find.svg."""
@@ -63,8 +56,6 @@ class FindOptions(Config):
             raise ValueError(
                 f"--smallest must be positive and less than --largest, got {self.smallest} and {self.largest}"
             )
-        if self.steps < 20:
-            raise ValueError(f"--steps must be at least 20, got {self.steps}")
         if self.plot is not None:
             from matplotlib.backend_bases import FigureCanvasBase
 
@@ -118,17 +109,16 @@ def smoothed(losses: list[float] | np.ndarray) -> np.ndarray:
 def suggest(rates: np.ndarray, losses: np.ndarray) -> float:
     """The learning rate at which the smoothed loss falls fastest per decade, before its minimum.
 
-    Raises:
-      ValueError: when the loss does not fall over the range, or is never finite.
+    Raises: UsageError when the loss does not fall over the range, or is never finite.
     """
     if not len(losses):
-        raise ValueError(
+        raise UsageError(
             "the loss or the gradient is not finite even at the smallest learning rate; try a lower --smallest"
         )
     curve = smoothed(losses)
     lowest = int(curve.argmin())
     if lowest < 2:
-        raise ValueError(
+        raise UsageError(
             f"the loss does not fall between learning rates {rates[0]:.1e} and {rates[-1]:.1e}; widen the range with "
             "--smallest and --largest"
         )
@@ -154,31 +144,22 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
     write_file(path, content.getvalue())
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 = done, 1 = no suggestion, or the plot cannot be written, 2 = wrong command."""
+def main(arguments: list[str]) -> int:
+    """Trains, prints a suggestion and draws the plot. Returns: the exit status.
+
+    Raises: ValueError for a wrong command, or where there is no suggestion; OSError.
+    """
     console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
-    try:
-        config, options = parse(sys.argv[1:] if arguments is None else arguments, FindOptions(), program=PROGRAM)
-        use_compilation_cache(None)
-        console.print("compiling the training step")
-        rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
-    except WRONG_COMMANDS as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
+    config, options = parse(arguments, FindOptions(), program=PROGRAM)
+    use_compilation_cache(None)
+    console.print("compiling the training step")
+    rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
     plot = options.plot or Path("runs") / f"{config.recipe}.lr_find.svg"
-    try:
-        suggestion = suggest(rates, losses)
-        draw(plot, rates, losses, suggestion)
-    except (ValueError, OSError) as error:  # OSError: such as a full disk
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 1
+    suggestion = suggest(rates, losses)
+    draw(plot, rates, losses, suggestion)
     console.print(f"{len(rates)} steps, loss {losses[0]:.4f}, lowest (smoothed) {smoothed(losses).min():.4f}")
     console.print(
         f"suggested  --optimizer.learning-rate {suggestion:.2g}   (the recipe has {config.optimizer.learning_rate:g})"
     )
     console.print(f"plot       {plot}")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

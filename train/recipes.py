@@ -29,14 +29,9 @@ def recipe_names() -> list[str]:
 
 
 def recipe_docstring(name: str) -> str:
-    """A recipe's docstring, read without importing the recipe."""
-    source = _given.get(name, _folder() / f"{name}.py").read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(source)) or ""
-
-
-def recipe_summary(name: str) -> str:
-    """The first line of a recipe's docstring."""
-    return recipe_docstring(name).partition("\n")[0]
+    """A recipe's docstring, read without importing the recipe; "" for the recipe of an old run, which has no file."""
+    file = _given.get(name, _folder() / f"{name}.py")
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else None) or ""
 
 
 def load_recipe(name: str) -> "TrainConfig":
@@ -50,7 +45,7 @@ def load_recipe(name: str) -> "TrainConfig":
     if name.endswith(".py"):
         path = Path(name)
         if not path.is_file():
-            raise UnknownRecipeError(f"the recipe {path} does not exist; python -m train --list shows the recipes")
+            raise UnknownRecipeError(f"the recipe {path} does not exist; jaxnlp train --list shows the recipes")
         name = path.stem
         _given[name] = path
     names = recipe_names()
@@ -58,58 +53,31 @@ def load_recipe(name: str) -> "TrainConfig":
         nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
         raise UnknownRecipeError(f"unknown recipe {name!r}; {hint}")
-    if name not in _given:
-        config = importlib.import_module(f"configs.{name}").get_config()
-        return dataclasses.replace(config, recipe=name)
-    module = _imported(_given[name])
+    module = _imported(_given[name]) if name in _given else importlib.import_module(f"configs.{name}")
     if "get_config" not in module.__dict__:
         raise UnknownRecipeError(f"{_given[name]} must define get_config, a function that returns a config")
     return dataclasses.replace(module.get_config(), recipe=name)
 
 
-def overview(program: str) -> str:
-    """The help text that lists every recipe."""
-    return "\n".join(
-        [
-            f"usage: {program} RECIPE [--FIELD VALUE ...]",
-            "",
-            "RECIPE is one of these, or the path of a file like those in configs:",
-            "",
-            table([(name, recipe_summary(name)) for name in recipe_names()]),
-            "",
-            table(
-                [
-                    (f"{program} RECIPE --help", "shows a recipe's options"),
-                    (f"{program} --list", "shows which data each recipe needs"),
-                ]
-            ),
-        ]
-    )
-
-
-def print_overview_if_asked(arguments: list[str], program: str) -> None:
-    """Prints the overview and exits, where a command has no recipe: with status 0 where it asks for help, else 2."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(overview(program))
-        sys.exit(0 if arguments else 2)
-
-
-def recipe_list() -> str:
-    """A line for each recipe: its name, its summary and the data set that it needs."""
-    rows = [(name, _needs(load_recipe(name)), recipe_summary(name)) for name in recipe_names()]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = [f"{name:<{widths[0]}}  {needs or '-':<{widths[1]}}  {summary}" for name, needs, summary in rows]
-    head = f"{'recipe':<{widths[0]}}  {'data':<{widths[1]}}  what it trains"
-    notes = [
-        "docs/data.md says where the data sets come from; - = nothing is needed.",
-        "weights = also pretrained weights, downloaded from the Hugging Face Hub, or from the folder of --init-from.",
-    ]
-    return "\n".join([head, *lines, "", *notes])
+def show_recipes(arguments: list[str], program: str) -> int | None:
+    """Lists all recipes, where a command asks for them, or has no recipe. Returns: the exit status, or None."""
+    rows = [(name, recipe_docstring(name).partition("\n")[0]) for name in recipe_names()]
+    if arguments == ["--list"]:
+        print("Each recipe, what it trains, and the data that it needs; docs/data.md says where they come from.\n")
+        print(table([(name, f"{summary} Data: {_needs(load_recipe(name))}.") for name, summary in rows]))
+        return 0
+    if arguments and arguments[0] not in ("-h", "--help"):
+        return None
+    print(f"usage: {program} RECIPE [--FIELD VALUE ...]\n")
+    print("RECIPE is one of these, or the path of a file of your own that defines get_config:\n")
+    further = {"RECIPE --help": "shows a recipe's options", "--list": "also shows which data each recipe needs"}
+    print(table(rows), table([(f"{program} {words}", what) for words, what in further.items()]), sep="\n\n")
+    return 0 if arguments else 2
 
 
 def _needs(config: "TrainConfig") -> str:
-    """The data that a recipe needs, and whether it needs pretrained weights; "" = neither."""
-    return ", ".join(filter(None, [config.data.needs, "weights" if config.init_from else ""]))
+    """The data that a recipe needs, and whether it needs pretrained weights."""
+    return ", ".join(filter(None, [config.data.needs, "pretrained weights" if config.init_from else ""])) or "none"
 
 
 def _imported(path: Path) -> ModuleType:

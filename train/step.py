@@ -209,6 +209,12 @@ def weighted(metrics: Metrics) -> tuple[Array, Array]:
 
 
 @jax.jit
+class NonFiniteError(ValueError):
+    """The loss, its gradient or the parameters became NaN or infinite."""
+
+    exit_status = 1
+
+
 def all_finite(tree: PyTree) -> Array:
     """Whether every value is finite, [] bool."""
     return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))

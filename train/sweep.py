@@ -1,4 +1,4 @@
-"""`python -m train.sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
+"""`jaxnlp sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
 
 With --ablate instead of --grid, it trains the recipe itself, and one run for each value.
 
@@ -6,34 +6,27 @@ Each run has its own process, so a run that fails does not end the others. To re
 are not trained again.
 """
 
-import sys
-import time
-
-from train.cli.launcher import program_name, start
-
-if __name__ == "__main__":
-    start("train.sweep", started=time.time(), huge_pages=False)
-
 import csv
 import dataclasses
 import io
 import itertools
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jaxnlp.cli.checkout import program_command
-from jaxnlp.cli.messages import reason, usage_text
+from jaxnlp.cli.messages import program_name, wrapped
+from jaxnlp.cli.programs import command_of
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import to_json
-from train.cli.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
+from train.cli.command_line import RunOptions, UsageError, parse, similar
 from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
 from train.config import TrainConfig
 from train.recipes import load_recipe
 from train.run import folder as run_folder
 
-PROGRAM = program_name("train.sweep")
+PROGRAM = f"{program_name()} sweep"
 EMPTY = "empty"
 """The value that leaves a field without values, such as the widths of the recurrent layers."""
 
@@ -45,8 +38,8 @@ for each value, which differs from the recipe in this field only. The value {EMP
 values without any.
 
 Runs are trained one after another, each in its own folder in DIR, which --workdir DIR gives; the default is
-runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of python -m train,
-and apply to every run.
+runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of jaxnlp train, and
+apply to every run.
 
 An example, with four runs:
 
@@ -56,7 +49,7 @@ An example, with four runs:
 VARIATIONS = ("--grid", "--ablate")
 
 Train = Callable[[Sequence[str], Path], int]
-"""Trains a run: (arguments of `python -m train`, file for its output) -> exit status."""
+"""Trains a run: (arguments of `jaxnlp train`, file for its output) -> exit status."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +58,7 @@ class SweptRun:
 
     Attributes:
       values: the value of each varied field, as typed; the recipe's value for a field without a change.
-      arguments: the arguments of `python -m train`.
+      arguments: the arguments of `jaxnlp train`.
       config: the config that these arguments give.
       folder: the run's folder.
     """
@@ -190,7 +183,7 @@ def plan(command: SweepCommand) -> list[SweptRun]:
     for changed in changes:
         flags = [flag for name, value in changed.items() for flag in _flags(name, value, known[name])]
         arguments = (command.recipe, *command.others, *flags)
-        config, _ = parse([*arguments], RunOptions(), program="python -m train")
+        config, _ = parse([*arguments], RunOptions(), program=f"{program_name()} train")
         name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in changed.items()) or "unchanged"
         folder = command.workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
         fields = flat_fields(to_json(config))
@@ -222,7 +215,7 @@ def train_process(arguments: Sequence[str], log: Path) -> int:
     """Trains a run in its own process. Returns: the exit status."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        command, environ = program_command("train", arguments, PROGRAM)
+        command, environ = command_of("train", arguments)
         process = subprocess.Popen(command, env=environ, stdout=file, stderr=subprocess.STDOUT)
         try:
             return process.wait()
@@ -292,12 +285,13 @@ def _last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed or a file cannot be written, 2 for a
-    wrong command, 130 if it was interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+def main(arguments: list[str]) -> int:
+    """Runs the sweep. Returns: the exit status: 0 all runs are finished, 1 some failed, 130 it was interrupted.
+
+    Raises: ValueError for a wrong command; OSError.
+    """
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(usage_text(USAGE))
+        print(wrapped(USAGE))
         return 0 if arguments else 2
 
     def interrupt(*_: object) -> None:
@@ -307,12 +301,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         command = read_command(arguments)
         failed = sweep(plan(command), command.workdir)
-    except WRONG_COMMANDS as error:
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 2
-    except OSError as error:  # such as a full disk; the runs say their errors themselves
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("interrupted; to resume, repeat the command", file=sys.stderr)
         return 130
@@ -320,7 +308,3 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, previous)
     print(f"results  {command.workdir / 'sweep.csv'}\npage     {command.workdir / 'sweep.html'}")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

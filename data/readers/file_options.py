@@ -3,7 +3,6 @@
 import dataclasses
 
 from data import DataConfig
-from jaxnlp.config import ReadWhen
 from jaxnlp.input_files.delimited import Quotes
 from jaxnlp.input_files.tables import Writing
 from jaxnlp.input_files.text_files import UTF_8, check_encoding
@@ -20,11 +19,10 @@ class TextFiles(DataConfig):
         super().__post_init__()
         check_encoding(self.encoding, self.full_name("encoding"))
 
-    def read_if_own(self, own: bool, what: str) -> list[ReadWhen]:
-        """The rules for `refuse_unread`. Args: whether the files are the user's, and the configs where they are."""
-        options = [field for base in (TextFiles, TableFiles) for field in base.__annotations__]
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        return [ReadWhen(name, defaults[name], own, what) for name in options if name in defaults]
+    def writing_only_if(self, is_own: bool, what: str) -> None:
+        """Refuses how files are written, unless they are the user's. Args: whether they are, and the configs where."""
+        options = {field for base in (TextFiles, TableFiles) for field in base.__annotations__}
+        self.only_if(is_own, what, *(field.name for field in dataclasses.fields(self) if field.name in options))
 
 
 @dataclasses.dataclass(frozen=True)

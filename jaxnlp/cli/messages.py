@@ -1,6 +1,5 @@
 """Messages of all programs: a first line, warnings as plain lines, and text wrapped to the terminal's width."""
 
-import contextlib
 import errno
 import inspect
 import logging
@@ -10,31 +9,27 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any, TextIO
-
-
-def say_that_jax_loads(arguments: Sequence[str], file: TextIO | None = None) -> None:
-    """Prints a first line, because importing JAX takes seconds. Prints nothing for help, or if JAX is imported.
-
-    Args:
-      arguments: the command without the program's name.
-      file: the file to print to; None = standard error.
-    """
-    if "jax" not in sys.modules and not asks_for_help(arguments):
-        print("loading JAX", file=file or sys.stderr, flush=True)
-
-
-def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether a command only prints help; a command without arguments does, too."""
-    return not arguments or any(word.partition("=")[0] in ("-h", "--help", "--list") for word in arguments)
-
+from collections.abc import Sequence
+from pathlib import Path
 
 OURS = ("jaxnlp", "data", "train", "configs", "benchmarks", "__main__")
 """The packages whose notes are shown; of other packages only warnings are."""
 SILENT = ("absl", "asyncio")
 """Packages whose messages are not shown: Orbax warns at each save without a validation loss, and its errors are also
 raised."""
+
+
+def program_name() -> str:
+    """The name of the program: the installed command, or the module."""
+    return "jaxnlp" if Path(sys.argv[0]).stem == "jaxnlp" else "python -m jaxnlp"
+
+
+def say_that_jax_loads(arguments: Sequence[str]) -> None:
+    """Prints a first line to standard error, because importing JAX takes seconds; nothing for a command that only
+    prints help, or if JAX is imported."""
+    help_only = not arguments or any(word.partition("=")[0] in ("-h", "--help") for word in arguments)
+    if "jax" not in sys.modules and not help_only:
+        print("loading JAX", file=sys.stderr, flush=True)
 
 
 def show_plain_warnings() -> None:
@@ -46,25 +41,22 @@ def show_plain_warnings() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
     for name in OURS:
         logging.getLogger(name).setLevel(logging.INFO)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
 
 
-@contextlib.contextmanager
-def logging_unchanged() -> Iterator[None]:
-    """A context in which no library adds a handler to Python's root logger.
+class _PlainLines(logging.Handler):
+    """Prints to the current sys.stderr, because a progress bar may replace it."""
 
-    absl, in which Orbax logs, adds one where there is none. A later `logging.basicConfig` of the user would then have
-    no effect, and each warning would have a prefix, such as `WARNING:jaxnlp.runs:`.
-    """
-    root, stand_in = logging.getLogger(), logging.lastResort
-    if root.handlers or stand_in is None:
-        yield
-        return
-    root.addHandler(stand_in)
-    try:
-        yield
-    finally:
-        root.removeHandler(stand_in)
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = "note" if record.levelno < logging.WARNING else record.levelname.lower()
+        line = f"{kind}: {record.getMessage()}"
+        if line not in self._shown and record.name.partition(".")[0] not in SILENT:
+            self._shown.add(line)
+            print(line, file=sys.stderr)
 
 
 def is_full(error: BaseException) -> bool:
@@ -82,14 +74,6 @@ def reason(error: Exception) -> str:
     return f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}"
 
 
-def usage_text(text: str) -> str:
-    """A help text without options, wrapped to the terminal's width; usage lines and paragraphs with indented lines stay
-    unchanged."""
-    return "\n\n".join(
-        part if re.search("^(usage|  )", part, re.MULTILINE) else wrapped(part) for part in text.split("\n\n")
-    )
-
-
 def summary_of(documented: object) -> str:
     """The first sentence of the docstring of a config or a class, in one line; "" = it has no docstring."""
     paragraph = " ".join(inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0].split())
@@ -97,47 +81,17 @@ def summary_of(documented: object) -> str:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """A text wrapped to the terminal's width; paragraphs with indented lines stay unchanged."""
-    columns = max(shutil.get_terminal_size().columns, 40)
-    parts = []
-    for part in inspect.cleandoc(text).split("\n\n"):
-        if re.search(r"^\s", part, re.MULTILINE):
-            parts.append(textwrap.indent(part, indent))
-        else:
-            parts.append(
-                textwrap.fill(" ".join(part.split()), columns, initial_indent=indent, subsequent_indent=indent)
-            )
-    return "\n\n".join(parts)
+    """A text wrapped to the terminal's width; usage lines and paragraphs with indented lines stay unchanged."""
+    columns = max(shutil.get_terminal_size().columns, 40) - len(indent)
+    kept = re.compile(r"^(usage|\s)", re.MULTILINE)
+    parts = inspect.cleandoc(text).split("\n\n")
+    shown = (part if kept.search(part) else textwrap.fill(" ".join(part.split()), columns) for part in parts)
+    return textwrap.indent("\n\n".join(shown), indent)
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
     """Names and their meanings in two columns, wrapped to the terminal's width."""
     names = max(len(name) for name, _ in rows)
-    lines = []
-    for name, meaning in rows:
-        first = f"  {name:<{names}}  "
-        columns = max(shutil.get_terminal_size().columns, names + 30)
-        lines.append(textwrap.fill(meaning, columns, initial_indent=first, subsequent_indent=" " * len(first)))
-    return "\n".join(lines)
-
-
-class _PlainLines(logging.Handler):
-    """Prints to the current sys.stderr, because a progress bar may replace it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        package = record.name.partition(".")[0]
-        if package in SILENT or record.levelno < (logging.INFO if package in OURS else logging.WARNING):
-            return
-        kind = "note" if record.levelno < logging.WARNING else record.levelname.lower()
-        line = f"{kind}: {record.getMessage()}"
-        if line not in self._shown:
-            self._shown.add(line)
-            print(line, file=sys.stderr)
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    columns, indent = max(shutil.get_terminal_size().columns, names + 30), " " * (names + 4)
+    lines = (textwrap.fill(text, columns, initial_indent=indent, subsequent_indent=indent) for _, text in rows)
+    return "\n".join(f"  {name:<{names}}  {line.lstrip()}" for (name, _), line in zip(rows, lines, strict=True))

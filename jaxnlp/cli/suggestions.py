@@ -12,22 +12,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def similar_options(option: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known options that are most like an option: their last parts count too, as `width` of `model.width`.
+    """At most `most` known options that are like an option, both without dashes, such as `model.width`.
 
-    Args:
-      option: without leading dashes.
-      known: options such as `model.width`.
-      most: how many there are at most.
+    An option with the same last part comes first, as for `width`; then similar options, and those with a similar last
+    part, or with a last part that contains the option's.
     """
-    names = [*known]
+    ends = {name: name.rpartition(".")[2] for name in known}
     last = option.rpartition(".")[2]
-    ends: dict[str, list[str]] = {}
-    for name in names:
-        ends.setdefault(name.rpartition(".")[2], []).append(name)
-    close = difflib.get_close_matches(option, names, n=1, cutoff=0.8)
-    found = ends.get(last) or close
-    if not found:
-        found = [name for end in difflib.get_close_matches(last, ends, n=most) for name in ends[end]]
-    if not found and len(last) > 3:
-        found = [name for end in ends if last in end for name in ends[end]]
-    return found[:most]
+    same = [name for name, end in ends.items() if end == last] or difflib.get_close_matches(option, ends, 1, 0.8)
+    close = difflib.get_close_matches(last, ends.values(), most) or [end for end in ends.values() if last in end]
+    return (same or [name for name, end in ends.items() if end in close and len(last) > 3])[:most]

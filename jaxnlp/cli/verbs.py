@@ -2,16 +2,14 @@
 
 import dataclasses
 import shlex
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jaxnlp.cli.messages import summary_of, table, wrapped
-from jaxnlp.cli.options import read_options, show_help
+from jaxnlp.cli.options import options_of, read_options, show_help
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
-from jaxnlp.saving.checkpoints import DamagedCheckpointError
 from jaxnlp.tasks import Command, every_task
 
 
@@ -27,85 +25,48 @@ class LoadOptions:
 
 def every_command() -> dict[str, list[type[Command]]]:
     """The verbs of all tasks, by name, and the commands of each: tasks may share a command."""
-    found: dict[str, list[type[Command]]] = {}
+    commands: dict[str, list[type[Command]]] = {}
     for task in every_task():
         for verb, kind in task().commands().items():
-            kinds = found.setdefault(verb, [])
-            if kind not in kinds:
-                kinds.append(kind)
-    return dict(sorted(found.items()))
+            if kind not in commands.setdefault(verb, []):
+                commands[verb].append(kind)
+    return dict(sorted(commands.items()))
 
 
 def verb_table() -> str:
-    """Every verb, each with one line. `_show_meanings` says what a verb of several tasks does with each model."""
-    return table([(verb, _summary(kinds)) for verb, kinds in every_command().items()])
-
-
-def _summary(kinds: Sequence[type[Command]]) -> str:
-    summaries = [kind.summary for kind in kinds if kind.summary]
-    return summaries[0] if summaries else summary_of(kinds[0])
+    """Every verb, each with one line; its own help says what it does with each model."""
+    rows = {verb: [kind.summary for kind in kinds if kind.summary] for verb, kinds in every_command().items()}
+    return table([(verb, (rows[verb] or [summary_of(kinds[0])])[0]) for verb, kinds in every_command().items()])
 
 
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
-    """Loads the model and runs the verb.
+    """Loads the model, whose path is the first argument, and runs the verb. Returns: the exit status.
 
-    Args:
-      verb: name of the verb.
-      arguments: the path of the model, then the verb's options.
-      program: the program's name as typed, without the verb.
-      others: commands that are not verbs, as suggestions for a misspelt verb.
-
-    Returns: the exit status: 0, 1 for a damaged run, or 2 for a verb without arguments.
-
-    Raises: ValueError, OSError for errors in the command or the model.
+    A misspelt verb may mean one of the others. Raises: ValueError, OSError for errors in the command or the model.
     """
-    name = f"{program} {verb}"
-    if not arguments or arguments[0].startswith("-"):
-        known = _check_verb(verb, others, program)
-        if arguments and arguments[0] not in ("-h", "--help"):
-            raise ValueError(f"give the run's folder before the options: {name} {_run_first(arguments)}")
-        _show_meanings(known[verb], name)
-        return 0 if arguments else 2
-    place, *flags = arguments
+    place, *flags = arguments or [""]
+    if place in ("", "-h", "--help"):
+        _show_meanings(verb, _meanings(verb, others, program), f"{program} {verb}")
+        return 0 if place else 2
+    if place.startswith("-"):
+        raise ValueError(f"give the run's folder before the options: {program} {verb} RUN {shlex.join(arguments)}")
     # With tensors to ignore, an exported model may have another task, and so other verbs.
     whole = "--ignore" not in [flag.partition("=")[0] for flag in flags]
     try:
         verbs = find_task(place, whole=whole).commands()
     except (ValueError, OSError):
         if not is_run(place):
-            _check_verb(verb, others, program)  # a misspelt verb is named before a folder that is not a run
+            _meanings(verb, others, program)  # a misspelt verb is named before a folder that is not a run
         raise
     if verb not in verbs:
         raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")
-    command, options = parse(verbs[verb], flags, f"{name} {place}")
+    command, options = parse(verbs[verb], flags, f"{program} {verb} {place}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
-    try:
-        trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
-        with compilation_announced():
-            command(trained, *(load(further) for further in command.further_models()))
-    except DamagedCheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+    with compilation_announced():
+        command(trained, *(load(further) for further in command.further_models()))
     return 0
-
-
-def _run_first(arguments: Sequence[str]) -> str:
-    """The arguments with the only folder among them first, or with RUN first where there is not exactly one."""
-    folders = [word for word in arguments if Path(word).is_dir()]
-    if len(folders) != 1:
-        return f"RUN {shlex.join(arguments)}"
-    return shlex.join([*folders, *(word for word in arguments if word not in folders)])
-
-
-def _check_verb(verb: str, others: Sequence[str], program: str) -> Mapping[str, Collection[type[Command]]]:
-    """All verbs, by name. Raises: ValueError when `verb` is unknown."""
-    known = every_command()
-    if verb not in known and Path(verb).is_dir():
-        raise ValueError(f"give the verb before the run's folder: {program} VERB {verb}")
-    if verb not in known:
-        raise ValueError(f"there is no verb {verb!r}; {suggestion(verb, [*known, *others])}")
-    return known
 
 
 def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
@@ -114,13 +75,22 @@ def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Comm
     return command, load_options
 
 
-def _show_meanings(kinds: Collection[type[Command]], program: str) -> None:
+def _meanings(verb: str, others: Sequence[str], program: str) -> list[type[Command]]:
+    """The commands of a verb. Raises: ValueError when it is unknown."""
+    known = every_command()
+    if verb not in known:
+        first = f"give it before the folder: {program} VERB {verb}" if Path(verb).is_dir() else ""
+        raise ValueError(f"there is no verb {verb!r}; {first or suggestion(verb, [*known, *others])}")
+    return known[verb]
+
+
+def _show_meanings(verb: str, kinds: Sequence[type[Command]], program: str) -> None:
     """Prints the help of a verb without a model."""
     if len(kinds) == 1:
-        (kind,) = kinds
-        show_help([kind, LoadOptions], program=f"{program} RUN", description=kind.__doc__ or "")
+        options = [*options_of(kinds[0]), *options_of(LoadOptions)]
+        show_help(options, program=f"{program} RUN", description=kinds[0].__doc__ or "")
         return
-    print(f"usage: {program} RUN [options]\n\nWhat this verb does depends on the model:\n")
+    print(f"usage: {program} RUN [options]\n\nWhat {verb} does depends on the model:\n")
     for kind in kinds:
         print(f"- {wrapped(kind.__doc__ or '', '  ')[2:]}\n")
     print(wrapped(f"{program} RUN --help shows the options for the model in RUN."))

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Config
+from jaxnlp.config import Config, Count, Within
 from jaxnlp.ops.largest import top_k
 
 LOWEST_TEMPERATURE = 1e-6
@@ -20,9 +21,9 @@ class Sampling(Config):
     temperature: float = 1.0
     """Divides the logits: values below 1 favour probable tokens, values above 1 give more varied ones. 0 always takes
     the most probable token; other values must be at least 1e-6."""
-    top_k: int | None = None
+    top_k: Count | None = None
     """Sample only from this many most probable tokens; None = all."""
-    top_p: float | None = None
+    top_p: Annotated[float, Within("(0, 1]")] | None = None
     """Sample only from the smallest set of tokens with this total probability (nucleus sampling); None = all."""
 
     def __post_init__(self):
@@ -31,10 +32,6 @@ class Sampling(Config):
             raise ValueError(
                 f"temperature must be 0, or finite and at least {LOWEST_TEMPERATURE}, got {self.temperature}"
             )
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1, got {self.top_k}")
-        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
 
 
 def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.cache import cache_rows, log_coverage
@@ -37,13 +38,13 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an LSTM translator with attention."""
 
     compute: RecurrentCompute = dataclasses.field(default_factory=RecurrentCompute, kw_only=True)
-    embedding_width: int = 256
+    embedding_width: Count = 256
     """Width of the word embeddings, D."""
-    width: int = 256
+    width: Count = 256
     """Width of the decoder's state and of the output layer's input, K."""
-    encoder_width: int | None = None
+    encoder_width: Count | None = None
     """Width of the encoder's state in each direction; None = that of the decoder."""
-    encoder_layers: int = 1
+    encoder_layers: Count = 1
     """Number of bidirectional layers in the encoder."""
     attention: ScoreName = "multiplicative"
     """Attention score of the decoder's state and an encoder output: multiplicative has a matrix between them; dot is
@@ -53,20 +54,13 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     embeddings: Literal["separate", "tied", "shared"] = "separate"
     """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
     last two (tied), or all (shared), which needs one vocabulary and equal widths."""
-    embedding_dropout_rate: float = 0.0
+    embedding_dropout_rate: Rate = 0.0
     """Dropout rate of the embeddings."""
-    dropout_rate: float = 0.3
+    dropout_rate: Rate = 0.3
     """Dropout rate of the output layer's inputs, which the next step also reads."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("embedding_width", "width", "encoder_width", "encoder_layers"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {value}")
-        for name in ("embedding_dropout_rate", "dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
         if self.embeddings != "separate" and self.embedding_width != self.width:
             raise ValueError(
                 f"model.embeddings {self.embeddings} needs model.embedding_width equal to model.width, got "

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
-from jaxnlp.config import Config
+from jaxnlp.config import Config, Count, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import Compute, TransformerCompute
@@ -36,17 +36,17 @@ class BertConfig(Config):
 
     section: ClassVar[str] = "model.encoder"
 
-    num_layers: int = 12
+    num_layers: Count = 12
     """Number of blocks, L."""
-    num_heads: int = 12
+    num_heads: Count = 12
     """Attention heads, H; must divide the width."""
-    width: int = 768
+    width: Count = 768
     """Model width, D."""
-    feed_forward_width: int | None = None
+    feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
-    max_positions: int = 512
+    max_positions: Count = 512
     """Maximum length in tokens."""
-    num_segments: int = 2
+    num_segments: Count = 2
     """Number of segment embeddings: one for the first text, one for the second."""
     positions: Literal["learned", "sinusoidal"] = "learned"
     """A learned vector for each position, as in the original, or fixed sines and cosines."""
@@ -56,22 +56,17 @@ class BertConfig(Config):
     """Normalise before each branch and once at the end; the original BERT normalises after each sum."""
     use_pooler: bool = True
     """Compute a vector for the whole text: tanh of a dense layer on its first token."""
-    dropout_rate: float = 0.1
+    dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
-    attention_dropout_rate: float = 0.1
+    attention_dropout_rate: Rate = 0.1
     """Share of attention weights dropped in training."""
-    epsilon: float = 1e-12
+    epsilon: ProperFraction = 1e-12
     """Epsilon of the normalisations."""
     padded_vocabulary_size: int | None = None
     """Number of token embeddings, if a checkpoint has more of them than the tokenizer has tokens; None = equal."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("num_layers", "num_heads", "width", "max_positions", "num_segments"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{self.full_name(name)} must be at least 1, got {getattr(self, name)}")
-        if self.feed_forward_width is not None and self.feed_forward_width < 1:
-            raise ValueError(f"model.encoder.feed_forward_width must be at least 1, got {self.feed_forward_width}")
         if self.width % self.num_heads:
             raise ValueError(
                 f"model.encoder.num_heads must divide model.encoder.width, got {self.num_heads} heads for width "
@@ -79,11 +74,6 @@ class BertConfig(Config):
             )
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(f"model.encoder.width must be even for sinusoidal positions, got {self.width}")
-        for name in ("dropout_rate", "attention_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{self.full_name(name)} must be in [0, 1), got {getattr(self, name)}")
-        if not 0.0 < self.epsilon < 1.0:
-            raise ValueError(f"model.encoder.epsilon must be in (0, 1), got {self.epsilon}")
 
     def embeddings(self, vocabulary_size: int) -> int:
         """Number of token embeddings, V, for a tokenizer of that many tokens.

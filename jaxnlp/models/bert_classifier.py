@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.classifier import ClassifierConfig, heads_for
@@ -75,9 +75,9 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     cosine_logit: tuple[float, float] | None = None
     """For two classes of pairs with data.pairs apart: slope and threshold; add slope * (cosine - threshold) to the
     logit of the second class. It helps sentence encoders before the head is trained. None = only the head."""
-    head_dropout_rate: float = 0.1
+    head_dropout_rate: Rate = 0.1
     """Share of the heads' inputs dropped in training."""
-    token_dropout_rate: float = 0.0
+    token_dropout_rate: Rate = 0.0
     """Share of the tokens hidden in training, except the first; small data sets are memorised without it. Not of pairs
     with data.pairs apart, whose texts may differ only in one word."""
     freeze_encoder: bool = False
@@ -85,9 +85,6 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("head_dropout_rate", "token_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
         if self.cosine_logit is not None and not (
             0.0 < self.cosine_logit[0] < math.inf and math.isfinite(self.cosine_logit[1])
         ):
@@ -98,9 +95,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         if self.pooling == "pooler" and not self.encoder.use_pooler:
             raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
         trained = "models without model.freeze_encoder"
-        refuse_unread(self, [ReadWhen("token_dropout_rate", 0.0, not self.freeze_encoder, trained)])
-        rates = ("dropout_rate", "attention_dropout_rate")
-        refuse_unread(self.encoder, [ReadWhen(name, 0.1, not self.freeze_encoder, trained) for name in rates])
+        self.only_if(not self.freeze_encoder, trained, "token_dropout_rate")
+        self.encoder.only_if(not self.freeze_encoder, trained, "dropout_rate", "attention_dropout_rate")
 
     def check(self, processor: Any) -> None:
         parts = processor.by_part.values()
@@ -113,16 +109,11 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         features, layers = any(head.apart and head.width for head in heads), any(head.width for head in heads)
         logits, together = any(head.width < head.outputs == 2 for head in heads), not all(head.apart for head in heads)
         pairs, what = "pairs that are read apart (data.pairs apart)", "models with a head, not to a cosine alone"
-        refuse_unread(
-            self,
-            [
-                ReadWhen("similarity", "learned", numbers, f"numbers of {pairs}"),
-                ReadWhen("pair_layer", "none", features, f"heads of {pairs}"),
-                ReadWhen("cosine_logit", None, logits, f"two classes of {pairs}"),
-                ReadWhen("token_dropout_rate", 0.0, together, "single texts and pairs that are read together"),
-                ReadWhen("head_dropout_rate", 0.1, layers, what),
-            ],
-        )
+        self.only_if(numbers, f"numbers of {pairs}", "similarity")
+        self.only_if(features, f"heads of {pairs}", "pair_layer")
+        self.only_if(logits, f"two classes of {pairs}", "cosine_logit")
+        self.only_if(together, "single texts and pairs that are read together", "token_dropout_rate")
+        self.only_if(layers, what, "head_dropout_rate")
         if self.freeze_encoder and not layers:
             raise ValueError(
                 "model.freeze_encoder leaves nothing to train, since model.similarity cosine has no head; set "

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
@@ -39,15 +40,15 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
-    num_layers: int = 3
+    num_layers: Count = 3
     """Number of blocks in the encoder, and in the decoder, L."""
-    num_heads: int = 4
+    num_heads: Count = 4
     """Attention heads, H; must divide the width."""
-    width: int = 256
+    width: Count = 256
     """Model width, D."""
-    feed_forward_width: int | None = None
+    feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
-    context_length: int = 256
+    context_length: Count = 256
     """Maximum length of a source, and of a target, in tokens."""
     norm: Literal["pre", "post"] = "pre"
     """pre: layer normalisation before each branch and after the last block; post: after each sum, as published."""
@@ -58,18 +59,13 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     bias for each bucket of distances, or learned vectors for each distance, added to keys and values."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(D), as published."""
-    dropout_rate: float = 0.1
+    dropout_rate: Rate = 0.1
     """Dropout rate of the embeddings and of each branch's outputs."""
-    attention_dropout_rate: float = 0.0
+    attention_dropout_rate: Rate = 0.0
     """Dropout rate of the attention weights."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("num_layers", "num_heads", "width", "context_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
-        if self.feed_forward_width is not None and self.feed_forward_width < 1:
-            raise ValueError(f"model.feed_forward_width must be at least 1, got {self.feed_forward_width}")
         if self.width % self.num_heads:
             raise ValueError(
                 f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
@@ -78,9 +74,6 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         if paired % 2:
             what = "width" if self.positions == "sinusoidal" else "width / model.num_heads"
             raise ValueError(f"model.{what} must be even for {self.positions} positions, got {paired}")
-        for name in ("dropout_rate", "attention_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
 
     @property
     def max_length(self) -> int:

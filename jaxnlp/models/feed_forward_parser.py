@@ -14,6 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Parser, ParserConfig, uniform_vectors
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
@@ -27,20 +28,14 @@ class FeedForwardParserConfig(ParserConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("words", "tags")
 
-    word_width: int = 50
+    word_width: Count = 50
     """Width of the vectors of words."""
-    tag_width: int = 50
+    tag_width: Count = 50
     """Width of the vectors of tags, where the data has tags."""
-    word_dropout_rate: float = 0.0
+    word_dropout_rate: Rate = 0.0
     """Share of the words that are read as unknown words in training."""
-    embedding_dropout_rate: float = 0.0
+    embedding_dropout_rate: Rate = 0.0
     """Share of the numbers in the vectors of words and tags that is dropped in training."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name in ("word_width", "tag_width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
 
     def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         del processor

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import normal
 
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import ModelConfig, Parameter, parameter_table
 from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
@@ -35,21 +36,21 @@ class GPTConfig(ModelConfig):
     """Shape of a GPT."""
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
-    num_layers: int = 4
+    num_layers: Count = 4
     """Number of blocks, L."""
-    num_heads: int = 4
+    num_heads: Count = 4
     """Attention heads, H; must divide the width."""
-    width: int = 128
+    width: Count = 128
     """Model width, D."""
-    context_length: int = 128
+    context_length: Count = 128
     """Maximum length in tokens. Each position has a learned vector."""
-    feed_forward_width: int | None = None
+    feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
-    embedding_dropout_rate: float = 0.0
+    embedding_dropout_rate: Rate = 0.0
     """Share of embedding outputs dropped in training."""
-    attention_dropout_rate: float = 0.0
+    attention_dropout_rate: Rate = 0.0
     """Share of attention weights dropped in training."""
-    residual_dropout_rate: float = 0.0
+    residual_dropout_rate: Rate = 0.0
     """Share of each block's branch outputs dropped in training."""
     use_bias: bool = True
     """Whether dense and normalisation layers have biases."""
@@ -58,18 +59,10 @@ class GPTConfig(ModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("num_layers", "num_heads", "width", "context_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{self.full_name(name)} must be at least 1, got {getattr(self, name)}")
-        if self.feed_forward_width is not None and self.feed_forward_width < 1:
-            raise ValueError(f"model.feed_forward_width must be at least 1, got {self.feed_forward_width}")
         if self.width % self.num_heads:
             raise ValueError(
                 f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
             )
-        for name in ("embedding_dropout_rate", "attention_dropout_rate", "residual_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{self.full_name(name)} must be in [0, 1), got {getattr(self, name)}")
 
     @property
     def max_length(self) -> int:

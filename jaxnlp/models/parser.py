@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp.config import Count, Natural, Rate
 from jaxnlp.models import ModelConfig, parameter_table
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
@@ -49,23 +50,14 @@ class ParserConfig(ModelConfig):
     `reads` names the arrays of the encoder. Before these, the module reads a batch of configurations.
     """
 
-    hidden_width: int = 200
+    hidden_width: Count = 200
     """Width of the hidden layer, F."""
     activation: Activation = "cube"
     """Function of the hidden layer: x^3, ReLU or tanh."""
-    label_width: int = 50
+    label_width: Natural = 50
     """Width of the vectors of labels; 0 = labels are not read."""
-    dropout_rate: float = 0.5
+    dropout_rate: Rate = 0.5
     """Share of the hidden layer that is dropped in training."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name, least in (("hidden_width", 1), ("label_width", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"model.{name} must be at least {least}, got {getattr(self, name)}")
-        for field in dataclasses.fields(self):
-            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
 
     @property
     def nodes(self) -> tuple[int, ...]:

@@ -5,8 +5,7 @@ Merity et al. 2018 (AWD-LSTM).
 """
 
 import dataclasses
-import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Rate, Within
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
@@ -47,7 +46,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     compute: RecurrentCompute = dataclasses.field(default_factory=RecurrentCompute, kw_only=True)
     cell: CellName = "lstm"
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
-    embedding_width: int = 128
+    embedding_width: Count = 128
     """Width of the word embeddings, D."""
     widths: tuple[int, ...] = (128, 128)
     """Width of each recurrent layer, K, first to last."""
@@ -60,39 +59,27 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Whether the output layer has a bias for each word."""
     init_bias_from_unigram: bool = False
     """Start with the output bias at which each word has its frequency in training."""
-    forget_bias: float = 0.0
+    forget_bias: Annotated[float, Within("(-inf, inf)")] = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
-    embedding_dropout_rate: float = 0.0
+    embedding_dropout_rate: Rate = 0.0
     """Share of the vocabulary's words whose embeddings are zero for a whole training batch."""
-    input_dropout_rate: float = 0.0
+    input_dropout_rate: Rate = 0.0
     """Share of the input features dropped in training, the same ones at all positions of a sequence."""
-    hidden_dropout_rate: float = 0.0
+    hidden_dropout_rate: Rate = 0.0
     """Share of the features between layers dropped in training, the same ones at all positions."""
-    output_dropout_rate: float = 0.0
+    output_dropout_rate: Rate = 0.0
     """Share of the last layer's outputs dropped in training, the same ones at all positions."""
-    weight_dropout_rate: float = 0.0
+    weight_dropout_rate: Rate = 0.0
     """Share of the recurrent matrices' elements dropped in training, the same ones at all positions."""
 
     def __post_init__(self):
         super().__post_init__()
-        if self.embedding_width < 1:
-            raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
         if self.init_bias_from_unigram and not self.use_output_bias:
             raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
-        if not math.isfinite(self.forget_bias):
-            raise ValueError(f"model.forget_bias must be finite, got {self.forget_bias}")
-        refuse_unread(
-            self,
-            (
-                ReadWhen("forget_bias", 0.0, self.cell == "lstm", "the cell lstm"),
-                ReadWhen("hidden_dropout_rate", 0.0, len(self.widths) > 1, "models with several layers"),
-            ),
-        )
-        for field in dataclasses.fields(self):
-            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
+        self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
+        self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
     def build(self, processor: Any) -> "RecurrentLM":
         return RecurrentLM(self, processor.size)

@@ -16,6 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.config import Count
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Activation, Parser, ParserConfig
 from jaxnlp.models.word_encoder import WordEncoder, WordEncoderConfig
@@ -29,7 +30,7 @@ WITH_DEPENDENTS = (*STACK_AND_BUFFER, 6, 7, 12, 13)
 class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
     """Shape and regularisers of a parser on top of a word encoder."""
 
-    tag_width: int = 25
+    tag_width: Count = 25
     """Width of the vectors of tags, where the data has tags."""
     described_by: Literal["stack_and_buffer", "with_dependents"] = "with_dependents"
     """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and the
@@ -38,11 +39,6 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
     """Function of the hidden layer: x^3, ReLU or tanh."""
     label_width: int = 0
     """Width of the vectors of labels; 0 = labels are not read."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.tag_width < 1:
-            raise ValueError(f"model.tag_width must be at least 1, got {self.tag_width}")
 
     @property
     def nodes(self) -> tuple[int, ...]:

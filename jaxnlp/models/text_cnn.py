@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.config import Count
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.convolution import Convolution
@@ -22,15 +23,13 @@ class TextCNNConfig(WordClassifierConfig):
 
     windows: tuple[int, ...] = (3, 4, 5)
     """Numbers of words in a window."""
-    feature_maps: int = 100
+    feature_maps: Count = 100
     """Feature maps of each window, F."""
 
     def __post_init__(self):
         super().__post_init__()
         if not self.windows or min(self.windows) < 1 or len(set(self.windows)) < len(self.windows):
             raise ValueError(f"model.windows needs distinct numbers of words, each at least 1, got {self.windows}")
-        if self.feature_maps < 1:
-            raise ValueError(f"model.feature_maps must be at least 1, got {self.feature_maps}")
 
     def build(self, processor: Any) -> "TextCNN":
         return TextCNN(self, processor.vocabulary_size, processor.outputs)

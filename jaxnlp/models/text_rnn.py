@@ -12,13 +12,13 @@ Source: Yang et al. 2016, section 2.2, for the attention; here it is over the wo
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Rate, Within
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
@@ -46,24 +46,19 @@ class TextRNNConfig(WordClassifierConfig):
     pooling: Literal["last", "mean", "max", "attention"] = "last"
     """Input of the classifier: the last state of each direction, or the outputs' mean, maximum or attention-weighted
     mean."""
-    forget_bias: float = 0.0
+    forget_bias: Annotated[float, Within("(-inf, inf)")] = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
-    hidden_dropout_rate: float = 0.0
+    hidden_dropout_rate: Rate = 0.0
     """Share of the features between layers dropped in training, the same ones at all positions."""
-    weight_dropout_rate: float = 0.0
+    weight_dropout_rate: Rate = 0.0
     """Share of the recurrent matrices' elements dropped in training, the same ones at all positions."""
 
     def __post_init__(self):
         super().__post_init__()
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
-        refuse_unread(
-            self,
-            (
-                ReadWhen("forget_bias", 0.0, self.cell == "lstm", "the cell lstm"),
-                ReadWhen("hidden_dropout_rate", 0.0, len(self.widths) > 1, "models with several layers"),
-            ),
-        )
+        self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
+        self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
     @property
     def has_attention_weights(self) -> bool:

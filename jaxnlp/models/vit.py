@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.nn.attention import SelfAttention
@@ -40,15 +41,15 @@ class ViTConfig(ClassifierConfig):
     has_rollout: ClassVar[bool] = True
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
-    patch: int = 4
+    patch: Count = 4
     """Rows and columns of a patch in pixels; must divide the size of the images."""
-    num_layers: int = 6
+    num_layers: Count = 6
     """Number of blocks, L."""
-    num_heads: int = 4
+    num_heads: Count = 4
     """Attention heads, H; must divide the width."""
-    width: int = 128
+    width: Count = 128
     """Model width, D."""
-    feed_forward_width: int | None = None
+    feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
     stem: Literal["patches", "convolutional"] = "patches"
     """Layer that turns patches into vectors: one dense layer, as published, or convolutions that halve the image until
@@ -57,29 +58,21 @@ class ViTConfig(ClassifierConfig):
     """A learned vector for each patch, or fixed sines and cosines of its row and of its column."""
     pooling: Literal["cls", "mean"] = "cls"
     """Input of the classifier: the vector of a class token before the patches (cls), or the mean over the patches."""
-    dropout_rate: float = 0.1
+    dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
-    attention_dropout_rate: float = 0.0
+    attention_dropout_rate: Rate = 0.0
     """Share of attention weights dropped in training."""
-    layer_dropout_rate: float = 0.0
+    layer_dropout_rate: Rate = 0.0
     """Share of the branches that an image skips in training (stochastic depth)."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("patch", "num_layers", "num_heads", "width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
-        if self.feed_forward_width is not None and self.feed_forward_width < 1:
-            raise ValueError(f"model.feed_forward_width must be at least 1 or None, got {self.feed_forward_width}")
         if self.width % self.num_heads:
             raise ValueError(f"model.num_heads must divide model.width, got {self.num_heads} and {self.width}")
         if self.positions == "sinusoidal_2d" and self.width % 4:
             raise ValueError(f"model.width must be divisible by 4 for sinusoidal positions, got {self.width}")
         if self.stem == "convolutional" and (self.patch < 2 or self.patch & (self.patch - 1)):
             raise ValueError(f"model.patch must be 2, 4, 8, ... for a convolutional stem, got {self.patch}")
-        for name in ("dropout_rate", "attention_dropout_rate", "layer_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
 
     @property
     def convolutions(self) -> int:

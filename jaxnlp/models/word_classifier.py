@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Rate
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
@@ -34,27 +34,22 @@ class WordClassifierConfig(ClassifierConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 
-    embedding_width: int = 128
+    embedding_width: Count = 128
     """Width of the word vectors, D."""
     vectors: Literal["random", "static", "non_static", "two_channels"] = "random"
     """Word vectors: random and trained; from a file and not trained (static); from a file and trained (non_static); or
     both of the last two (two_channels)."""
     vectors_path: str | None = None
     """Text file of word vectors in the format of word2vec or GloVe; needed unless vectors are random."""
-    embedding_dropout_rate: float = 0.0
+    embedding_dropout_rate: Rate = 0.0
     """Dropout rate of the word vectors."""
-    dropout_rate: float = 0.5
+    dropout_rate: Rate = 0.5
     """Dropout rate of the features."""
 
     def __post_init__(self):
         super().__post_init__()
-        if self.embedding_width < 1:
-            raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
-        for field in dataclasses.fields(self):
-            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
         given = self.vectors != "random"
-        refuse_unread(self, [ReadWhen("vectors_path", None, given, "vectors that are not random")])
+        self.only_if(given, "vectors that are not random", "vectors_path")
         if given and not self.vectors_path:
             raise ValueError(f"model.vectors {self.vectors} needs a file of word vectors: set model.vectors_path")
 

@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, Rate
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
@@ -60,63 +60,47 @@ class WordEncoderConfig(ModelConfig):
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
     freeze_bert: bool = False
     """Train all parameters except those of the BERT."""
-    word_width: int = 100
+    word_width: Natural = 100
     """Width of the word embeddings, D; 0 = no word embeddings."""
     vectors_path: str | None = None
     """Text file of initial word embeddings in the format of word2vec or GloVe; None = random."""
-    bigram_width: int = 0
+    bigram_width: Natural = 0
     """Width of the embeddings of pairs of neighbouring words, for words that are single characters; 0 = none."""
-    bigram_buckets: int = 32_768
+    bigram_buckets: Count = 32_768
     """Number of embeddings of pairs; a hash assigns them."""
-    character_width: int = 30
+    character_width: Count = 30
     """Width of the character embeddings."""
-    character_features: int = 50
+    character_features: Natural = 50
     """Features of a word's characters, F; 0 = characters are not read."""
-    character_window: int = 3
+    character_window: Count = 3
     """Number of characters in a window of the convolution."""
-    word_dropout_rate: float = 0.0
+    word_dropout_rate: Rate = 0.0
     """Share of the words read as unknown words in training, also in pairs of words. It trains the embedding of unknown
     words, and the use of the characters and of the other words."""
-    input_dropout_rate: float = 0.5
+    input_dropout_rate: Rate = 0.5
     """Share of the words' vectors dropped in training."""
-    recurrent_widths: tuple[int, ...] = (128,)
+    recurrent_widths: tuple[Count, ...] = (128,)
     """Width of each layer of the bidirectional recurrent network in each direction, K; empty = no such network."""
     cell: CellName = "lstm"
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
-    hidden_dropout_rate: float = 0.0
+    hidden_dropout_rate: Rate = 0.0
     """Share of the features between recurrent layers dropped in training, the same ones at all positions."""
-    output_dropout_rate: float = 0.5
+    output_dropout_rate: Rate = 0.5
     """Share of the recurrent network's outputs dropped in training."""
 
     def __post_init__(self):
         super().__post_init__()
-        may_be_0 = ("word_width", "bigram_width", "character_features")
-        for name in (*may_be_0, "character_width", "bigram_buckets", "character_window"):
-            least = 0 if name in may_be_0 else 1
-            if getattr(self, name) < least:
-                raise ValueError(f"model.{name} must be at least {least}, got {getattr(self, name)}")
-        if any(width < 1 for width in self.recurrent_widths):
-            raise ValueError(f"model.recurrent_widths must be at least 1 each, got {self.recurrent_widths}")
-        for field in dataclasses.fields(self):
-            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
         if not (self.bert or self.word_width or self.bigram_width or self.character_features):
             raise ValueError("the model has no input: set model.bert, model.word_width or model.character_features")
         words, pairs, characters = self.word_width > 0, self.bigram_width > 0, self.character_features > 0
         layers = len(self.recurrent_widths)
-        refuse_unread(
-            self,
-            (
-                ReadWhen("freeze_bert", False, self.bert, "models with model.bert"),
-                ReadWhen("vectors_path", None, words, "models with word embeddings"),
-                ReadWhen("word_dropout_rate", 0.0, words or pairs, "models with embeddings of words or pairs"),
-                ReadWhen("bigram_buckets", 32_768, pairs, "models with model.bigram_width"),
-                ReadWhen("character_width", 30, characters, "models that read characters"),
-                ReadWhen("character_window", 3, characters, "models that read characters"),
-                ReadWhen("cell", "lstm", layers > 0, "models with recurrent layers"),
-                ReadWhen("hidden_dropout_rate", 0.0, layers > 1, "models with several recurrent layers"),
-            ),
-        )
+        self.only_if(self.bert, "models with model.bert", "freeze_bert")
+        self.only_if(words, "models with word embeddings", "vectors_path")
+        self.only_if(words or pairs, "models with embeddings of words or pairs", "word_dropout_rate")
+        self.only_if(pairs, "models with model.bigram_width", "bigram_buckets")
+        self.only_if(characters, "models that read characters", "character_width", "character_window")
+        self.only_if(layers > 0, "models with recurrent layers", "cell")
+        self.only_if(layers > 1, "models with several recurrent layers", "hidden_dropout_rate")
 
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from jaxnlp.cli.messages import logging_unchanged
+from jaxnlp.saving.quiet_logging import logging_unchanged
 from jaxnlp.saving.serialization import differences
 from jaxnlp.typing import PyTree
 
@@ -50,6 +50,8 @@ class RunError(ValueError):
 
 class DamagedCheckpointError(ValueError):
     """A checkpoint whose contents have changed since it was saved."""
+
+    exit_status = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -236,7 +236,7 @@ class Scoring(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator(Config):
-    """The base of evaluators. Their fields are the flags of `python -m train.evaluate RUN NAME`."""
+    """The base of evaluators. Their fields are the flags of `jaxnlp evaluate RUN NAME`."""
 
     default_split: ClassVar[str] = "validation"
     """The split to score when neither a split nor a file is given."""

@@ -1,7 +1,6 @@
 """BERT's pretraining: masked language modelling and next-sentence prediction."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.config import Count, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
@@ -33,21 +33,12 @@ class MaskedLanguageModel(Task):
     Source: Devlin et al. 2019, appendix A.2.
     """
 
-    label_smoothing: float = 0.0
+    label_smoothing: Rate = 0.0
     """Share of each masked token's probability that is spread evenly over the vocabulary in training."""
-    z_loss: float = 0.0
+    z_loss: NonNegative = 0.0
     """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
-    chunk_tokens: int | None = None
+    chunk_tokens: Count | None = None
     """Score N masked tokens at a time, so that the logits of all never exist at once; None = at most 2^24 logits."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if not 0.0 <= self.z_loss < math.inf:
-            raise ValueError(f"task.z_loss must be finite and not negative, got {self.z_loss}")
-        if self.chunk_tokens is not None and self.chunk_tokens < 1:
-            raise ValueError(f"task.chunk_tokens must be at least 1 or None, got {self.chunk_tokens}")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del processor, split

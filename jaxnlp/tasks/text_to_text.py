@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxnlp.config import Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
@@ -24,13 +25,8 @@ class TextToText(Task):
     a start symbol and before an end symbol; `loss_mask` [B, T] bool: the mean is over True.
     """
 
-    label_smoothing: float = 0.0
+    label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary in training."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
 
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         del processor, split

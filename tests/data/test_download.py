@@ -275,7 +275,7 @@ def test_a_folder_that_is_not_found_is_named_with_the_places_and_the_remedies(mo
 
 def test_an_error_names_the_command_or_the_page_that_a_known_data_set_comes_from(own_folder):
     found = refused_folder(name="multi30k_en_de")
-    assert f"download it from {DATA_SETS['multi30k_en_de'].page} with python -m data.download multi30k_en_de" in found
+    assert f"download it from {DATA_SETS['multi30k_en_de'].page} with jaxnlp download multi30k_en_de" in found
     found = refused_folder(name="conll2003_ner")
     page = DATA_SETS["conll2003_ner"].page
     assert (

@@ -1,4 +1,4 @@
-"""Downloads of whole data sets, and the command `python -m data.download`."""
+"""Downloads of whole data sets, and the command `jaxnlp download`."""
 
 import gzip
 import hashlib
@@ -13,6 +13,7 @@ import requests
 import data.download as download
 from data.data_sets import DataSet, RemoteFile
 from data.download import DataNotFoundError, digest_of, fetch, locate_folder, main
+from jaxnlp.__main__ import main as jaxnlp_main
 from tests.network import CONTENT, PLAYS, cached_path, put
 
 PLAIN = b"a line of training text\n" * 5000
@@ -148,7 +149,7 @@ def test_the_check_finds_a_damaged_file(all_online, data_sets, own_folder, capsy
     ],
 )
 def test_a_wrong_command_or_a_failed_download_is_one_line_and_a_status(data_sets, capsys, arguments, status, message):
-    assert main(arguments) == status
+    assert jaxnlp_main(["download", *arguments]) == status
     assert re.search(rf"^error: {message}", capsys.readouterr().err)
 
 

@@ -2,8 +2,6 @@ import hashlib
 import itertools
 import os
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from data import DataError, invented_people
 from data.invented_people import BIRTH_PHRASINGS, CAREER_PHRASINGS, InventedPeople, invent, main, write
+from jaxnlp.__main__ import main as jaxnlp_main
 
 PEOPLE = invent(0)
 POSSIBLE_NAMES = 191 * 192
@@ -265,17 +264,11 @@ def test_command_writes_the_corpus_of_its_options_and_shows_some(tmp_path, capsy
     assert people.documents[0] in shown
 
 
-def test_module_runs_as_a_command(tmp_path, root):
-    command = [sys.executable, "-m", "data.invented_people", str(tmp_path)]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    assert read_back(tmp_path) == PEOPLE
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [(["--train", "0"], "train must have"), ([], "file exists"), (["--sed", "1"], "did you mean --seed")],
 )
 def test_command_that_fails_says_why_in_one_line(tmp_path, capsys, options, reason):
     (tmp_path / "taken").write_text("no folder")
-    assert main([str(tmp_path / "taken"), *options]) == 2
+    assert jaxnlp_main(["invent-people", str(tmp_path / "taken"), *options]) == 2
     assert re.fullmatch(f"error: .*{reason}.*\n", capsys.readouterr().err)

@@ -264,8 +264,8 @@ def test_a_validation_text_of_one_word_is_refused(folder):
         ({"length_multiple": 0}, "data.length_multiple must be in [1, 70] (sequence_length), got 0"),
         ({"sequence_length": 9}, "data.length_multiple must be in [1, 9] (sequence_length), got 10"),
         ({"bptt_short_probability": 1.5}, "data.bptt_short_probability must be in [0, 1], got 1.5"),
-        ({"bptt_length_std": -1.0}, "data.bptt_length_std must be at least 0 and finite, got -1.0"),
-        ({"bptt_length_std": float("nan")}, "data.bptt_length_std must be at least 0 and finite, got nan"),
+        ({"bptt_length_std": -1.0}, "data.bptt_length_std must be finite and not negative, got -1.0"),
+        ({"bptt_length_std": float("nan")}, "data.bptt_length_std must be finite and not negative, got nan"),
         ({"validation_fraction": 1.0}, "data.validation_fraction must be in (0, 1), got 1.0"),
     ],
 )

@@ -84,7 +84,7 @@ def train_as_on_the_pages(place: str, pages: list[Path]) -> None:
     elif start is not None:
         flags += ["--init-from", str(get_model_path())]
     config, _ = parse(
-        [recipe, *flags, *FEW_STEPS, "--optimizer.warmup-steps", "0"], RunOptions(), program="python -m train"
+        [recipe, *flags, *FEW_STEPS, "--optimizer.warmup-steps", "0"], RunOptions(), program="jaxnlp train"
     )
     if hasattr(config.model, "num_layers"):
         config = update(config, **{"model.num_layers": 1})
@@ -120,7 +120,10 @@ def run_code(
         for file, content in SAMPLES.items():
             Path(file).write_text(content, encoding="utf-8")
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            loaded, trained = re.findall(r'load_run\("([^"]+)"', code), re.findall(r'fit\(.*, "([^"]+)"\)', code)
+            loaded, trained = (
+                re.findall(r'load_run\("([^"]+)"', code),
+                re.findall(r'jaxnlp.train\(.*, "([^"]+)"\)', code),
+            )
             for place in {*loaded} - {*trained}:
                 train_as_on_the_pages(place, [page, *PAGES])
             capsys.readouterr()

@@ -68,12 +68,12 @@ def test_the_readme_is_a_script_that_runs_outside_the_checkout(tmp_path, root):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "jaxnlp").symlink_to(root / "jaxnlp")  # as an editable installation
     script = tmp_path / "script.py"
-    until_training, *_ = CODE["README.md"].partition("\nfit(")
-    script.write_text(f"{until_training}\nprint(fit, get_config().recipe)\n")
+    until_training, *_ = CODE["README.md"].partition("\nrun = jaxnlp.train(")
+    script.write_text(f"{until_training}\nprint(config.recipe, jaxnlp.train)\n")
     places = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
     done = subprocess.run([sys.executable, script], cwd=tmp_path, env=places, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("<function fit at")
+    assert done.stdout.startswith("gpt_python_docs <function train at")
 
 
 @pytest.mark.thorough

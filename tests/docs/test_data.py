@@ -14,7 +14,7 @@ from train.recipes import load_recipe, recipe_names
 def row(data_set, recipes):
     """A data set's row of the page's table."""
     users = ", ".join(f"`{recipe}`" for recipe in recipes) or "-"
-    get = f"`python -m data.download {data_set.name}`" if data_set.remote else "by hand"
+    get = f"`jaxnlp download {data_set.name}`" if data_set.remote else "by hand"
     source = f"[{data_set.title}]({data_set.page})"
     return f"| `{data_set.name}` | {users} | {source} | {data_set.licence} | {data_set.megabytes} MB | {get} |"
 

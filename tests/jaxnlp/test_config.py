@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from jaxnlp.config import Config, ReadWhen, refuse_unread
+from jaxnlp.config import Config, Count, Natural, NonNegative, Positive, ProperFraction, Rate, Within
 from jaxnlp.saving.serialization import to_json
 
 Size = Literal["small", "large"]
@@ -36,13 +36,8 @@ class TallCup(Cup):
 
     def __post_init__(self):
         super().__post_init__()
-        refuse_unread(
-            self,
-            [
-                ReadWhen("height", 1, self.size == "large", "the size large"),
-                ReadWhen("colour", "any", self.size == "large", "cup.size large"),
-            ],
-        )
+        self.only_if(self.size == "large", "the size large", "height")
+        self.only_if(self.size == "large", "cup.size large", "colour")
 
 
 @pytest.mark.parametrize(
@@ -116,3 +111,48 @@ def test_a_text_is_no_number(field, what):
 
     with pytest.raises(ValueError, match=f"^cup.{field} must be {what}, got the text '5'$"):
         LiddedCup(**{field: "5"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Measures(Config):
+    """A config with every kind of bounds."""
+
+    section = "m"
+
+    count: Count | None = 1
+    natural: Natural = 0
+    at_least: Annotated[float, Within("[1, inf)")] = 1.0
+    rate: Rate = 0.0
+    inner: ProperFraction = 0.5
+    positive: Positive = 1.0
+    not_negative: NonNegative = 0.0
+    finite: Annotated[float, Within("(-inf, inf)")] = 0.0
+    counts: tuple[Count, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"count": 0}, "m.count must be at least 1, got 0"),
+        ({"natural": -1}, "m.natural must be at least 0, got -1"),
+        ({"at_least": 0.5}, "m.at_least must be at least 1 and finite, got 0.5"),
+        ({"at_least": float("inf")}, "m.at_least must be at least 1 and finite, got inf"),
+        ({"rate": 1.0}, "m.rate must be in [0, 1), got 1.0"),
+        ({"rate": -0.1}, "m.rate must be in [0, 1), got -0.1"),
+        ({"rate": float("nan")}, "m.rate must be in [0, 1), got nan"),
+        ({"inner": 0}, "m.inner must be in (0, 1), got 0.0"),
+        ({"inner": 1}, "m.inner must be in (0, 1), got 1.0"),
+        ({"positive": 0}, "m.positive must be positive and finite, got 0.0"),
+        ({"not_negative": float("inf")}, "m.not_negative must be finite and not negative, got inf"),
+        ({"finite": float("-inf")}, "m.finite must be finite, got -inf"),
+        ({"counts": (2, 0)}, "m.counts must be at least 1 each, got (2, 0)"),
+    ],
+    ids=str,
+)
+def test_a_number_outside_its_bounds_is_refused_with_them(fields, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Measures(**fields)
+
+
+def test_the_bounds_that_belong_to_an_interval_are_taken():
+    assert Measures(count=None, rate=0, at_least=1, counts=(1, 2)).counts == (1, 2)

@@ -68,16 +68,16 @@ MAY_NAME = {
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
     jaxnlp.models.ModelConfig: (
-        "section full_name usual ignores compute max_length reads check build inputs initial_params "
+        "section full_name usual only_if compute max_length reads check build inputs initial_params "
         "frozen parameter architecture adopt"
     ),
     jaxnlp.tasks.Task: (
-        "section full_name usual ignores model_types metrics check check_corpus objective "
+        "section full_name usual only_if model_types metrics check check_corpus objective "
         "evaluators commands functions warm_ups from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
-        "section full_name usual ignores batch_size max_length needs parts together carries check_steps load "
-        "check_after read_file require_at_least"
+        "section full_name usual only_if batch_size max_length needs parts together carries check_steps load "
+        "check_after read_file"
     ),
 }
 
@@ -85,7 +85,9 @@ PUBLIC = {
 MAY_ASK = {
     ("data/__init__.py", "isinstance(processor, kind)"): "the data set says which kind it needs",
     ("jaxnlp/tasks/__init__.py", "issubclass(value, Task)"): "finds the tasks among all that a module holds",
+    ("jaxnlp/__main__.py", "getattr(error, 'exit_status', 2)"): "an error may say it",
     ("jaxnlp/config.py", "isinstance(value, option)"): "the type that a field declares",
+    ("jaxnlp/config.py", "isinstance(bound, Within)"): "what a field declares of its numbers",
     ("jaxnlp/models/__init__.py", "isinstance(self.compute, kind)"): "the type that a field declares",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
     ("train/logs/log.py", "isinstance(block.content, MarkedText)"): "all kinds of blocks",

@@ -75,7 +75,7 @@ def test_a_file_without_labels_is_predicted(finished, tmp_path, capsys):
 def test_a_file_that_cannot_be_scored_is_refused_with_the_line(text, message, finished, tmp_path, capsys):
     path = tmp_path / "sentences.txt"
     path.write_text(text)
-    assert evaluate_main([str(finished), "--file", str(path)]) == 2
+    assert jaxnlp_main(["evaluate", str(finished), "--file", str(path)]) == 2
     assert capsys.readouterr().err == f"error: {path}{message}\n"
 
 
@@ -152,16 +152,16 @@ def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finishe
 @pytest.mark.sweep(1)
 @only_tagger
 @pytest.mark.parametrize("trusted", ["", "tests"])
-@pytest.mark.parametrize("program", ["jaxnlp", "train.evaluate"])
+@pytest.mark.parametrize("program", ["tag", "evaluate"])
 def test_a_command_reads_a_run_of_another_package_where_the_environment_trusts_it(program, trusted, finished):
-    arguments = {"jaxnlp": ["tag", str(finished), "the", "dog"], "train.evaluate": [str(finished)]}[program]
+    texts = {"tag": ["the", "dog"], "evaluate": []}[program]
     environment = os.environ | {"JAXNLP_TRUST": trusted, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", program, *arguments]
+    command = [sys.executable, "-m", "jaxnlp", program, str(finished), *texts]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     if trusted:
         assert done.returncode == 0
         assert re.fullmatch(r"loading JAX\n(scoring .* on validation; it compiles first\n)?", done.stderr)
-        assert {"jaxnlp": "DET NOUN\n", "train.evaluate": "validation accuracy "}[program] in done.stdout
+        assert {"tag": "DET NOUN\n", "evaluate": "validation accuracy "}[program] in done.stdout
     else:
         assert (done.returncode, done.stdout) == (2, "")
         assert "error: " in done.stderr

@@ -9,11 +9,11 @@ import pytest
 import transformers
 
 from jaxnlp.__main__ import main
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.convert import load_pretrained
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import EVERY_SIGN
 from tests.text_task_files import write_tables
-from train import evaluate
 from train.cli.command_line import RunOptions, parse
 from train.run.begin import begin
 
@@ -22,7 +22,7 @@ WORDS = ["good", "bad", "film", "plot", "dog", "cat"]
 
 
 def config_of(*arguments):
-    config, _ = parse([str(argument) for argument in arguments], RunOptions(), program="python -m train")
+    config, _ = parse([str(argument) for argument in arguments], RunOptions(), program="jaxnlp train")
     return config
 
 
@@ -50,9 +50,9 @@ def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     data = ["--data.path", write_tables(tmp_path / EVERY_SIGN), "--data.max-length", "16", "--data.batch-size", "10"]
     quick_fit(config_of("bert_sst", "--init-from", exported, *data, *FEW_STEPS), tmp_path / "run")
     run = str(tmp_path / "run")
-    assert evaluate.main([run]) == 0
+    assert jaxnlp_main(["evaluate", run]) == 0
     assert "validation accuracy" in capsys.readouterr().out
-    assert evaluate.main([run, "--split", "test", "--predictions", str(tmp_path / "answers")]) == 0
+    assert jaxnlp_main(["evaluate", run, "--split", "test", "--predictions", str(tmp_path / "answers")]) == 0
     assert len((tmp_path / "answers").read_text().splitlines()) == 6
     capsys.readouterr()
     assert main(["predict", run, "good good film", "bad"]) == 0

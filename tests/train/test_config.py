@@ -52,14 +52,14 @@ def test_counts_below_one_are_refused_by_name(field):
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, float("nan")])
 def test_moving_average_needs_a_decay_between_zero_and_one(decay):
-    with pytest.raises(ValueError, match=re.escape(f"ema_decay must be in (0, 1) or be None, got {decay}")):
+    with pytest.raises(ValueError, match=re.escape(f"ema_decay must be in (0, 1), got {decay}")):
         config(ema_decay=decay)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seed_fits_an_unsigned_word(seed):
     assert config(seed=2**32 - 1).seed == 2**32 - 1
-    with pytest.raises(ValueError, match=re.escape(f"seed must be in [0, 2^32), got {seed}")):
+    with pytest.raises(ValueError, match=re.escape(f"seed must be in [0, 4294967296), got {seed}")):
         config(seed=seed)
 
 
@@ -79,7 +79,7 @@ def test_a_model_that_starts_from_nothing_is_refused_on_streams():
     [
         ({"nonfinite": "skp"}, "nonfinite must be one of stop, skip, got 'skp'; did you mean skip"),
         ({"init_ignore": ("classifier.",)}, "init_ignore applies only to pretrained weights"),
-        ({"stop_after": 0}, "stop_after must be at least 1 or None, got 0"),
+        ({"stop_after": 0}, "stop_after must be at least 1, got 0"),
         (
             {"stop_after": 3, "evaluate_every_steps": 9, "total_steps": 9},
             "stop_after needs evaluations before the last",
@@ -158,7 +158,7 @@ def test_update_checks_the_new_values():
 
 
 def test_update_names_a_field_that_does_not_exist():
-    with pytest.raises(TypeError, match="widht"):
+    with pytest.raises(ValueError, match="no field widht; did you mean width"):
         update(config(), **{"model.widht": 3})
 
 
@@ -166,7 +166,7 @@ def test_a_run_keeps_one_average():
     assert config(nt_asgd_patience=5).nt_asgd_patience == 5
     with pytest.raises(ValueError, match="ema_decay and nt_asgd_patience exclude each other"):
         config(nt_asgd_patience=5, ema_decay=0.9)
-    with pytest.raises(ValueError, match="nt_asgd_patience must be at least 0 or None, got -1"):
+    with pytest.raises(ValueError, match="nt_asgd_patience must be at least 0, got -1"):
         config(nt_asgd_patience=-1)
 
 

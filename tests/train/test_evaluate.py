@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoints import CONFIG_FILE, RunError
 from jaxnlp.tasks import Evaluation, Metric
@@ -44,7 +45,7 @@ def rows_of(run):
 
 
 def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
-    assert evaluate.main([str(run)]) == 0
+    assert jaxnlp_main(["evaluate", str(run)]) == 0
     (logged,) = [row["loss"] for row in rows_of(run) if row["split"] == "validation"]
     value, count = score(run, Validation(), Options()).evaluation.metrics["loss"]
     assert math.isclose(value, logged, rel_tol=1e-6)
@@ -73,14 +74,14 @@ def test_one_example_is_not_a_plural(capsys):
 
 def test_scoring_writes_nothing_into_the_run(run):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    assert evaluate.main([str(run)]) == 0
+    assert jaxnlp_main(["evaluate", str(run)]) == 0
     assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
 
 def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tmp_path, capsys):
     ledger = tmp_path / "results" / "recipe.json"
     for _ in range(2):
-        assert evaluate.main([str(run), "--record", str(ledger)]) == 0
+        assert jaxnlp_main(["evaluate", str(run), "--record", str(ledger)]) == 0
     assert f"recorded in {ledger}" in capsys.readouterr().out
     entries = json.loads(ledger.read_text())
     expected = [("loss", "validation", 4), ("perplexity", "validation", 4)] * 2
@@ -92,7 +93,7 @@ def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tm
 def test_a_file_that_is_no_ledger_stays_as_it_was(run, tmp_path, capsys):
     ledger = tmp_path / "ledger.json"
     ledger.write_text("[1, 2]")
-    assert evaluate.main([str(run), "--record", str(ledger)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), "--record", str(ledger)]) == 2
     assert "is not a ledger" in capsys.readouterr().err
     assert ledger.read_text() == "[1, 2]"
     assert not ledger.with_suffix(".metrics.jsonl").exists()
@@ -101,11 +102,11 @@ def test_a_file_that_is_no_ledger_stays_as_it_was(run, tmp_path, capsys):
 def test_recording_an_unfinished_run_says_so(run, tmp_path, caplog):
     caplog.set_level("INFO", logger="train")
     command = [str(run), "--record", str(tmp_path / "ledger.json")]
-    assert evaluate.main(command) == 0
+    assert jaxnlp_main(["evaluate", *command]) == 0
     assert "has not finished" not in caplog.text
     config = run / CONFIG_FILE
     config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
-    assert evaluate.main(command) == 0
+    assert jaxnlp_main(["evaluate", *command]) == 0
     assert f"{run} has not finished: 4 of 9 steps; the entry is of an unfinished run" in caplog.text
 
 
@@ -118,7 +119,7 @@ def other_seed(run, quick_fit):
 
 def test_runs_that_differ_in_their_seed_have_a_mean_and_a_standard_deviation(run, other_seed, tmp_path, capsys):
     book = tmp_path / "results" / "small.json"
-    assert evaluate.main([str(run), str(other_seed), "validation", "--record", str(book)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), str(other_seed), "validation", "--record", str(book)]) == 0
     values = [score(folder, Validation(), Options()).evaluation.metrics["loss"].value for folder in (run, other_seed)]
     assert values[0] != values[1]
     printed = capsys.readouterr().out.splitlines()
@@ -146,17 +147,17 @@ def copied(run):
 def test_runs_of_other_configs_are_not_averaged(run, copied, tmp_path, capsys):
     config = copied / CONFIG_FILE
     book = tmp_path / "ledger.json"
-    assert evaluate.main([str(run), str(run), "--record", str(book)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), str(run), "--record", str(book)]) == 2
     assert f"{run} and {run} have the same seed, 0; give each run once" in capsys.readouterr().err
-    assert evaluate.main([str(run), str(copied), "--predictions", "answers.txt"]) == 2
+    assert jaxnlp_main(["evaluate", str(run), str(copied), "--predictions", "answers.txt"]) == 2
     assert "--predictions needs one run" in capsys.readouterr().err
     config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
-    assert evaluate.main([str(run), str(copied), "--record", str(book)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), str(copied), "--record", str(book)]) == 2
     error = capsys.readouterr().err
     assert error.splitlines()[1:] == ["  total_steps: 4 -> 9"]
     assert "differ in more than their seed; score them one by one" in error
     config.write_text(config.read_text().replace('"recipe": "', '"recipe": "other_'))
-    assert evaluate.main([str(run), str(copied)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), str(copied)]) == 2
     error = capsys.readouterr().err
     assert error.endswith(f"{run} and {copied} are runs of different recipes; score them one by one\n")
     assert not book.exists()
@@ -165,9 +166,9 @@ def test_runs_of_other_configs_are_not_averaged(run, copied, tmp_path, capsys):
 def test_several_runs_are_not_asked_for_predictions(run, copied, capsys, monkeypatch):
     unscored = evaluate.Scores(load_run(run), None, "validation", Evaluation({}, {"answers.txt": "a\n"}), {})
     monkeypatch.setattr(evaluate, "score", lambda *_: unscored)
-    assert evaluate.main([str(run), str(copied)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), str(copied)]) == 2
     assert "validation has no targets; predict it with one run after the other" in capsys.readouterr().err
-    assert evaluate.main([str(run)]) == 0
+    assert jaxnlp_main(["evaluate", str(run)]) == 0
     assert capsys.readouterr().out == "a\n"
 
 
@@ -176,10 +177,10 @@ def test_the_report_links_to_predictions_that_are_written_into_the_folder(run, t
     found = dataclasses.replace(found, evaluation=Evaluation({}, {"answers.txt": "a\n"}))
     monkeypatch.setattr(evaluate, "score", lambda *_: found)
     elsewhere, inside = tmp_path / "answers.txt", run / "answers.txt"
-    assert evaluate.main([str(run), "--predictions", str(elsewhere)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--predictions", str(elsewhere)]) == 0
     assert capsys.readouterr().out == f"predictions in {elsewhere}\n"
     assert not (run / "report.html").exists()
-    assert evaluate.main([str(run), "--predictions", str(inside)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--predictions", str(inside)]) == 0
     assert capsys.readouterr().out == f"predictions in {inside}\nthe report links to them: {run / 'report.html'}\n"
     assert 'href="./answers.txt"' in (run / "report.html").read_text()
 
@@ -205,7 +206,7 @@ def test_a_file_is_scored_character_by_character(run, tmp_path):
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, message):
-    assert evaluate.main([str(run), *arguments]) == 2
+    assert jaxnlp_main(["evaluate", str(run), *arguments]) == 2
     *progress, error = capsys.readouterr().err.splitlines()
     assert message in error
     assert progress in ([], [f"scoring {run} on validation; it compiles first"])
@@ -220,13 +221,13 @@ def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, me
     ],
 )
 def test_options_that_do_not_fit_end_with_status_2(run, capsys, arguments, message):
-    assert evaluate.main([str(run), *arguments]) == 2
+    assert jaxnlp_main(["evaluate", str(run), *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_help_names_the_evaluators_of_the_run(run, capsys):
     with pytest.raises(SystemExit) as ended:
-        evaluate.main([str(run), "--help"])
+        jaxnlp_main(["evaluate", str(run), "--help"])
     assert ended.value.code == 0
     assert "Evaluators of this run: validation." in " ".join(capsys.readouterr().out.split())
 
@@ -235,29 +236,36 @@ def test_an_edited_config_is_refused(run, capsys):
     """A model with another number of heads has parameters of the same shapes, and gave other numbers."""
     config = run / CONFIG_FILE
     config.write_text(config.read_text().replace('"num_heads": 2', '"num_heads": 4'))
-    assert evaluate.main([str(run)]) == 2
+    assert jaxnlp_main(["evaluate", str(run)]) == 2
     assert "num_heads" in capsys.readouterr().err
 
 
 def test_changed_data_is_refused(run, tmp_path, capsys):
     with (tmp_path / "text.txt").open("a") as file:
         file.write(" the tide eats the stone")
-    assert evaluate.main([str(run)]) == 2
+    assert jaxnlp_main(["evaluate", str(run)]) == 2
     assert "the data has changed" in capsys.readouterr().err
 
 
 def test_a_damaged_checkpoint_ends_with_status_1(run, capsys):
     shutil.rmtree(run / "checkpoints" / "4" / "params")
-    assert evaluate.main([str(run), "--checkpoint", "4"]) == 1
+    assert jaxnlp_main(["evaluate", str(run), "--checkpoint", "4"]) == 1
     assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_help_needs_no_run_and_options_depend_on_the_evaluator(run, capsys):
-    assert evaluate.main(["--help"]) == 0
-    assert evaluate.main([]) == 2
-    assert "usage: python -m train.evaluate RUN... [EVALUATOR] [options]" in capsys.readouterr().out
+    assert jaxnlp_main(["evaluate", "--help"]) == 0
+    assert (
+        jaxnlp_main(
+            [
+                "evaluate",
+            ]
+        )
+        == 2
+    )
+    assert "usage: python -m jaxnlp evaluate RUN... [EVALUATOR] [options]" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
-        evaluate.main([str(run), "--help"])
+        jaxnlp_main(["evaluate", str(run), "--help"])
     assert ended.value.code == 0
     assert "--record" in capsys.readouterr().out
     assert find_evaluator(run, "validation") is Validation

@@ -1,4 +1,4 @@
-"""`python -m train.evaluate` and `jaxnlp generate` with a run of a word language model."""
+"""`jaxnlp evaluate` and `jaxnlp generate` with a run of a word language model."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def test_perplexity_is_that_of_the_validation_loss(run):
 def test_perplexity_with_a_cache_is_recorded_under_its_own_name_with_its_settings(run, tmp_path):
     ledger = tmp_path / "ledger.json"
     options = ["--cache-window", "5", "--cache-weight", "0.2", "--record", str(ledger)]
-    assert evaluate.main([str(run), "perplexity", *options]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "perplexity", *options]) == 0
     (entry,) = json.loads(ledger.read_text())
     assert entry["metric"] == "perplexity_with_cache"
     assert (entry["cache"]["cache_window"], entry["cache"]["cache_weight"]) == (5, 0.2)
@@ -63,7 +63,7 @@ def test_next_words_of_a_file_are_counted_in_windows(run, tmp_path, capsys):
     generator = np.random.default_rng(0)
     inputs, targets = generator.integers(0, size, (4, 6)), generator.integers(0, size, 4)
     np.savez(tmp_path / "prediction.npz", inp=inputs.astype(np.int32), out=targets.astype(np.int32))
-    assert evaluate.main([str(run), "next_word", "--file", str(tmp_path / "prediction.npz")]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "next_word", "--file", str(tmp_path / "prediction.npz")]) == 0
     found = load_run(run)
     expected = next_word_losses(found.model, found.params, inputs.astype(np.int32), targets).mean()
     assert f"next_word_nll {expected:.4f}  (4 windows)" in capsys.readouterr().out
@@ -81,9 +81,9 @@ def prompts(run, tmp_path):
 def test_continuations_are_printed_after_their_prompts_or_written_to_a_file(run, prompts, tmp_path, capsys):
     lines = tmp_path / "lines.txt"
     arguments = [str(run), "continuations", "--file", str(prompts), "--max-new-tokens", "5"]
-    assert evaluate.main(arguments) == 0
+    assert jaxnlp_main(["evaluate", *arguments]) == 0
     printed = capsys.readouterr().out
-    assert evaluate.main([*arguments, "--predictions", str(lines)]) == 0
+    assert jaxnlp_main(["evaluate", *arguments, "--predictions", str(lines)]) == 0
     assert capsys.readouterr().out == f"predictions in {lines}\n"
     assert lines.read_text() == printed
     found, given = load_run(run), np.load(prompts)
@@ -111,14 +111,14 @@ def test_unknown_words_of_a_prompt_are_counted_by_the_verb_generate(run, caplog)
 
 def test_prompts_that_are_a_text_are_refused_with_what_was_expected(run, tmp_path, capsys):
     (tmp_path / "prompts.npy").write_text("the cat\n")
-    assert evaluate.main([str(run), "continuations", "--file", str(tmp_path / "prompts.npy")]) == 2
+    assert jaxnlp_main(["evaluate", str(run), "continuations", "--file", str(tmp_path / "prompts.npy")]) == 2
     assert "expected a .npy file of prompts: the ids of words [N, T]" in capsys.readouterr().err
 
 
 @pytest.mark.thorough
 def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt, quick_fit, tmp_path, capsys):
     quick_fit(tiny_config(model=tiny_gpt, total_steps=1), tmp_path / "run")
-    assert evaluate.main([str(tmp_path / "run"), "perplexity"]) == 2
+    assert jaxnlp_main(["evaluate", str(tmp_path / "run"), "perplexity"]) == 2
     assert "has no evaluator 'perplexity'; there are: validation" in capsys.readouterr().err
 
 
@@ -138,7 +138,7 @@ def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt
     ids=str,
 )
 def test_options_that_an_evaluator_does_not_have_are_refused(run, capsys, arguments, message):
-    assert evaluate.main([str(run), *arguments]) == 2
+    assert jaxnlp_main(["evaluate", str(run), *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -146,5 +146,5 @@ def test_what_cannot_be_written_is_one_line(run, prompts, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     place = tmp_path / "file" / "lines.txt"
     arguments = ["continuations", "--file", str(prompts), "--predictions", str(place)]
-    assert evaluate.main([str(run), *arguments]) == 2
+    assert jaxnlp_main(["evaluate", str(run), *arguments]) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {tmp_path / 'file'}")

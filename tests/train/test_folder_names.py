@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from jaxnlp.__main__ import main
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
 from tests.run_folders import EVERY_SIGN
-from train import evaluate
 from train.config import update
 from train.loop import fit
 from train.report import write_report
@@ -28,7 +28,12 @@ def test_a_folder_of_any_name_trains_resumes_loads_reports_and_starts_other_runs
     assert main(["generate", str(folder), "--prompt", "the", "--max-new-tokens", "3"]) == 0
     assert write_report(folder) == folder / "report.html"
     capsys.readouterr()
-    assert evaluate.main([str(folder), "--file", str(text), "--predictions", str(tmp_path / f"{EVERY_SIGN}.out")]) == 2
+    assert (
+        jaxnlp_main(
+            ["evaluate", str(folder), "--file", str(text), "--predictions", str(tmp_path / f"{EVERY_SIGN}.out")]
+        )
+        == 2
+    )
     assert "has nothing to predict" in capsys.readouterr().err
     assert int(quick_fit(update(config, init_from=str(folder)), tmp_path / "next").state.step) == 4
 

@@ -20,11 +20,12 @@ from jaxnlp.tasks.language_model import LanguageModel
 from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
 from train.config import update
-from train.loop import NonFiniteError, fit
+from train.loop import fit
 from train.report import read_blocks
 from train.run.begin import TYPED_MODEL_FILE, begin
 from train.run.folder import RunMismatchError
 from train.run.setup import count_parameters, set_up
+from train.step import NonFiniteError
 
 
 def files(workdir):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.tasks.language_model import LanguageModel
 from train import lr_find
 from train.parallel import make_parallel
@@ -103,11 +104,11 @@ def test_a_plot_that_cannot_be_written_is_a_line(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(lr_find, "range_test", lambda *_, **__: (rates, losses))
     monkeypatch.setattr(lr_find, "use_compilation_cache", lambda _: None)
     (tmp_path / "file").touch()
-    assert lr_find.main(["gpt_python_docs", "--plot", str(tmp_path / "file" / "plot.svg")]) == 1
+    assert jaxnlp_main(["lr-find", "gpt_python_docs", "--plot", str(tmp_path / "file" / "plot.svg")]) == 2
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'file'}: ")
 
 
 def test_a_plot_of_an_unknown_format_is_refused_before_the_run(monkeypatch, capsys):
     monkeypatch.setattr(lr_find, "range_test", None)  # not to be called
-    assert lr_find.main(["gpt_python_docs", "--plot", "plot.xyz"]) == 2
+    assert jaxnlp_main(["lr-find", "gpt_python_docs", "--plot", "plot.xyz"]) == 2
     assert re.fullmatch(r"error: --plot must end in one of .*, got plot\.xyz\n", capsys.readouterr().err)

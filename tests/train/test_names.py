@@ -9,6 +9,7 @@ import pytest
 from data.invented_people import invent, write
 from data.names import NamesPretraining, NamesQuestions
 from jaxnlp.__main__ import main
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.runs import load_run
@@ -113,7 +114,7 @@ def test_some_training_questions_are_answered(run):
 def test_answers_are_written_one_a_line_and_only_those_with_targets_are_scored(run, tmp_path, capsys):
     files = {split: tmp_path / split / "answers.txt" for split in ("dev", "test")}
     for split, path in files.items():
-        assert evaluate.main([str(run), "--split", split, "--predictions", str(path)]) == 0
+        assert jaxnlp_main(["evaluate", str(run), "--split", split, "--predictions", str(path)]) == 0
     printed = capsys.readouterr().out
     lines = files["dev"].read_text(encoding="utf-8").splitlines()
     right = sum(line == place for line, (_, place) in zip(lines, PEOPLE.dev, strict=True))
@@ -125,17 +126,17 @@ def test_answers_are_written_one_a_line_and_only_those_with_targets_are_scored(r
 def test_a_file_of_questions_is_answered_as_its_split_is(run, people, tmp_path, capsys):
     split = score(run, split="dev")
     file = f"{people['path']}/birth_dev.tsv"
-    assert evaluate.main([str(run), "--file", file]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--file", file]) == 0
     assert f"{file} exact_match {split.metrics['exact_match'].value:.4f}  (30 questions)" in capsys.readouterr().out
     bare = tmp_path / "bare.tsv"
     bare.write_text("\n" + "".join(f"{question}\n" for question, _ in PEOPLE.dev), encoding="utf-8")
-    assert evaluate.main([str(run), "--file", str(bare)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--file", str(bare)]) == 0
     assert capsys.readouterr().out == "\n" + split.predictions["answers.txt"]
 
 
 def test_a_constant_answer_is_scored_by_its_command(run, capsys):
     place = PEOPLE.dev[0][1]
-    assert evaluate.main([str(run), "constant_answer", "--split", "dev", "--answer", place]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "constant_answer", "--split", "dev", "--answer", place]) == 0
     share = sum(answer == place for _, answer in PEOPLE.dev) / 30
     assert capsys.readouterr().out == f"dev exact_match {share:.4f}  (30 questions)\n"
     found = score(run, ConstantAnswer(), split="dev")

@@ -27,7 +27,7 @@ from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
-from train.recipes import UnknownRecipeError, load_recipe, recipe_names
+from train.recipes import UnknownRecipeError, load_recipe, recipe_names, show_recipes
 
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
 RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
@@ -38,14 +38,44 @@ def test_all_recipes_are_found_by_their_file_name():
     assert recipe_names() == RECIPES
 
 
-@pytest.mark.parametrize("name", ["train", "data", "numpy"])
-def test_the_folder_of_a_recipe_hides_no_module(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gpt_python_doc", "did you mean gpt_python_docs"),
+        ("gpt_shakespear", "did you mean gpt_shakespeare or "),
+        ("xyz", f"the recipes are {', '.join(RECIPES)}"),
+        ("../configs/gpt_python_docs", "unknown recipe"),
+        ("__init__", "unknown recipe"),
+        ("FOLDER/nothing.py", "does not exist"),
+        ("FOLDER/empty.py", "empty.py must define get_config"),
+        ("FOLDER/train.py", "train.py has the name of another module, .*; rename the file"),
+        ("FOLDER/data.py", "data.py has the name of another module, .*; rename the file"),
+        ("FOLDER/numpy.py", "numpy.py has the name of another module, .*; rename the file"),
+    ],
+)
+def test_a_recipe_that_there_is_not_is_refused_and_hides_no_module(tmp_path, monkeypatch, name, message):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("train.recipes._given", {})
-    (tmp_path / f"{name}.py").write_text("raise SystemExit")
-    with pytest.raises(UnknownRecipeError, match=rf"{name}.py has the name of another module, .*; rename the file"):
-        load_recipe(str(tmp_path / f"{name}.py"))
-    assert sys.path[-1] == str(tmp_path)
+    for module in ("train", "data", "numpy"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit")
+    (tmp_path / "empty.py").write_text("")
+    with pytest.raises(UnknownRecipeError, match=message):
+        load_recipe(name.replace("FOLDER", str(tmp_path)))
+    assert str(tmp_path) not in sys.path[:-1]
+
+
+def test_the_list_says_which_data_each_recipe_needs(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert show_recipes(["gpt", "--seed", "1"], "prog") is None
+    assert show_recipes(["--list"], "prog") == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert [*lines] == RECIPES
+    needs = {name: line.rpartition(" Data: ")[2] for name, line in lines.items()}
+    assert (needs["gpt_python_docs"], needs["vit_cifar10"]) == ("none.", "cifar10.")
+    assert (needs["bert_sst"], needs["bert_classify"]) == (
+        "cs224n_minbert, pretrained weights.",
+        "your table, pretrained weights.",
+    )
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -62,8 +92,8 @@ def test_a_recipe_names_its_source_cost_expectation_and_command(name):
     assert re.match(r"[A-Z].*\.$", docstring.splitlines()[0])
     for heading in ("Source", "Cost", "Expect", "Command"):
         assert re.search(rf"^{heading}: \S", docstring, re.MULTILINE), heading
-    command = re.search(r"^Command: python -m train (.*(?:\n  .*)*)", docstring, re.MULTILINE)[1].split()
-    config, options = parse(command, RunOptions(), program="python -m train")
+    command = re.search(r"^Command: jaxnlp train (.*(?:\n  .*)*)", docstring, re.MULTILINE)[1].split()
+    config, options = parse(command, RunOptions(), program="jaxnlp train")
     assert config.recipe == command[0] == name
     assert options.workdir.parts[0] == "runs"
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.saving.serialization import to_json
 from train import sweep as module
 from train.cli.command_line import UsageError
@@ -202,7 +203,7 @@ def test_the_command_is_split_at_the_grid():
 
 
 def test_wrong_commands_end_with_2_and_an_interrupted_one_with_130(tmp_path, monkeypatch, capsys):
-    assert main(["gpt_shakespeare_cpu", "--grid", "model.wdth=1"]) == 2
+    assert jaxnlp_main(["sweep", "gpt_shakespeare_cpu", "--grid", "model.wdth=1"]) == 2
     assert "did you mean model.width?" in capsys.readouterr().err
 
     def interrupted(*_):
@@ -218,7 +219,7 @@ def test_a_full_disk_is_a_line(tmp_path, monkeypatch, capsys):
         raise OSError(errno.ENOSPC, "No space left on device", "runs/sweep.csv")
 
     monkeypatch.setattr(module, "sweep", full)
-    assert main(["gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 1
+    assert jaxnlp_main(["sweep", "gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("error: runs/sweep.csv: no space left on device; free some space there")
 
 

@@ -1,71 +1,43 @@
-"""The command line of training: recipes by name, config fields by tyro, suggestions for misspelt names."""
+"""The command line of training: a recipe's name, then fields of its config; names of other programs are suggested."""
 
 import dataclasses
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 
-from data import DataError
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import similar_options
 from jaxnlp.config import Config
-from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import read_config
-from jaxnlp.saving.checkpoints import RunError
-from jaxnlp.saving.serialization import ConfigError, differences, to_json
+from jaxnlp.saving.serialization import differences, to_json
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
 from train.parallel import ParallelMode
-from train.recipes import UnknownRecipeError, load_recipe, print_overview_if_asked, recipe_docstring, recipe_list
+from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
 from train.run.begin import typed_config
-from train.run.folder import RunMismatchError
 
 Options = TypeVar("Options", bound=Config)
 
 
-USUAL_NAMES = {
-    "lr": "optimizer.learning-rate",
-    "learning-rate": "optimizer.learning-rate",
-    "wd": "optimizer.weight-decay",
-    "weight-decay": "optimizer.weight-decay",
-    "bs": "data.batch-size",
-    "batch-size": "data.batch-size",
-    "steps": "total-steps",
-    "max-steps": "total-steps",
-    "num-steps": "total-steps",
-    "patience": "stop-after",
-    "early-stopping": "stop-after",
-    "early-stopping-patience": "stop-after",
-    "warmup": "optimizer.warmup-steps",
-    "grad-clip": "optimizer.max-grad-norm",
-    "max-grad-norm": "optimizer.max-grad-norm",
-    "output-dir": "workdir",
-    "out-dir": "workdir",
-    "init": "init-from",
-    "resume-from": "resume",
+OTHER_NAMES = {
+    "optimizer.learning-rate": ("lr", "learning-rate"),
+    "optimizer.weight-decay": ("wd", "weight-decay"),
+    "optimizer.warmup-steps": ("warmup",),
+    "optimizer.max-grad-norm": ("grad-clip", "max-grad-norm"),
+    "data.batch-size": ("bs", "batch-size"),
+    "total-steps": ("steps", "max-steps", "num-steps"),
+    "stop-after": ("patience", "early-stopping", "early-stopping-patience"),
+    "workdir": ("output-dir", "out-dir", "resume", "resume-from"),
+    "init-from": ("init",),
 }
-"""Options as other programs call them, and as they are called here."""
+"""Options, and their names in other programs."""
 
 
 class UsageError(ValueError):
-    """A command that is not valid; the message says what is."""
-
-
-WRONG_COMMANDS = (
-    UsageError,
-    UnknownRecipeError,
-    ConfigError,
-    UnavailableError,
-    DataError,
-    RunError,
-    RunMismatchError,
-    FileNotFoundError,
-)
-"""Errors whose message is printed without a traceback."""
+    """A command that is not valid; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,39 +60,22 @@ class RunOptions(Config):
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
     """Parses a command: a recipe's name, then fields of its config and of the program's options.
 
-    Exits with status 0 after printing help.
+    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a missing value.
 
     Args:
       arguments: the command without the program's name.
       options: a dataclass instance with the program's own options at their defaults.
-      program: the program's name in messages, such as `python -m train`.
+      program: the program's name in messages, such as `jaxnlp train`.
 
-    Returns:
-      The config and the options.
+    Returns: the config and the options.
 
-    Raises:
-      UnknownRecipeError: for an unknown recipe.
-      UsageError: for a missing recipe, for unknown fields, and for values that are missing, wrong or refused.
+    Raises: UnknownRecipeError; UsageError for a missing recipe, unknown fields, and values that are wrong or refused.
     """
-    print_overview_if_asked(arguments, program)
-    if arguments == ["--list"]:
-        print(recipe_list())
-        sys.exit(0)
+    if not arguments or arguments[0].startswith("-"):
+        got = arguments[0] if arguments else "none"
+        raise UsageError(f"the first argument must be a recipe, got {got}; list the recipes with {program} --help")
     name, *fields = arguments
-    if name.startswith("-"):
-        raise UsageError(f"the first argument must be a recipe, got {name!r}; list the recipes with {program} --help")
-    recipe = load_recipe(name)
-    return _typed(recipe, options, fields, program=f"{program} {name}")
-
-
-def refuse_resume(arguments: list[str], program: str) -> None:
-    """Raises UsageError, with the command to type, for --resume after a recipe."""
-    words = [word for one in arguments[1:] for word in (one.split("=", 1) if one.startswith("--resume=") else [one])]
-    if "--resume" in words:
-        place = words.index("--resume")
-        folder = words[place + 1 : place + 2] or ["FOLDER"]
-        command = shlex.join(["--resume", *folder, *words[:place], *words[place + 2 :]])
-        raise UsageError(f"--resume is given without a recipe: {program} {command}")
+    return _typed(load_recipe(name), options, fields, program=f"{program} {name}")
 
 
 def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunOptions]:
@@ -143,19 +98,14 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
 
 def _typed(config: TrainConfig, options: Options, fields: list[str], *, program: str) -> tuple[TrainConfig, Options]:
     """A config and options with the fields of a command."""
-    try:
-        docstring = recipe_docstring(config.recipe)
-    except FileNotFoundError:  # a run whose recipe was given by a path, or was renamed since
-        docstring = ""
-    description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", docstring)  # lines of a paragraph are joined
     topic = help_topic(fields)
     try:
         if topic is not None:
+            # Source, Cost, Expect and Command are paragraphs; the lines of a paragraph are joined.
+            description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", recipe_docstring(config.recipe))
             show_topic(topic, (options, config), program=program, description=description)
             sys.exit(0)
-        options, config = read_options(
-            (options, config), fields, program=program, description=description, similar=similar
-        )
+        options, config = read_options((options, config), fields, program=program, similar=similar)
         return config, options
     except ValueError as error:  # raised by a config's check of its fields
         raise UsageError(str(error)) from error
@@ -163,8 +113,9 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
 
 def similar(option: str, known: list[str]) -> list[str]:
     """The known options that are most like one without its dashes, which may have its name in other programs."""
-    ours = USUAL_NAMES.get(option.rpartition(".")[2])
-    return [ours] if ours in known else similar_options(option, known)
+    last = option.rpartition(".")[2]
+    ours = [name for name, others in OTHER_NAMES.items() if last in others and name in known]
+    return ours or similar_options(option, known)
 
 
 def print_config(console: Console, config: TrainConfig) -> None:
@@ -172,12 +123,9 @@ def print_config(console: Console, config: TrainConfig) -> None:
     try:
         recipe = load_recipe(config.recipe)
     except UnknownRecipeError:  # a run that continues, whose recipe was given by a path
-        console.print(f"recipe {config.recipe}", highlight=False)
+        console.print(f"recipe {config.recipe}")
         return
     changed = differences(to_json(recipe), to_json(config))
-    if not changed:
-        console.print(f"recipe {config.recipe}, unchanged", highlight=False)
-        return
-    console.print(f"recipe {config.recipe}, with", highlight=False)
+    console.print(f"recipe {config.recipe}, {'with' if changed else 'unchanged'}")
     for line in changed:
-        console.print(f"  {line}", highlight=False, markup=False)
+        console.print(f"  {line}")

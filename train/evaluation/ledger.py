@@ -1,4 +1,4 @@
-"""The ledger: every number of the README, in docs/results, written by `python -m train.evaluate RUN --record`."""
+"""The ledger: every number of the README, in docs/results, written by `jaxnlp evaluate RUN --record`."""
 
 import dataclasses
 import json

@@ -4,13 +4,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from jaxnlp.config import Config, ReadWhen, refuse_unread
+from jaxnlp.config import Config, Count, Fraction, NonNegative, Positive, Rate, Within
 from jaxnlp.models import Parameter
 from jaxnlp.saving.checkpoints import SCHEDULES_TO_THE_END
 from jaxnlp.saving.serialization import ConfigError
@@ -38,29 +38,29 @@ class OptimizerConfig(Config):
     name: Literal["adamw", "adam", "muon", "sgd"] = "adamw"
     """adam has no weight decay, adamw has decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other
     parameters. sgd: SGD, optionally with momentum."""
-    learning_rate: float = 1e-3
+    learning_rate: Positive = 1e-3
     """Peak learning rate."""
-    beta1: float = 0.9
+    beta1: Rate = 0.9
     """Adam's decay rate of the running mean of gradients."""
-    beta2: float = 0.999
+    beta2: Rate = 0.999
     """Adam's decay rate of the running mean of squared gradients."""
-    muon_momentum: float = 0.95
+    muon_momentum: Rate = 0.95
     """Decay rate of Muon's running mean of gradients."""
-    momentum: float = 0.0
+    momentum: Rate = 0.0
     """Momentum of SGD."""
-    epsilon: float = 1e-8
+    epsilon: Positive = 1e-8
     """Adam's epsilon."""
-    weight_decay: float = 0.0
+    weight_decay: NonNegative = 0.0
     """Decoupled weight decay of dense kernels; biases, norms and embeddings have none."""
-    layer_decay: float = 1.0
+    layer_decay: Annotated[float, Within("(0, 1]")] = 1.0
     """Learning rate of each block relative to the block above it, for fine-tuning; embeddings have the lowest. 1 = the
     same rate for all."""
-    blocks_lr_ratio: float = 1.0
+    blocks_lr_ratio: Annotated[float, Within("(0, 1]")] = 1.0
     """Learning rate of the blocks and of the embeddings below them, relative to the layers above the blocks: pretrained
     blocks learn more slowly than new layers. 1 = the same rate for all."""
-    max_grad_norm: float | None = 1.0
+    max_grad_norm: Positive | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
-    head_max_norm: float | None = None
+    head_max_norm: Positive | None = None
     """Maximum norm of the weights of each output of the model, such as each class; larger norms are rescaled to it
     after each update. None = no maximum."""
     schedule: ScheduleName = "cosine"
@@ -71,9 +71,9 @@ class OptimizerConfig(Config):
     """Number of warmup steps. The learning rate rises linearly from 0 to its peak; with one_cycle, along a cosine."""
     decay_steps: int | None = None
     """Step at which cosine, linear and one_cycle end; None = the last step of the run."""
-    min_lr_ratio: float = 0.1
+    min_lr_ratio: Fraction = 0.1
     """Lowest learning rate of cosine, linear, one_cycle, cosine_restarts and plateau, as a fraction of the peak."""
-    start_lr_ratio: float = 0.04
+    start_lr_ratio: Fraction = 0.04
     """First learning rate of one_cycle, as a fraction of the peak."""
     interval_steps: int | None = None
     """Interval in steps: for step, between two drops; for exponential, in which the learning rate falls by
@@ -88,7 +88,7 @@ class OptimizerConfig(Config):
     """Number of tokens of the warmup, instead of warmup_steps; cosine, linear and one_cycle also need decay_tokens."""
     decay_tokens: int | None = None
     """Number of training tokens at which cosine, linear and one_cycle end, instead of decay_steps."""
-    reference_tokens: int | None = None
+    reference_tokens: Count | None = None
     """Multiply the learning rate of each step by its number of tokens divided by N, for batches of different lengths;
     None = no scaling."""
 
@@ -98,47 +98,17 @@ class OptimizerConfig(Config):
         to_the_end, at_intervals = self.schedule in SCHEDULES_TO_THE_END, self.schedule in AT_INTERVALS
         has_floor = to_the_end or self.schedule in ("cosine_restarts", "plateau")
         has_factor = self.schedule in ("step", "exponential", "plateau")
-        refuse_unread(
-            self,
-            (
-                ReadWhen("beta1", 0.9, uses_adam, "adamw, adam and muon"),
-                ReadWhen("beta2", 0.999, uses_adam, "adamw, adam and muon"),
-                ReadWhen("epsilon", 1e-8, uses_adam, "adamw, adam and muon"),
-                ReadWhen("muon_momentum", 0.95, self.name == "muon", "muon"),
-                ReadWhen("momentum", 0.0, self.name == "sgd", "sgd"),
-                ReadWhen("weight_decay", 0.0, self.name != "adam", "adamw, muon and sgd"),
-                ReadWhen("decay_steps", None, to_the_end, "the schedules cosine, linear and one_cycle"),
-                ReadWhen("decay_tokens", None, to_the_end, "the schedules cosine, linear and one_cycle"),
-                ReadWhen("min_lr_ratio", 0.1, has_floor, "the schedules with a floor"),
-                ReadWhen("start_lr_ratio", 0.04, self.schedule == "one_cycle", "the schedule one_cycle"),
-                ReadWhen("interval_steps", None, at_intervals, "the schedules step, exponential and cosine_restarts"),
-                ReadWhen("decay_factor", 0.1, has_factor, "the schedules step, exponential and plateau"),
-                ReadWhen("restart_growth", 1.0, self.schedule == "cosine_restarts", "the schedule cosine_restarts"),
-                ReadWhen("plateau_patience", 3, self.schedule == "plateau", "the schedule plateau"),
-            ),
-        )
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"optimizer.learning_rate must be positive and finite, got {self.learning_rate}")
-        for name in ("beta1", "beta2", "muon_momentum", "momentum"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"optimizer.{name} must be in [0, 1), got {getattr(self, name)}")
-        if not 0 < self.epsilon < math.inf:
-            raise ValueError(f"optimizer.epsilon must be positive and finite, got {self.epsilon}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"optimizer.weight_decay must be finite and not negative, got {self.weight_decay}")
-        if not 0.0 < self.layer_decay <= 1.0:
-            raise ValueError(f"optimizer.layer_decay must be in (0, 1], got {self.layer_decay}")
-        if not 0.0 < self.blocks_lr_ratio <= 1.0:
-            raise ValueError(f"optimizer.blocks_lr_ratio must be in (0, 1], got {self.blocks_lr_ratio}")
-        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
-            raise ValueError(f"optimizer.max_grad_norm must be positive or None, got {self.max_grad_norm}")
-        if self.head_max_norm is not None and not 0 < self.head_max_norm < math.inf:
-            raise ValueError(f"optimizer.head_max_norm must be positive and finite, or None, got {self.head_max_norm}")
-        for name in ("min_lr_ratio", "start_lr_ratio"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"optimizer.{name} must be in [0, 1], got {getattr(self, name)}")
-        if self.reference_tokens is not None and self.reference_tokens < 1:
-            raise ValueError(f"optimizer.reference_tokens must be at least 1 or None, got {self.reference_tokens}")
+        self.only_if(uses_adam, "adamw, adam and muon", "beta1", "beta2", "epsilon")
+        self.only_if(self.name == "muon", "muon", "muon_momentum")
+        self.only_if(self.name == "sgd", "sgd", "momentum")
+        self.only_if(self.name != "adam", "adamw, muon and sgd", "weight_decay")
+        self.only_if(to_the_end, "the schedules cosine, linear and one_cycle", "decay_steps", "decay_tokens")
+        self.only_if(has_floor, "the schedules with a floor", "min_lr_ratio")
+        self.only_if(self.schedule == "one_cycle", "the schedule one_cycle", "start_lr_ratio")
+        self.only_if(at_intervals, "the schedules step, exponential and cosine_restarts", "interval_steps")
+        self.only_if(has_factor, "the schedules step, exponential and plateau", "decay_factor")
+        self.only_if(self.schedule == "cosine_restarts", "the schedule cosine_restarts", "restart_growth")
+        self.only_if(self.schedule == "plateau", "the schedule plateau", "plateau_patience")
         self._check_schedule()
 
     def _check_schedule(self) -> None:

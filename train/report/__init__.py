@@ -1,4 +1,4 @@
-"""A run's folder as one page: `python -m train.report RUN` rebuilds it at any time.
+"""A run's folder as one page: `jaxnlp report RUN` rebuilds it at any time.
 
 The page depends on kinds of blocks and declared metrics, not on tasks.
 """

@@ -145,7 +145,7 @@ $measured
 $files
 <section><h2>Config</h2><div class="columns">$config</div></section>
 <section><h2>Environment</h2><div class="columns">$environment</div></section>
-<footer>$continuation<p><code>python -m train.report RUN</code> rebuilds this page from the run's folder.</p></footer>
+<footer>$continuation<p><code>jaxnlp report RUN</code> rebuilds this page from the run's folder.</p></footer>
 </main>
 </body>
 </html>

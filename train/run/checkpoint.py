@@ -13,7 +13,6 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from jaxnlp.cli.messages import logging_unchanged
 from jaxnlp.saving.atomic_files import naming
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
@@ -31,6 +30,7 @@ from jaxnlp.saving.checkpoints import (
     read_record,
     restore_items,
 )
+from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.run.folder import RunSpec, writes_folder
 from train.step import TrainState
 

@@ -305,9 +305,11 @@ def versions() -> dict[str, str]:
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:
     """The commit of the checkout, with `-dirty` if files were changed since; None outside a git checkout."""
-    git = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    git, describe = ["git", "-C", str(checkout)], ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        # An installed package may be in the checkout of another project, which does not track it.
+        subprocess.run([*git, "ls-files", "--error-unmatch", "."], capture_output=True, check=True)
+        return subprocess.run([*git, *describe], capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 

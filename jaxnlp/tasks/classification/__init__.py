@@ -1,7 +1,6 @@
 """Classification of any inputs: one class, any number of classes, or a number; of one part of the data, or several."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import NonNegative, Positive, Rate
 from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
@@ -54,37 +53,25 @@ class Classification(Task):
 
     model_types = ("bert",)
 
-    label_smoothing: float = 0.0
+    label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
-    focal_gamma: float = 0.0
+    focal_gamma: NonNegative = 0.0
     """Focal loss: larger values give less weight to examples that are already right; 0 = cross-entropy."""
     balanced: bool = False
     """Weight classes by the inverse of their frequency in training."""
-    class_weights: tuple[float, ...] = ()
+    class_weights: tuple[Positive, ...] = ()
     """Weight of each class in training, in the order of their names; empty = 1 for all."""
-    part_weights: tuple[float, ...] = ()
+    part_weights: tuple[Positive, ...] = ()
     """Weight of each part's loss, in the order of data.parts; empty = 1 for all."""
-    part_label_smoothing: tuple[float, ...] = ()
+    part_label_smoothing: tuple[Rate, ...] = ()
     """Label smoothing of each part, in the order of data.parts; empty = task.label_smoothing for all."""
     gradient_surgery: bool = False
     """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name, rates in (("", (self.label_smoothing,)), ("part_", self.part_label_smoothing)):
-            if not all(0.0 <= rate < 1.0 for rate in rates):
-                raise ValueError(f"task.{name}label_smoothing must be in [0, 1), got {', '.join(map(str, rates))}")
-        if not 0.0 <= self.focal_gamma < math.inf:
-            raise ValueError(f"task.focal_gamma must be finite and not negative, got {self.focal_gamma}")
-        if not all(0.0 < weight < math.inf for weight in self.class_weights):
-            raise ValueError(f"task.class_weights must be positive and finite, got {self.class_weights}")
-        if not all(0.0 < weight < math.inf for weight in self.part_weights):
-            raise ValueError(f"task.part_weights must be positive and finite, got {self.part_weights}")
-        rules = [
-            ReadWhen("class_weights", (), not self.balanced, "training without task.balanced"),
-            ReadWhen("label_smoothing", 0.0, not self.part_label_smoothing, "training without it for each part"),
-        ]
-        refuse_unread(self, rules)
+        self.only_if(not self.balanced, "training without task.balanced", "class_weights")
+        self.only_if(not self.part_label_smoothing, "training without it for each part", "label_smoothing")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         found, losses = dict[str, MetricKind](), list[MetricKind]()

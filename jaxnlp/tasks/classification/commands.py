@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import jax
 import numpy as np
@@ -11,6 +11,7 @@ import tyro
 
 from jaxnlp.cli.inputs import report_blank, report_skipped, report_truncated
 from jaxnlp.cli.tables import TextColumns
+from jaxnlp.config import Within
 from jaxnlp.images.reading import printable
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.saving.atomic_files import write_file
@@ -43,20 +44,15 @@ class Predict(Command):
     resize: bool = False
     """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
     --data.resize always does so."""
-    threshold: float | None = None
+    threshold: Annotated[float, Within("(0, 1)")] | None = None
     """Predict each class, or the second of two classes, whose probability is at least this. None = the
-    threshold in the run's folder, if one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most
+    threshold in the run's folder, if one was chosen (`jaxnlp evaluate RUN threshold`); otherwise the most
     probable class, or 0.5."""
     json: bool = False
     """Print a JSON object for each input, with the probabilities of all classes."""
     part: str | None = None
     """Part of a model of several parts, such as sst. None = all parts that fit the number of texts; with several, each
     line starts with the part's name."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.threshold is not None and not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
 
     def __call__(self, trained: Trained) -> None:
         """Prints the predictions. Those of the first inputs are printed before the rest is read.

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import jax
 import numpy as np
 
 from jaxnlp.cli.tables import table_with
+from jaxnlp.config import Within
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
 from jaxnlp.pages.blocks import MarkedText, Picture, Table
@@ -64,14 +65,9 @@ class Validation(Evaluator):
     The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
 
-    threshold: float | None = None
+    threshold: Annotated[float, Within("(0, 1)")] | None = None
     """In the file of predictions, predict each class, or the second of two classes, whose probability is at least
     this; None = 0.5, or the most probable class."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.threshold is not None and not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums() if scoring.split.scored else {}

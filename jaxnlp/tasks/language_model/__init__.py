@@ -1,7 +1,6 @@
 """Language modelling: predict each token from the tokens before it. Recurrent models carry states between batches."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.config import Count, Natural, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
@@ -44,44 +43,29 @@ class LanguageModel(Task):
     carries_states: ClassVar[bool] = False
     """Whether a row continues from the final states of the previous batch."""
 
-    label_smoothing: float = 0.0
+    label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary in training."""
-    z_loss: float = 0.0
+    z_loss: NonNegative = 0.0
     """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
-    chunk_tokens: int | None = None
+    chunk_tokens: Count | None = None
     """Score N tokens at a time, so that the logits of all tokens never exist at once; None = all at once."""
-    num_sampled: int | None = None
+    num_sampled: Count | None = None
     """Train on a sampled softmax with N sampled tokens; evaluation is exact. None = the full softmax."""
-    num_frequent: int = 4_000
+    num_frequent: Natural = 4_000
     """With num_sampled: the N most frequent tokens are always part of the normaliser."""
     sample_prompt: str | None = None
     """Generate text from this prompt at each evaluation, for the report; None = no samples. A vocabulary that lacks it
     starts with its first token."""
-    sample_tokens: int = 200
+    sample_tokens: Count = 200
     """Number of tokens in each sample."""
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if not 0.0 <= self.z_loss < math.inf:
-            raise ValueError(f"task.z_loss must be finite and not negative, got {self.z_loss}")
-        for name in ("chunk_tokens", "num_sampled"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"task.{name} must be at least 1 or None, got {value}")
-        if self.num_frequent < 0:
-            raise ValueError(f"task.num_frequent must not be negative, got {self.num_frequent}")
-        if self.sample_tokens < 1:
-            raise ValueError(f"task.sample_tokens must be at least 1, got {self.sample_tokens}")
         if self.num_sampled is not None and (self.label_smoothing or self.z_loss):
             raise ValueError(
                 "task.num_sampled estimates the plain cross-entropy; set task.label_smoothing and task.z_loss to 0"
             )
-        refuse_unread(
-            self,
-            [ReadWhen("num_frequent", 4_000, self.num_sampled is not None, "a sampled softmax (task.num_sampled)")],
-        )
+        self.only_if(self.num_sampled is not None, "a sampled softmax (task.num_sampled)", "num_frequent")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del split
@@ -183,17 +167,11 @@ class RecurrentLanguageModel(LanguageModel):
 
     carries_states: ClassVar[bool] = True
 
-    activation_regularization: float = 0.0
+    activation_regularization: NonNegative = 0.0
     """Weight of the mean square of the last layer's outputs, after dropout (AR, alpha)."""
-    temporal_activation_regularization: float = 0.0
+    temporal_activation_regularization: NonNegative = 0.0
     """Weight of the mean square of the change of the last layer's outputs between positions, before dropout (TAR,
     beta)."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        for name in ("activation_regularization", "temporal_activation_regularization"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"task.{name} must be finite and not negative, got {getattr(self, name)}")
 
     @property
     def _is_regularised(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.cli.options import LIKELY
+from jaxnlp.config import Count, NonNegative, Seed
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
@@ -32,31 +33,24 @@ class Generate(Command):
 
     prompt: Annotated[str, LIKELY] = LINE_BREAK
     """Text to continue. A vocabulary without a line break starts with its first token."""
-    max_new_tokens: int = 500
+    max_new_tokens: Count = 500
     """Number of tokens to generate."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
-    seed: int = 0
+    seed: Seed = 0
     """The same seed gives the same text."""
-    num_samples: int = 1
+    num_samples: Count = 1
     """Number of texts; with beams, these are distinct, and there may be fewer."""
     stop: str | None = None
     """Stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens."""
-    length_penalty: float = 0.0
+    length_penalty: NonNegative = 0.0
     """Length penalty of beam search: larger values favour longer outputs. Useful with a stop."""
-    num_beams: int = 1
+    num_beams: Count = 1
     """Number of beams; above 1: beam search instead of sampling, with the best text first."""
     json: bool = False
     """Print a JSON object for each complete text, with its prompt."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("max_new_tokens", "num_samples", "num_beams"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
-        if not 0.0 <= self.length_penalty < float("inf"):
-            raise ValueError(f"length_penalty must be finite and not negative, got {self.length_penalty}")
         if self.length_penalty and self.num_beams == 1:
             raise ValueError("--length-penalty applies only to beam search; set --num-beams")
         if self.num_beams > 1:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
+from jaxnlp.config import Count, Natural, NonNegative, Rate, Seed
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import Decoder, decoder_of, generate
@@ -94,21 +95,15 @@ class Perplexity(Evaluator):
     the validation split.
     """
 
-    cache_window: int = 0
+    cache_window: Natural = 0
     """Number of past tokens in the neural cache, W; 0 = no cache."""
-    cache_theta: float = 0.3
+    cache_theta: NonNegative = 0.3
     """Weight of hidden-state similarity (theta)."""
-    cache_weight: float = 0.1
+    cache_weight: Rate = 0.1
     """Weight of the cache in the mixture (lambda); the model's weight is the rest of 1."""
 
     def __post_init__(self):
         super().__post_init__()
-        if self.cache_window < 0:
-            raise ValueError(f"cache_window must be at least 0, got {self.cache_window}")
-        if not 0.0 <= self.cache_theta < float("inf"):
-            raise ValueError(f"cache_theta must be finite and not negative, got {self.cache_theta}")
-        if not 0.0 <= self.cache_weight < 1.0:
-            raise ValueError(f"cache_weight must be in [0, 1), got {self.cache_weight}")
         if not self.cache_window and (self.cache_theta, self.cache_weight) != (0.3, 0.1):
             raise ValueError("cache_theta and cache_weight apply only to a neural cache; set cache_window")
 
@@ -225,23 +220,18 @@ class Continuations(Evaluator):
 
     scorer: str | None = None
     """A run that scores the continuations; it must have the same vocabulary."""
-    max_new_tokens: int = 20
+    max_new_tokens: Count = 20
     """Number of tokens in a continuation."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=lambda: Sampling(temperature=0.0)
     )
-    seed: int = 0
+    seed: Seed = 0
     """The same seed gives the same continuations."""
-    num_beams: int = 1
+    num_beams: Count = 1
     """Number of beams; above 1: beam search instead of sampling."""
 
     def __post_init__(self):
         super().__post_init__()
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
-        for name in ("num_beams", "max_new_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         drawn = bool(self.seed) or self.sampling != Sampling(temperature=0.0)
         if drawn and self.num_beams > 1:
             raise ValueError("--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed")

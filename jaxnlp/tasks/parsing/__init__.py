@@ -1,7 +1,6 @@
 """Transition-based dependency parsing: predicts a tree over the words of a sentence; scored by UAS and LAS."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
@@ -34,17 +34,10 @@ class Parsing(Task):
     defines both on gold words. Punctuation counts, and relations are compared without their subtypes.
     """
 
-    l2: float = 0.0
+    l2: NonNegative = 0.0
     """L2 regularisation: half of this, times the sum of all squared parameters, is added to the training loss."""
-    label_smoothing: float = 0.0
+    label_smoothing: Rate = 0.0
     """Share of each target's probability that training spreads evenly over the allowed transitions."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0.0 <= self.l2 < math.inf:
-            raise ValueError(f"task.l2 must be finite and not negative, got {self.l2}")
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         loss = MetricKind("transitions", "nats", "lower")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import tyro
 
 from jaxnlp.cli.inputs import chunks, name_of, one_line, read_text, report_blank, report_skipped, rows_of
+from jaxnlp.config import Count
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
@@ -49,7 +50,7 @@ class Parse(Command):
     """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input."""
     tagger: str | None = None
     """Run of a tagger, whose Universal POS tags are read; None = those of --conllu."""
-    num_beams: int = 1
+    num_beams: Count = 1
     """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
     json: bool = False
     """Print a JSON object for each sentence: words, tags, heads and relations."""
@@ -62,8 +63,6 @@ class Parse(Command):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.num_beams < 1:
-            raise ValueError(f"--num-beams must be at least 1, got {self.num_beams}")
         if self.conllu is not None and (self.texts or self.file is not None):
             raise ValueError("sentences come from --conllu, or from texts and --file, not from both")
 

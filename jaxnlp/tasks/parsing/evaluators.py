@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxnlp.config import Count
 from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
@@ -29,15 +30,10 @@ class Validation(Evaluator):
     nodes and comments stay.
     """
 
-    num_beams: int = 1
+    num_beams: Count = 1
     """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
     tagger: str | None = None
     """Run of a tagger: also parse the sentences with the tags that it predicts, and score these trees, too."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.num_beams < 1:
-            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:

@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxnlp.config import Config
+from jaxnlp.config import Config, Count, Natural, NonNegative
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.text.subwords import END, START
@@ -28,24 +27,14 @@ def max_target_length(source_length: Any) -> Any:
 class SearchOptions(Config):
     """Options of the beam search."""
 
-    num_beams: int = 5
+    num_beams: Count = 5
     """Number of beams; 1 = greedy."""
-    length_penalty: float = 0.6
+    length_penalty: NonNegative = 0.6
     """Larger values favour longer translations (alpha of Wu et al. 2016)."""
-    coverage_penalty: float = 0.0
+    coverage_penalty: NonNegative = 0.0
     """Larger values penalise unattended source tokens more (beta of Wu et al. 2016)."""
-    no_repeat_ngram: int = 0
+    no_repeat_ngram: Natural = 0
     """Size of the n-grams that no translation may contain twice; 0 = no restriction."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.num_beams < 1:
-            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
-        if self.no_repeat_ngram < 0:
-            raise ValueError(f"no_repeat_ngram must be at least 0, got {self.no_repeat_ngram}")
-        for name in ("length_penalty", "coverage_penalty"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")
 
     @property
     def search(self) -> "SearchOptions":

@@ -12,7 +12,6 @@ from data.text_table import TextTable
 from data.translation import ParallelText
 from data.treebank import Treebank
 from data.word_text import WordText
-from jaxnlp.config import refuse_unread
 from jaxnlp.input_files.tables import Writing
 
 
@@ -37,12 +36,12 @@ def test_options_that_cannot_be_are_refused(fields, message):
 
 @pytest.mark.parametrize("kind", [TextFiles, TableFiles])
 def test_options_apply_only_to_files_of_the_users(kind):
-    options = {rule.field for rule in kind().read_if_own(False, "data.source files")}
-    assert options == {field.name for field in dataclasses.fields(kind)} - {"batch_size"}
-    config = kind(encoding="latin1")
-    with pytest.raises(ValueError, match=r"data.encoding applies only to data.source files"):
-        refuse_unread(config, config.read_if_own(False, "data.source files"))
-    refuse_unread(config, config.read_if_own(True, "data.source files"))
+    given = {"encoding": "latin1", "delimiter": ";", "quotes": "none"}
+    for name in {field.name for field in dataclasses.fields(kind)} - {"batch_size"}:
+        config = kind(**{name: given[name]})
+        with pytest.raises(ValueError, match=rf"data.{name} applies only to data.source files"):
+            config.writing_only_if(False, "data.source files")
+        config.writing_only_if(True, "data.source files")
 
 
 WORD = "caf\xe9 \u20ac\u201d"

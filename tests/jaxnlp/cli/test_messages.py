@@ -1,25 +1,20 @@
 import errno
-import importlib
-import io
 import logging
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
-import absl.logging
 import pytest
 
 from jaxnlp.cli.messages import (
     OURS,
-    asks_for_help,
-    logging_unchanged,
+    program_name,
     reason,
     say_that_jax_loads,
     show_plain_warnings,
     summary_of,
     table,
-    usage_text,
     wrapped,
 )
 
@@ -34,29 +29,30 @@ def test_a_summary_is_the_first_sentence_of_a_docstring_in_one_line():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "asks"),
+    ("arguments", "printed"),
     [
-        ([], True),
-        (["--help"], True),
-        (["gpt", "--seed", "1", "-h"], True),
-        (["gpt", "--help=model"], True),
-        (["--list"], True),
-        (["gpt", "--seed", "1"], False),
+        (["gpt", "--seed", "1"], "loading JAX\n"),
+        ([], ""),
+        (["--help"], ""),
+        (["gpt", "--seed", "1", "-h"], ""),
+        (["gpt", "--help=model"], ""),
     ],
     ids=str,
 )
-def test_a_command_without_arguments_asks_for_help_too(arguments, asks):
-    assert asks_for_help(arguments) is asks
-
-
-def test_the_first_line_is_printed_before_jax_is_imported_and_for_no_help(monkeypatch):
-    file = io.StringIO()
-    say_that_jax_loads(["gpt"], file)  # JAX is imported here
+def test_the_first_line_is_printed_before_jax_is_imported_and_for_no_help(monkeypatch, capsys, arguments, printed):
+    say_that_jax_loads(arguments)  # JAX is imported here
     monkeypatch.delitem(sys.modules, "jax")
-    say_that_jax_loads(["gpt", "--help"], file)
-    assert file.getvalue() == ""
-    say_that_jax_loads(["gpt"], file)
-    assert file.getvalue() == "loading JAX\n"
+    say_that_jax_loads(arguments)
+    assert capsys.readouterr() == ("", printed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("/usr/bin/jaxnlp", "jaxnlp"), ("/x/jaxnlp/__main__.py", "python -m jaxnlp"), ("pytest", "python -m jaxnlp")],
+)
+def test_the_program_has_its_name_as_typed(monkeypatch, typed, name):
+    monkeypatch.setattr(sys, "argv", [typed])
+    assert program_name() == name
 
 
 def as_in_a_new_process(monkeypatch):
@@ -97,20 +93,6 @@ def test_a_message_is_shown_once_although_a_program_asks_twice(monkeypatch, caps
     assert capsys.readouterr().err == "warning: the checkpoint is damaged\n"
 
 
-def test_libraries_leave_the_logging_of_a_users_program_alone(monkeypatch, capsys):
-    as_in_a_new_process(monkeypatch)
-    with logging_unchanged():
-        absl.logging.vlog(1, "as Orbax does when it is imported")
-        logging.getLogger("jaxnlp.runs").warning("shown as Python shows it")
-    assert logging.getLogger().handlers == []
-    assert capsys.readouterr().err == "shown as Python shows it\n"
-    ours = logging.NullHandler()
-    logging.getLogger().addHandler(ours)
-    with logging_unchanged():
-        assert logging.getLogger().handlers == [ours]
-    assert logging.getLogger().handlers == [ours]
-
-
 def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     text = "One sentence that is longer than the width.\nAnother.\n\nExample:\n    a  b"
@@ -141,25 +123,13 @@ def test_the_reason_of_an_error_has_no_number_of_the_system(error, message):
     assert reason(error) == message
 
 
-def test_usage_is_wrapped_to_the_width_and_its_commands_kept(monkeypatch):
+def test_usage_lines_and_examples_are_kept(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    command = "usage: prog RUN --a-long-option VALUE --another"
-    example = "Example:\n  prog RUN --a-long-option VALUE --another 3"
-    assert usage_text(f"{command}\n\n{example}\n\nRUN is a folder with a long description here.").splitlines() == [
-        command,
-        "",
-        *example.splitlines(),
-        "",
-        "RUN is a folder with a long description",
-        "here.",
-    ]
-
-
-@pytest.mark.parametrize("module", ["train.evaluate", "train.sweep", "train.report.__main__"])
-def test_usage_texts_fit_a_terminal_of_80_columns(monkeypatch, module):
-    monkeypatch.setenv("COLUMNS", "80")
-    printed = usage_text(importlib.import_module(module).USAGE)
-    assert max(map(len, printed.splitlines())) <= 80
+    usage, example = (
+        "usage: prog RUN --a-long-option VALUE --another",
+        "Example:\n  prog RUN --a-long-option VALUE --other",
+    )
+    assert wrapped(f"{usage}\n\n{example}").splitlines() == [usage, "", *example.splitlines()]
 
 
 def test_a_table_has_two_columns_within_the_width(monkeypatch):
@@ -170,6 +140,6 @@ def test_a_table_has_two_columns_within_the_width(monkeypatch):
 
 def test_help_and_messages_need_no_jax():
     program = (
-        "import sys, jaxnlp.cli.messages, jaxnlp.cli.options, jaxnlp.cli.checkout; assert 'jax' not in sys.modules"
+        "import sys, jaxnlp.cli.messages, jaxnlp.cli.options, jaxnlp.cli.programs; assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

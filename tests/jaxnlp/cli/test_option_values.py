@@ -4,11 +4,13 @@ from typing import Literal
 
 import pytest
 
-from jaxnlp.cli.option_values import one_line, values_of
+from jaxnlp.cli.option_values import metavar, read_value, takes_several
 
 FILES = str | tuple[str, ...] | None
 SLOPE = tuple[float, float] | None
 SIZES = tuple[int, ...]
+CHECKPOINT = int | Literal["best", "latest"]
+PARTS = tuple[Literal["sst", "sts"], ...]
 
 
 @pytest.mark.parametrize(
@@ -18,10 +20,11 @@ SIZES = tuple[int, ...]
         (float | None, ["3"], 3.0),
         (float | None, ["None"], None),
         (Path, ["a/b"], Path("a/b")),
-        (int | Literal["best"], ["best"], "best"),
-        (int | Literal["best"], ["7"], 7),
+        (CHECKPOINT, ["best"], "best"),
+        (CHECKPOINT, ["7"], 7),
         (SIZES, [], ()),
         (SIZES, ["1", "2"], (1, 2)),
+        (PARTS, ["sts", "sst"], ("sts", "sst")),
         (FILES, ["a"], "a"),
         (FILES, ["a", "b"], ("a", "b")),
         (FILES, ["None"], None),
@@ -31,54 +34,31 @@ SIZES = tuple[int, ...]
     ids=str,
 )
 def test_words_become_values_of_the_type(kind, words, value):
-    found = values_of(kind).read(words)
-    assert (found, type(found)) == (value, type(value))
-    assert values_of(kind).fits(value)
+    read = read_value(words, kind)
+    assert (read, type(read)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "message"),
+    ("kind", "words", "expected", "got"),
     [
-        (int, ["x"], "expected a whole number, got 'x'"),
-        (int, [], "expected a whole number, got no values"),
-        (SIZES, ["1", "x"], "expected a whole number, got 'x'"),
-        (FILES, [], "expected one value or more, got none"),
-        (SLOPE, ["4"], "expected FLOAT FLOAT or None, got 4"),
-        (SLOPE, ["4", "x"], "expected a number, got 'x'"),
+        (int, ["x"], "INT", "'x'"),
+        (int, ["1.5"], "INT", "'1.5'"),
+        (int, [], "INT", "no value"),
+        (SIZES, ["1", "x"], "INT ...", "'1 x'"),
+        (CHECKPOINT, ["bets"], "INT|{best,latest}", "'bets'"),
+        (FILES, [], "TEXT ...|None", "no value"),
+        (SLOPE, ["4"], "FLOAT FLOAT|None", "'4'"),
+        (SLOPE, ["4", "x"], "FLOAT FLOAT|None", "'4 x'"),
+        (Literal["a", "b"] | None, ["c"], "{a,b}|None", "'c'"),
     ],
     ids=str,
 )
-def test_other_words_are_refused(kind, words, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        values_of(kind).read(words)
+def test_other_words_are_refused_with_the_values_that_help_shows(kind, words, expected, got):
+    assert metavar(kind) == expected
+    with pytest.raises(ValueError, match=f"^expected {re.escape(expected)}, got {re.escape(got)}$"):
+        read_value(words, kind)
 
 
-@pytest.mark.parametrize(
-    ("kind", "metavar"),
-    [
-        (FILES, "TEXT ..."),
-        (SLOPE, "FLOAT FLOAT"),
-        (float | None, "FLOAT"),
-        (int | Literal["a", "b"], "INT|{a,b}"),
-        (Literal["a", "b"] | None, "{a,b,None}"),
-    ],
-    ids=str,
-)
-def test_help_shows_the_values_in_one_word_each(kind, metavar):
-    assert values_of(kind).metavar == metavar
-
-
-def test_values_of_another_type_do_not_fit():
-    assert not values_of(int).fits(True)
-    assert not values_of(FILES).fits(("a", 1))
-    assert not values_of(SLOPE).fits((1.0,))
-    assert not values_of(float | None).fits("x")
-
-
-def test_other_types_are_left_to_tyro():
-    assert values_of(bool) is None
-    assert values_of(dict[str, int]) is None
-
-
-def test_defaults_are_shown_on_one_line():
-    assert one_line("a\nb") == "a\\nb"
+def test_a_type_with_a_tuple_takes_several_words():
+    assert all(map(takes_several, (FILES, SLOPE, SIZES, PARTS)))
+    assert not any(map(takes_several, (int, CHECKPOINT, float | None)))

@@ -156,7 +156,7 @@ def test_positions_of_a_square_tell_row_and_column():
         ({"patch": 6, "stem": "convolutional"}, "model.patch must be 2, 4, 8, ... for a convolutional stem, got 6"),
         ({"width": 6, "positions": "sinusoidal_2d"}, "model.width must be divisible by 4"),
         ({"layer_dropout_rate": 1.0}, r"model.layer_dropout_rate must be in \[0, 1\), got 1.0"),
-        ({"feed_forward_width": 0}, "model.feed_forward_width must be at least 1 or None, got 0"),
+        ({"feed_forward_width": 0}, "model.feed_forward_width must be at least 1, got 0"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(fields, message):

@@ -328,7 +328,7 @@ def test_a_model_or_data_that_do_not_fit_are_refused(changes, message):
     [
         ({"label_smoothing": 1.0}, r"task\.label_smoothing must be in \[0, 1\), got 1\.0"),
         ({"z_loss": -0.1}, r"task\.z_loss must be finite and not negative, got -0\.1"),
-        ({"chunk_tokens": 0}, r"task\.chunk_tokens must be at least 1 or None, got 0"),
+        ({"chunk_tokens": 0}, r"task\.chunk_tokens must be at least 1, got 0"),
     ],
 )
 def test_impossible_options_are_refused(fields, message):

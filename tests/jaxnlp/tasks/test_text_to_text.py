@@ -1,12 +1,12 @@
 """The loss is tested with its subclass in translation/test_init.py."""
 
 import math
-import sys
 
 import jax
 import numpy as np
 import pytest
 
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import Split
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
@@ -16,7 +16,6 @@ from jaxnlp.text.subwords import Subwords
 from jaxnlp.text.translation import TranslationProcessor
 from tests.processors import translating
 from tests.random_parameters import random_parameters
-from train.__main__ import main as train_main
 
 
 def test_perplexity_is_the_exponential_of_the_loss_and_stays_finite():
@@ -32,14 +31,13 @@ def test_the_objective_is_declared_where_it_differs_from_the_loss():
 
 
 @pytest.mark.parametrize("size", [275, 290])
-def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, monkeypatch, capsys, size):
+def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, capsys, size):
     """Of equal size, and of two sizes: there are 20 distinct characters in the sources, and 10 in the targets."""
     (tmp_path / "a").write_text("\n".join(chr(97 + n % 20) + chr(97 + n // 20) for n in range(100)))
     (tmp_path / "b").write_text("\n".join(chr(110 + n % 10) for n in range(100)))
     command = ["train", "translation_text_files", "--data.train", str(tmp_path / "a"), str(tmp_path / "b")]
     command += ["--data.vocabulary-size", str(size), "--workdir", str(tmp_path / "run"), "--data.no-shared-vocabulary"]
-    monkeypatch.setattr(sys, "argv", command)
-    assert train_main() == 2
+    assert jaxnlp_main(command) == 2
     message = "error: model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
     assert capsys.readouterr().err == f"{message}--model.embeddings tied\n"
 

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from jaxnlp.cli.options import field_docs
+from jaxnlp.cli.options import field_docs, options_of
 from train.cli.command_line import RunOptions
-from train.cli.help import group_summary, help_topic, options_of
+from train.cli.help import group_summary, help_topic
 from train.recipes import load_recipe, recipe_names
 
 
@@ -27,7 +27,7 @@ def test_the_topic_follows_the_flag(fields, topic):
 def test_options_are_named_and_grouped_as_they_are_typed():
     options = {option.name: option for option in options_of(load_recipe("gpt_python_docs"))}
     assert options["model.compute.matmul-dtype"].group == "model.compute"
-    assert options["total-steps"].group == "run"
+    assert options["total-steps"].group == ""
     assert options["optimizer.learning-rate"].default == 0.006
     assert options["optimizer.learning-rate"].help == "Peak learning rate."
     assert "recipe" not in options
@@ -65,7 +65,7 @@ def test_the_options_that_a_data_set_requires_are_usual_and_those_that_it_does_n
 def test_the_summary_of_every_group_is_a_sentence(name):
     config = load_recipe(name)
     for group in {option.group for option in options_of(config)}:
-        assert re.fullmatch(r"[A-Z`].*[^.]\.", group_summary([config], group)), group
+        assert re.fullmatch(r"[A-Z`].*[^.]\.", group_summary(config, group)), group
 
 
 def test_every_option_of_every_recipe_has_a_help_text():

@@ -14,7 +14,7 @@ ENVIRONMENT = {
     "cpu_cores": 2,
     "versions": {"jax": "1"},
     "commit": "abc",
-    "command": "python -m train tiny --workdir /my/place",
+    "command": "jaxnlp train tiny --workdir /my/place",
     "seconds_to_first_step": 3.0,
 }
 ROWS = [
@@ -61,7 +61,7 @@ def test_an_entry_says_what_was_measured_and_how(run, tiny_config):
         "versions": {"jax": "1"},
         "commit": "abc",
         "seed": 3,
-        "command": "python -m train tiny --workdir runs/place",
+        "command": "jaxnlp train tiny --workdir runs/place",
         "answer": "London",
     }
 
@@ -75,11 +75,11 @@ def test_the_part_of_a_metric_belongs_to_the_split(run, tiny_config):
 @pytest.mark.parametrize(
     ("typed", "recorded"),
     [
-        ("python -m train x --workdir '/my runs/a b' --seed 3", "python -m train x --workdir 'runs/a b' --seed 3"),
-        ("python -m train x --workdir=../a", "python -m train x --workdir=runs/a"),
-        ("python -m train x --init-from /my/runs/b", "python -m train x --init-from runs/b"),
-        ("python -m train x --init-from google/bert", "python -m train x --init-from google/bert"),
-        ("python -m train x --data.path text.txt", "python -m train x --data.path text.txt"),
+        ("jaxnlp train x --workdir '/my runs/a b' --seed 3", "jaxnlp train x --workdir 'runs/a b' --seed 3"),
+        ("jaxnlp train x --workdir=../a", "jaxnlp train x --workdir=runs/a"),
+        ("jaxnlp train x --init-from /my/runs/b", "jaxnlp train x --init-from runs/b"),
+        ("jaxnlp train x --init-from google/bert", "jaxnlp train x --init-from google/bert"),
+        ("jaxnlp train x --data.path text.txt", "jaxnlp train x --data.path text.txt"),
         (None, None),
     ],
 )
@@ -95,7 +95,7 @@ def test_the_cost_of_the_run_that_a_run_began_with_is_recorded(run, tiny_config,
         "steps": 6,
         "train_seconds": 4.0,
         "commit": "def",
-        "command": "python -m train tiny --workdir runs/place",
+        "command": "jaxnlp train tiny --workdir runs/place",
     }
     assert entry["config"]["init_from"] == "runs/first"
     (entry,) = entries_of(run, dataclasses.replace(tiny_config(), init_from="google/bert"))

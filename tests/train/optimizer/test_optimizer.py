@@ -362,7 +362,7 @@ def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
     np.testing.assert_allclose(first, -0.1, rtol=1e-6)
     np.testing.assert_allclose(second - first, -0.05, rtol=1e-6)
     np.testing.assert_allclose(current_learning_rate(state), 0.05, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1 or None, got 0"):
+    with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1, got 0"):
         OptimizerConfig(reference_tokens=0)
 
 

@@ -19,7 +19,7 @@ CONFIG = {
     "data": {"type": "data:TextConfig", "source": "tiny_shakespeare"},
     "total_steps": 300,
 }
-ENVIRONMENT = {"device": "cpu", "parameters": 12345, "command": "python -m train gpt_tiny", "versions": {"jax": "0.10"}}
+ENVIRONMENT = {"device": "cpu", "parameters": 12345, "command": "jaxnlp train gpt_tiny", "versions": {"jax": "0.10"}}
 ENVIRONMENT["metrics"] = {
     "loss": {"of": "tokens", "unit": "nats", "better": "lower"},
     "accuracy": {"of": "tokens", "unit": "", "better": "higher"},
@@ -141,7 +141,7 @@ def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path)
     here = write_run(tmp_path / "here" / "run")
     there = shutil.copytree(here, tmp_path / "there" / "run")
     printed = subprocess.run(
-        [sys.executable, "-m", "train.report", str(there)],
+        [sys.executable, "-m", "jaxnlp", "report", str(there)],
         cwd=Path(__file__).parents[3],
         env=os.environ | {"PYTHONHASHSEED": "7"},
         capture_output=True,

@@ -11,7 +11,7 @@ ENVIRONMENT = {
     "devices": 2,
     "device": "cpu",
     "parameters": 10788929,
-    "command": "python -m train gpt_tiny --workdir runs/a",
+    "command": "jaxnlp train gpt_tiny --workdir runs/a",
     "metrics": {
         "loss": {"of": "tokens", "unit": "nats", "better": "lower"},
         "accuracy": {"of": "questions", "unit": "", "better": "higher"},

@@ -9,6 +9,7 @@ import pytest
 import scipy.special
 
 from data.images import Images
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.runs import load_run
 from jaxnlp.targets import OneClass
@@ -79,7 +80,7 @@ def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path
     with (tmp_path / "mine.csv").open("w", newline="") as file:
         csv.writer(file).writerows([[*header, "label"] if labelled else header, *table])
     files = ["--file", str(tmp_path / "mine.csv"), "--predictions", str(tmp_path / "out.csv")]
-    assert evaluate.main([str(text_run("class")), *files]) == 0
+    assert jaxnlp_main(["evaluate", str(text_run("class")), *files]) == 0
     with (tmp_path / "out.csv").open(newline="") as file:
         names, *found = csv.reader(file)
     width = len(table[0])

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from data import DataError
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.classification.evaluators import Validation
 from tests import text_task_files
 from tests.text_task_files import train, write_tables, write_weights
-from train import evaluate
 from train.evaluate import Options, score
 from train.run.folder import ENVIRONMENT_FILE, METRICS_FILE
 
@@ -71,7 +71,7 @@ def test_training_on_several_parts_logs_no_plain_loss(run):
 
 def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_folder(run, tmp_path, capsys):
     ledger = tmp_path / "ledger.json"
-    assert evaluate.main([str(run), "--record", str(ledger)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--record", str(ledger)]) == 0
     rows = [row for row in logged(run) if row["split"] == "validation"]
     best = max(rows, key=lambda row: row["mean_score"])
     entries = {(entry["split"], entry["metric"]): entry for entry in json.loads(ledger.read_text())}
@@ -91,7 +91,7 @@ def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_with
 
 def test_predictions_are_a_table_for_each_part(run, tables, tmp_path, capsys):
     for split in ("validation", "test"):
-        assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / split)]) == 0
+        assert jaxnlp_main(["evaluate", str(run), "--split", split, "--predictions", str(tmp_path / split)]) == 0
         names = {"sst-predictions.csv", "sts-predictions.csv"}
         assert {path.name for path in (tmp_path / split).iterdir()} == names
     shown = capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_predictions_are_a_table_for_each_part(run, tables, tmp_path, capsys):
     assert 0.0 <= min(numbers) < 1.0 < max(numbers) <= 5.0
 
     (tmp_path / "taken").write_text("mine")
-    assert evaluate.main([str(run), "--predictions", str(tmp_path / "taken")]) == 2
+    assert jaxnlp_main(["evaluate", str(run), "--predictions", str(tmp_path / "taken")]) == 2
     assert "taken is a file; give a directory, for sst-predictions.csv, sts-pred" in capsys.readouterr().err
     assert (tmp_path / "taken").read_text() == "mine"
 

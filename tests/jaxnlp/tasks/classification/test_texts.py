@@ -9,10 +9,10 @@ from scipy import stats
 
 from configs import bert_classify, bert_sts
 from jaxnlp.__main__ import main
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.classification.evaluators import Validation
 from tests.text_task_files import train, write_tables, write_weights
-from train import evaluate
 from train.config import update
 from train.evaluate import Options, score
 from train.run.folder import METRICS_FILE
@@ -63,7 +63,7 @@ def test_similarities_are_learned_by_the_cosine_and_predicted_on_their_scale(sts
     np.testing.assert_allclose(labels, [float(row[-1]) for row in given])
     assert 0.0 <= predicted.min() < 2.5 < predicted.max() <= 5.0
 
-    assert evaluate.main([str(run), "--split", "test", "--predictions", str(tmp_path / "out.csv")]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--split", "test", "--predictions", str(tmp_path / "out.csv")]) == 0
     assert "pearson" not in capsys.readouterr().out  # no scores without labels
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 6
     assert main(["predict", str(run), "red sea", "red sea", "--pair", "red sea", "dog plot"]) == 0
@@ -111,7 +111,7 @@ def test_a_table_with_any_names_of_classes_is_learned_scored_and_predicted_by_na
     train(quick(bert_classify.get_config(), weights, 40, **fields), tmp_path / "run")
     assert load_run(tmp_path / "run").processor.targets.names == NAMES
     capsys.readouterr()
-    assert evaluate.main([str(tmp_path / "run"), "--predictions", str(tmp_path / "out.csv")]) == 0
+    assert jaxnlp_main(["evaluate", str(tmp_path / "run"), "--predictions", str(tmp_path / "out.csv")]) == 0
     assert "validation accuracy 1.0000  (20 " in capsys.readouterr().out
     predicted = [row["predicted"] for row in csv.DictReader((tmp_path / "out.csv").read_text().splitlines())]
     expected = [row["kind"] for row in csv.DictReader((tmp_path / "validation.csv").read_text().splitlines())]

@@ -42,7 +42,7 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
 @pytest.mark.thorough
 def test_a_threshold_is_for_two_classes_or_several(run, text_run, capsys):
     for folder in (run, text_run("number")):
-        assert evaluate([str(folder), "threshold"]) != 0
+        assert main(["evaluate", str(folder), "threshold"]) != 0
         assert "a threshold applies only to two classes, or to any number of classes" in capsys.readouterr().err
     assert evaluate([str(text_run("classes")), "threshold"]) == 0
     (text_run("classes") / FILE).unlink()

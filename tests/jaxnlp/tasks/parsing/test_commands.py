@@ -21,7 +21,7 @@ def test_a_file_may_be_compressed_or_standard_input(tmp_path, on_standard_input)
 def test_sentences_come_from_one_place():
     with pytest.raises(ValueError, match="from --conllu, or from texts and --file, not from both"):
         Parse(texts=("a",), conllu=Path("b"))
-    with pytest.raises(ValueError, match="--num-beams must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_beams must be at least 1, got 0"):
         Parse(num_beams=0)
 
 

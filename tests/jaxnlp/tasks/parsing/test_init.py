@@ -118,7 +118,7 @@ def test_texts_without_tags_are_refused_by_a_parser_that_reads_them(run, capsys)
 def test_a_file_without_tags_is_not_scored_as_if_its_tags_were_unknown(run, tmp_path, capsys):
     path = tmp_path / "x.conllu"
     path.write_text(written([sentence_of(["It", "sleeps"], heads=[2, 0], relations=["nsubj", "root"])]))
-    assert evaluate_main([str(run), "--file", str(path)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), "--file", str(path)]) == 2
     assert f"{path}, line 1, sentence 1: this parser reads tags (upos)" in capsys.readouterr().err
 
 
@@ -126,7 +126,7 @@ def test_a_sentence_of_two_thousand_words_is_refused_with_its_line(run, tmp_path
     long = sentence_of(["dog"] * 2_000, ["NOUN"] * 2_000, range(2_000), ["root"] + ["conj"] * 1_999, name="long")
     path = tmp_path / "long.conllu"
     path.write_text(written([sentence_of(["x"], ["X"], [0], ["root"]), long]))
-    assert evaluate_main([str(run), "--file", str(path)]) == 2
+    assert jaxnlp_main(["evaluate", str(run), "--file", str(path)]) == 2
     message = f"{path}, line 5, sentence long: a sentence of 2,000 words exceeds the maximum of 32 words"
     assert message in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Runs in processes of their own, started by `python -m train`: killed, stopped, and continued."""
+"""Runs in processes of their own, started by `jaxnlp train`: killed, stopped, and continued."""
 
 import errno
 import os
@@ -16,15 +16,17 @@ import numpy as np
 import pytest
 
 from data import DataError
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError
 from tests.run_folders import assert_same_run, rows, saved_arrays
-from train import __main__ as program
+from train import start as program
 from train.cli.command_line import UsageError
-from train.loop import FitResult, NonFiniteError
+from train.loop import FitResult
 from train.recipes import load_recipe
 from train.run.folder import RunMismatchError
+from train.step import NonFiniteError
 
 TOTAL_STEPS = 80
 SAVE_EVERY = 5
@@ -37,6 +39,12 @@ def hang_up_is_heeded():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
+
+
+def ended(process):
+    """Exit status, output and errors of a process, without its first line."""
+    output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
+    return process.returncode, output, errors.removeprefix("loading JAX\n")
 
 
 class Runs:
@@ -62,7 +70,7 @@ class Runs:
             "task.sample-prompt": None,
             "compilation-cache": cache,
         }
-        self._command = [sys.executable, "-m", "train", "gpt_text_file"]
+        self._command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file"]
         for name, value in fields.items():
             self._command += [f"--{name}", str(value)]
         # A run that imports torch takes a second more to start, and here it fails.
@@ -71,9 +79,9 @@ class Runs:
             "PYTHONPATH": str(without_torch),
         }
 
-    def start(self, workdir, *more):
+    def start(self, workdir, *more, command=None):
         return subprocess.Popen(
-            [*self._command, "--workdir", str(workdir), *more],
+            command or [*self._command, "--workdir", str(workdir), *more],
             cwd=self._root,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -83,17 +91,11 @@ class Runs:
 
     def resume(self, workdir):
         """The same of a start that names nothing but the folder."""
-        command = [sys.executable, "-m", "train", "--resume", str(workdir)]
-        process = subprocess.run(
-            command, cwd=self._root, env=self._environment, capture_output=True, text=True, timeout=MAX_WAIT_SECONDS
-        )
-        return process.returncode, process.stdout, process.stderr
+        return ended(self.start(workdir, command=[*self._command[:4], "--resume", str(workdir)]))
 
     def finish(self, workdir, *more):
         """Exit status, output and errors of a start that is not interrupted."""
-        process = self.start(workdir, *more)
-        output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
-        return process.returncode, output, errors
+        return ended(self.start(workdir, *more))
 
 
 @pytest.fixture(scope="module")
@@ -233,8 +235,7 @@ def test_a_second_start_in_the_folder_is_refused_while_the_first_trains(runs, st
         2,
         f"error: process {process.pid} is training in {workdir}; wait for it, or give another --workdir\n",
     )
-    _, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
-    assert (process.returncode, errors) == (0, "")
+    assert ended(process)[::2] == (0, "")
     assert_same_run(workdir, straight)
 
 
@@ -272,8 +273,7 @@ def main(monkeypatch, tmp_path):
             return fitted
 
         monkeypatch.setattr(program, "fit", fit)
-        monkeypatch.setattr(sys, "argv", ["train", *(arguments or ["gpt_python_docs", "--workdir", str(tmp_path)])])
-        return program.main()
+        return jaxnlp_main(["train", *(arguments or ["gpt_python_docs", "--workdir", str(tmp_path)])])
 
     return call
 
@@ -299,7 +299,7 @@ def test_expected_errors_are_a_line_and_an_exit_status(main, capsys, error, stat
 def test_a_full_disk_is_a_line(main, capsys, tmp_path):
     for step in (5, 10):
         (tmp_path / "checkpoints" / str(step)).mkdir(parents=True)
-    assert main(OSError(errno.ENOSPC, "No space left on device", "runs/x/metrics.jsonl")) == 1
+    assert main(OSError(errno.ENOSPC, "No space left on device", "runs/x/metrics.jsonl")) == 2
     shown = capsys.readouterr().err
     assert shown == (
         "error: runs/x/metrics.jsonl: no space left on device; free some space there, and repeat the command; the last "
@@ -307,9 +307,10 @@ def test_a_full_disk_is_a_line(main, capsys, tmp_path):
     )
 
 
-def test_unexpected_errors_are_not_hidden(main):
-    with pytest.raises(ZeroDivisionError):
-        main(ZeroDivisionError())
+@pytest.mark.parametrize("error", [ZeroDivisionError(), ValueError("shapes differ")])
+def test_unexpected_errors_are_not_hidden(main, error):
+    with pytest.raises(type(error)):
+        main(error)
 
 
 def test_unknown_recipe_is_a_wrong_command(main, capsys):

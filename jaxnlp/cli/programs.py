@@ -1,0 +1,45 @@
+"""The programs of training: `jaxnlp train` and its like, in any folder.
+
+Modules in the current folder never replace ours, or those of a library: `train.py`, `data/` and `numpy.py` are usual
+names.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from jaxnlp.cli.messages import program_name, say_that_jax_loads
+from jaxnlp.training import import_training
+
+STARTED = time.time()
+"""When this program was started: before it imports JAX, which takes seconds."""
+PROGRAMS = {
+    "train": ("train.start", "Trains a recipe, or resumes its run."),
+    "evaluate": ("train.evaluate", "Scores runs on a split or a file."),
+    "report": ("train.report.rebuild", "Rebuilds the report of a run."),
+    "compare": ("train.compare", "Compares runs on one page."),
+    "sweep": ("train.sweep", "Trains a recipe with several values of its fields."),
+    "lr-find": ("train.lr_find", "Suggests a learning rate for a recipe."),
+    "download": ("data.download", "Lists public data sets, and downloads them."),
+    "invent-people": ("data.invented_people", "Writes articles about invented people, to train on."),
+}
+"""The module of each program, and its summary. The function `main` takes the arguments and returns the exit status."""
+
+
+def run_program(name: str, arguments: list[str]) -> int:
+    """Runs one of `PROGRAMS`. Returns: the exit status."""
+    module, _ = PROGRAMS[name]
+    if name in ("train", "lr-find"):  # without JAX
+        status = import_training("train.recipes").show_recipes(arguments, f"{program_name()} {name}")
+        if status is not None:
+            return status
+    if module.startswith("train"):
+        say_that_jax_loads(arguments)
+    return import_training(module).main(arguments)
+
+
+def command_of(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The command that runs a program in a process of its own, and its environment, with the same `sys.path`."""
+    folders = os.pathsep.join(filter(None, sys.path))
+    return [sys.executable, "-P", "-m", "jaxnlp", name, *arguments], os.environ | {"PYTHONPATH": folders}

@@ -1,0 +1,23 @@
+"""Python's logging stays the user's, although Orbax is imported."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def logging_unchanged() -> Iterator[None]:
+    """A context in which no library adds a handler to Python's root logger.
+
+    absl, in which Orbax logs, adds one where there is none. A later `logging.basicConfig` of the user would then have
+    no effect, and each warning would have a prefix, such as `WARNING:jaxnlp.runs:`.
+    """
+    root, stand_in = logging.getLogger(), logging.lastResort
+    if root.handlers or stand_in is None:
+        yield
+        return
+    root.addHandler(stand_in)
+    try:
+        yield
+    finally:
+        root.removeHandler(stand_in)

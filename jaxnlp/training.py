@@ -1,0 +1,77 @@
+"""Recipes and training in Python: `jaxnlp.recipe` and `jaxnlp.train`.
+
+The packages `train`, `data` and `configs` are next to jaxnlp in a checkout. In the wheel they are in jaxnlp/_training,
+because their names are too common for somebody's site-packages. Only `import_training` puts their folder on `sys.path`.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import jaxnlp
+
+if TYPE_CHECKING:
+    from jaxnlp.tasks import Trained
+
+PACKAGES = ("train", "data", "configs")
+
+
+def import_training(module: str) -> ModuleType:
+    """A module of the packages for training, such as `train.loop`.
+
+    Their folder then stays first on `sys.path`: a `train.py` or `data.py` of the user replaces none of them.
+
+    Raises: ImportError when the user's program has imported another module with the name of one of them.
+    """
+    package = Path(jaxnlp.__file__).resolve().parent
+    folder = package / "_training" if (package / "_training").is_dir() else package.parent
+    for name in PACKAGES:
+        other = sys.modules.get(name)
+        if other is not None and folder / name / "__init__.py" != Path(other.__file__ or "").resolve():
+            where = other.__file__ or list(other.__path__)
+            raise ImportError(
+                f"{name} is imported already, from {where}; rename it: jaxnlp's packages for training are "
+                f"{', '.join(PACKAGES)}"
+            )
+    sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
+    return importlib.import_module(module)
+
+
+def recipe(name: str | Path, **changes: Any) -> Any:
+    """A recipe's config, a `TrainConfig`, with changed fields.
+
+        jaxnlp.recipe("bert_classify", total_steps=100, **{"data.path": "reviews.csv", "model.num_layers": 2})
+
+    Args:
+      name: one of `jaxnlp train --list`, or the path of a file like those in configs, which ends in .py.
+      changes: new values of fields; dotted names set nested fields.
+
+    Raises: ValueError for an unknown recipe or field, and for a value that the config refuses.
+    """
+    config = import_training("train.recipes").load_recipe(str(name))
+    return import_training("train.config").update(config, **changes)
+
+
+def train(config: Any, workdir: str | Path, **options: Any) -> "Trained":
+    """The trained run, as `load_run` returns it. A run that was interrupted, or has finished before, continues.
+
+        run = jaxnlp.train("gpt_python_docs", "runs/mine")
+        run = jaxnlp.train(jaxnlp.recipe("bert_classify", **{"data.path": "reviews.csv"}), "runs/reviews")
+
+    Args:
+      config: a recipe's name or path, or a config.
+      workdir: the run's folder.
+      options: of `train.loop.fit`, such as `extend=True`.
+
+    Raises: the errors of `fit`; KeyboardInterrupt after Ctrl-C, or another signal that stops and saves the run.
+    """
+    if isinstance(config, str | Path):
+        config = recipe(config)
+    importlib.import_module("jaxnlp.inference.caches").use_compilation_cache()
+    result = import_training("train.loop").fit(config, workdir, **options)
+    if result.stopped_by is not None:
+        raise KeyboardInterrupt(f"{result.stopped_by}: {workdir} is saved; the same call resumes it")
+    own = {type(part).__module__.partition(".")[0] for part in (config.data, config.model, config.task)}
+    return jaxnlp.load_run(workdir, trust=sorted(own))
