@@ -110,13 +110,9 @@ class TextClassifierProcessor:
 
     def _only(self) -> tuple[str, TextPart]:
         if len(self.parts) != 1:
-            raise ValueError(f"choose a part, such as processor.by_part[{self.parts[0][0]!r}]: {self.names}")
+            names = ", ".join(name for name, _ in self.parts)
+            raise ValueError(f"choose a part, such as processor.by_part[{self.parts[0][0]!r}]: {names}")
         return self.parts[0]
-
-    @property
-    def names(self) -> str:
-        """Names of the parts, with commas between them."""
-        return ", ".join(name for name, _ in self.parts)
 
     @property
     def apart(self) -> bool:

@@ -60,15 +60,6 @@ def test_two_parts_are_learned_and_the_best_checkpoint_has_the_highest_mean_scor
     assert load_run(run).step == best["step"]
 
 
-def test_training_on_several_parts_logs_no_plain_loss(run):
-    """The order of the batches would weight it."""
-    rows = [row for row in logged(run) if row["split"] == "train"]
-    assert rows
-    for row in rows:
-        assert "loss" not in row
-        assert {"objective", "sst/loss", "sst/accuracy", "sts/loss"} <= row.keys()
-
-
 def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_folder(run, tmp_path, capsys):
     ledger = tmp_path / "ledger.json"
     assert jaxnlp_main(["evaluate", str(run), "--record", str(ledger)]) == 0
