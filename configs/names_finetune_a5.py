@@ -4,8 +4,8 @@ Source: CS224N assignment 5: batch 256, learning rate 6e-4 with the warm-up and 
 pretraining, 75 without (--total-steps 586).
 Cost: one minute on two CPU cores; without pretraining, five.
 Expect: about 2% without pretraining; published after pretraining: see names_pretrain_a5.
-No questions are held out, so the validation split is the dev split. Report the last checkpoint (python -m
-train.evaluate ... --checkpoint latest), like the assignment, not the best one on dev.
+No questions are held out, so the validation split is the dev split. Report the last checkpoint (jaxnlp evaluate ...
+--checkpoint latest), like the assignment, not the best one on dev.
 Command: jaxnlp train names_finetune_a5 --init-from runs/names_pretrain_a5 --workdir runs/names_finetune_a5
 """
 
