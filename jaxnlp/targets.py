@@ -295,6 +295,7 @@ class Number(Targets):
 
     @property
     def width(self) -> float:  # type: ignore[override]  # of a frozen class
+        """The difference between the highest and the lowest label."""
         return self.highest - self.lowest
 
     def parse(self, text: str) -> float:

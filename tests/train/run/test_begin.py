@@ -229,9 +229,10 @@ def test_other_weights_have_another_digest(make_config):
 @pytest.mark.thorough
 def test_the_digest_covers_heads_that_the_data_decides_on(make_config, monkeypatch):
     config = make_config(("sst",))
-    model = config.model.build(config.data.load(0, VOCABULARY).processor)
-    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1, 1), jnp.int32))["params"]
-    earlier = Trained(config.task, model, jax.device_get(params), config.data.load(0, VOCABULARY).processor)
+    processor = config.data.load(0, VOCABULARY).processor
+    model, inputs = config.model.build(processor), config.model.inputs(processor)
+    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    earlier = Trained(config.task, model, jax.device_get(params), processor)
 
     def digest(**changes):
         monkeypatch.setattr("train.run.begin.load", lambda *_, **__: dataclasses.replace(earlier, **changes))
