@@ -106,7 +106,7 @@ class CorruptedText(TextFiles):
     """Text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
     """Folder in $JAXNLP_DATA of the public data set with the files; None = the files are your own."""
-    batch_size: int = 512
+    batch_size: Count = 512
     """Maximum number of texts in a training step, over all devices."""
     batch_tokens: Count = 4_096
     """Maximum number of tokens on each side of a batch, padding included."""

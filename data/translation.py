@@ -35,7 +35,7 @@ class SentencePairs(DataConfig):
     The subwords are those of a given processor, or are trained on the training sentences.
     """
 
-    batch_size: int = 256
+    batch_size: Count = 256
     """Maximum number of pairs in a training step, over all devices."""
     batch_tokens: Count = 2_048
     """Maximum number of tokens on each side of a training batch, padding included."""

@@ -69,7 +69,7 @@ class Treebank(TextFiles):
     """Maximum length of a sentence, in words. Longer ones are left out of training, and are an error elsewhere."""
     max_pieces: Count = 384
     """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are an error."""
-    batch_size: int = 256
+    batch_size: Count = 256
     """Maximum number of sentences in a training step, over all devices."""
     batch_words: Count = 1_024
     """Maximum number of words in a training batch, padding included."""

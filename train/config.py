@@ -47,7 +47,7 @@ class TrainConfig(Config):
 
     total_steps: Count = 1000
     """Number of training steps."""
-    stop_after: int | None = None
+    stop_after: Count | None = None
     """Early stopping: end the run after N evaluations without a better best metric; None = train all steps."""
     seed: Seed = 0
     """Seed of initial parameters, dropout and data order."""
@@ -63,14 +63,11 @@ class TrainConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.stop_after is not None:
-            if self.stop_after < 1:
-                raise ValueError(f"stop_after must be at least 1 or None, got {self.stop_after}")
-            if self.evaluate_every_steps >= self.total_steps:
-                raise ValueError(
-                    f"stop_after needs evaluations before the last step; set evaluate_every_steps, which is "
-                    f"{self.evaluate_every_steps}, to less than total_steps, {self.total_steps}"
-                )
+        if self.stop_after is not None and self.evaluate_every_steps >= self.total_steps:
+            raise ValueError(
+                f"stop_after needs evaluations before the last step; set evaluate_every_steps, which is "
+                f"{self.evaluate_every_steps}, to less than total_steps, {self.total_steps}"
+            )
         if self.nt_asgd_patience is not None and self.ema_decay is not None:
             raise ValueError("ema_decay and nt_asgd_patience exclude each other; set one of them to None")
         if self.init_ignore and self.init_from is None:

@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, Natural
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Activation, Parser, ParserConfig
 from jaxnlp.models.word_encoder import WordEncoder, WordEncoderConfig
@@ -37,7 +37,7 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
     rightmost dependents of the two words that the next arc can join."""
     activation: Activation = "relu"
     """Function of the hidden layer: x^3, ReLU or tanh."""
-    label_width: int = 0
+    label_width: Natural = 0
     """Width of the vectors of labels; 0 = labels are not read."""
 
     @property

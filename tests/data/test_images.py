@@ -180,7 +180,7 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
         ({"source": "files", "path": "x", "resize": 0}, "data.resize must be at least 1, got 0"),
         ({"erase_rate": 1.5}, r"data.erase_rate must be in \[0, 1\], got 1.5"),
         ({"shift": -1}, "data.shift must be at least 0"),
-        ({"validation_fraction": 1.0}, "data.validation_fraction must be in \(0, 1\)"),
+        ({"validation_fraction": 1.0}, "data.validation_fraction must be in"),
         ({"mix": "mixup", "mix_alpha": 0.0}, "data.mix_alpha must be positive"),
     ],
 )

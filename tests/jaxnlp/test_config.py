@@ -1,9 +1,15 @@
 import dataclasses
+import importlib
+import pkgutil
 import re
+import typing
 from typing import Annotated, Literal
 
 import pytest
 
+import data
+import jaxnlp
+import train
 from jaxnlp.config import Config, Count, Natural, NonNegative, Positive, ProperFraction, Rate, Within
 from jaxnlp.saving.serialization import to_json
 
@@ -156,3 +162,22 @@ def test_a_number_outside_its_bounds_is_refused_with_them(fields, message):
 
 def test_the_bounds_that_belong_to_an_interval_are_taken():
     assert Measures(count=None, rate=0, at_least=1, counts=(1, 2)).counts == (1, 2)
+
+
+def subclasses(kind):
+    return {kind, *(found for one in kind.__subclasses__() for found in subclasses(one))}
+
+
+def test_a_field_that_a_subclass_declares_again_keeps_its_bounds():
+    for package in (jaxnlp, data, train):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                importlib.import_module(found.name)
+    lost = []
+    for kind in subclasses(Config) - subclasses(Cup) - {Measures}:
+        for base in kind.__mro__[1:-1]:
+            for name, hint in typing.get_type_hints(base, include_extras=True).items():
+                mine = typing.get_type_hints(kind, include_extras=True)[name]
+                if "Within" in repr(hint) and "Within" not in repr(mine):
+                    lost.append(f"{kind.__name__}.{name}")
+    assert not lost, ", ".join(sorted(lost))

@@ -84,7 +84,7 @@ def test_plot_is_written_in_the_format_of_its_name(tmp_path):
     ("fields", "message"),
     [
         ({"smallest": 1.0, "largest": 0.1}, "--smallest must be positive and less than --largest, got 1.0 and 0.1"),
-        ({"steps": 3}, "--steps must be at least"),
+        ({"steps": 3}, "steps must be at least 20"),
         ({"plot": Path("plot.xyz")}, r"--plot must end in one of .*\.eps, .*\.png, .*got plot\.xyz"),
         ({"plot": Path("plot")}, "got plot$"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 
 import flax.linen as nn
 
+from jaxnlp.config import Rate
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind
@@ -26,7 +27,7 @@ _SEEN = 100
 class Translation(TextToText):
     """The cross-entropy of `TextToText`; validation also compares translations with their references."""
 
-    label_smoothing: float = 0.1
+    label_smoothing: Rate = 0.1
     """Label smoothing: fraction of each target's probability that training spreads evenly over the vocabulary."""
     bleu_tokenizer: Tokenizer = "13a"
     """How BLEU tokenizes translations and references: 13a for languages that separate words by spaces, zh for Chinese,

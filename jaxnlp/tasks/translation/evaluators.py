@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jaxnlp.cli.inputs import one_line
+from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
@@ -61,7 +62,7 @@ class Search(SearchOptions, Evaluator):
 class Validation(Search):
     """Loss, perplexity, and BLEU, chrF and exact matches of greedy translations."""
 
-    num_beams: int = 1
+    num_beams: Count = 1
 
 
 @dataclasses.dataclass(frozen=True)

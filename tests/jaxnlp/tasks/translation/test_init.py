@@ -363,5 +363,5 @@ def test_what_does_not_fit_is_refused():
         Translation().check(GPTConfig(), facts)
     with pytest.raises(ValueError, match=r"task.label_smoothing must be in \[0, 1\), got 1.0"):
         Translation(label_smoothing=1.0)
-    with pytest.raises(ValueError, match="--n-best must be from 1 to --num-beams, which is 2, got 3"):
+    with pytest.raises(ValueError, match=r"n.best must be from 1 to --num-beams, which is 2, got 3"):
         Translate(num_beams=2, n_best=3)
