@@ -29,7 +29,7 @@ from jaxnlp.nn.compute import Compute, TransformerCompute
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.ops.crf import Chain, crf_log_likelihood
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
-from tests.processors import sized
+from tests.processors import sized, translating
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -243,7 +243,7 @@ def transformer_weights(params):
 @pytest.mark.thorough
 def test_transformer_gives_our_logits_and_its_search_our_translations():
     config = EncoderDecoderConfig(**TINY | {"context_length": 16}, embeddings="shared", dropout_rate=0.0)
-    model = config.build(sized(VOCABULARY))
+    model = config.build(translating(VOCABULARY))
     params = random_params(lambda: model.init(jax.random.key(0), TOKENS, TARGETS)["params"])
     theirs = load(TorchTransformer(config, VOCABULARY), transformer_weights(params))
     assert size_of(theirs) == size(params)
