@@ -134,12 +134,13 @@ class TextTable(TableFiles):
         if self.predict == "classes" and not self.separator:
             raise ValueError("data.separator must not be empty")
         only_own = "data.source table"
+        own_fields = ("validation_path", "test_path", "text", "pair", "label", "predict")
         several, stretched = len(self.parts) > 1, self.schedule in ("annealed", "sequential")
         one_class = not self.parts and self._source.predict == "class"
-        self.only_if(not self.parts, "data without data.parts", "source")
+        self.only_if(not self.parts, "data without data.parts", "source", "oversample", *own_fields)
         self.only_if(several, "several data.parts", "schedule")
         self.only_if(stretched, "data.schedule annealed and sequential", "schedule_steps")
-        self.only_if(own, only_own, "validation_path", "test_path", "text", "pair", "label", "predict")
+        self.only_if(own, only_own, *own_fields)
         self.writing_only_if(own or bool(self.tables), only_own)
         self.only_if(self.predict == "classes", "data.predict classes", "separator")
         without = "data without separate validation rows"

@@ -263,7 +263,8 @@ class SeveralClasses(_Classes):
         return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(outputs, np.float64)))
 
     def decide(self, predicted: np.ndarray, threshold: float | None = None) -> list[tuple[int, ...]]:
-        return [tuple(np.flatnonzero(row >= (threshold or 0.5)).tolist()) for row in predicted]
+        lowest = 0.5 if threshold is None else threshold
+        return [tuple(np.flatnonzero(row >= lowest).tolist()) for row in predicted]
 
     def prediction(self, row: Any, label: Sequence[int]) -> Prediction:
         probability = float(min((row[number] for number in label), default=1.0 - np.max(row)))

@@ -112,8 +112,8 @@ class ModelConfig(Config):
         raise TypeError(f"{type(self).__name__} does not describe its parameters: it does not define parameter()")
 
     def architecture(self) -> dict[str, Any]:
-        """The fields that define the model's function, by name: all except `compute`, dropout rates, and options that
-        this config does not read. Runs whose fields are equal can use each other's parameters."""
+        """The fields that define the model's function, by name: all except `compute` and dropout rates. Runs whose
+        fields are equal can use each other's parameters."""
         rest = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in rest.items() if name != "compute" and not name.endswith("dropout_rate")}
 

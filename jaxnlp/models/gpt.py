@@ -79,15 +79,23 @@ class GPTConfig(ModelConfig):
     def build(self, processor: Any) -> "GPT":
         return GPT(self, processor.size)
 
-    def layers(self, compute: TransformerCompute, mixer: Layer = SelfAttention) -> tuple[Layer, Layer, Layer]:
-        """The mixer, the feed-forward layer and the normalisation of every block."""
+    @property
+    def mixer(self) -> Layer:
+        """What mixes positions in every block."""
+        return SelfAttention
+
+    def layers(self, compute: TransformerCompute, mixer: Layer | None = None) -> tuple[Layer, Layer, Layer]:
+        """The mixer, the feed-forward layer and the normalisation of a block; None = the model's mixer."""
         # Each block adds two branches to the residual stream. This keeps its variance near 1 at any depth.
         stddev = INITIAL_STDDEV / (2 * self.num_layers) ** 0.5
         common: Any = {"use_bias": self.use_bias, "compute": compute}
         branch = common | {"dropout_rate": self.residual_dropout_rate, "output_stddev": stddev}
         return (
             functools.partial(
-                mixer, num_heads=self.num_heads, attention_dropout_rate=self.attention_dropout_rate, **branch
+                mixer or self.mixer,
+                num_heads=self.num_heads,
+                attention_dropout_rate=self.attention_dropout_rate,
+                **branch,
             ),
             functools.partial(FeedForward, self.feed_forward_width or 4 * self.width, activation="gelu_tanh", **branch),
             functools.partial(LayerNorm, **common),

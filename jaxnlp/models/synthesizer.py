@@ -7,14 +7,10 @@ import dataclasses
 import functools
 from typing import Any
 
-import jax
-
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.gpt import GPT, GPTConfig
-from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.synthesizer import SynthesizerAttention
-from jaxnlp.nn.transformer import TransformerBlock, stack
+from jaxnlp.nn.transformer import Layer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +23,10 @@ class SynthesizerConfig(GPTConfig):
             raise ValueError(
                 f"model.compute.attention must be auto or vjp for a synthesizer, got {self.compute.attention}"
             )
+
+    @property
+    def mixer(self) -> Layer:
+        return functools.partial(SynthesizerAttention, context_length=self.context_length)
 
     def build(self, processor: Any) -> "Synthesizer":
         return Synthesizer(self, processor.size)
@@ -42,22 +42,6 @@ class Synthesizer(GPT):
     """Mixes each position with all earlier ones, by weights computed from itself. Attributes: as `GPT`."""
 
     config: SynthesizerConfig
-
-    def mix(
-        self,
-        x: jax.Array,
-        caches: tuple[LayerCache, ...] | None,
-        first: jax.Array,
-        compute: TransformerCompute,
-        *,
-        deterministic: bool,
-    ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
-        config = self.config
-        mixer = functools.partial(SynthesizerAttention, context_length=config.context_length)
-        block = functools.partial(TransformerBlock, *config.layers(compute, mixer))
-        layers = self.config.num_blocks
-        output = stack(block, layers, compute, x, deterministic=deterministic, caches=caches, cached_positions=first)
-        return output.hidden, output.caches
 
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
         values = self._heads_shape(batch)

@@ -1,7 +1,7 @@
 """The base of tasks: what a model is trained to do and how it is scored. The core knows only this file.
 
-A task turns a model config and a processor into a module (`build`), a module into a loss (`objective`), and parameters
-into numbers, predictions and blocks of the report (`evaluators`). Its `commands` are the verbs of `jaxnlp VERB RUN`.
+A task turns a module into a loss (`objective`), and parameters into numbers, predictions and blocks of the report
+(`evaluators`). Its `commands` are the verbs of `jaxnlp VERB RUN`.
 """
 
 import dataclasses

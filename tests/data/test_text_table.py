@@ -340,6 +340,8 @@ def test_a_class_that_only_validation_has_is_refused(tmp_path):
         ({"validation_fraction": 0.6}, r"data.validation_fraction must be in \(0, 0.5\], got 0.6"),
         ({"fold": 10}, "data.fold must be less than 10"),
         ({"source": "mr", "text": "body"}, "data.text applies only to data.source table"),
+        ({"parts": ("sst",), "text": "body"}, "data.text applies only to data without data.parts"),
+        ({"parts": ("sst",), "oversample": True}, "data.oversample applies only to data without data.parts"),
         ({"source": "sst2", "fold": 1}, "data.fold applies only to data without separate validation rows"),
         ({"swap_pairs": True}, "data.swap_pairs applies only to pairs of texts"),
         ({"pairs": "apart"}, "data.pairs applies only to pairs of texts"),

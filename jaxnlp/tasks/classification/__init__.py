@@ -44,8 +44,8 @@ class Classification(Task):
     Batches have the model's inputs, `loss_mask` [B] bool, and `labels`: the ids of classes [B] int, with the loss
     `class_cross_entropy`; any number of classes as 0 and 1 [B, C] float, with `several_cross_entropy`; or numbers on
     their scale [B] float, with the squared error. Mixed inputs also have `other_labels` [B] int and `share` [B] float,
-    the weight of the first label. Training logs the plain `loss`, the `objective`, and the accuracy with respect to the
-    first label.
+    the weight of the first label. Training logs the plain `loss` and the `objective`, and for one class
+    the accuracy with respect to the first label.
 
     Of data with named parts, a batch has examples of one part, and its labels are `sst/labels`; so are the metrics of
     each part. Training then logs no plain `loss`, which would depend on the order of the batches.

@@ -27,13 +27,15 @@ class Predictor:
         """Args: the model, the name of a part, and the lowest probability of a predicted class; None = that in the
         run's folder.
 
-        Raises: ValueError for a threshold that does not apply to the targets.
+        Raises: ValueError for a threshold that does not apply to the targets, or is not in (0, 1).
         """
         self._trained, self.part = trained, part
         self.processor = trained.processor.by_part[part]
         self.targets: Targets = self.processor.targets
         if threshold is not None and not self.targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
+        if threshold is not None and not 0.0 < threshold < 1.0:
+            raise ValueError(f"threshold must be in (0, 1), got {threshold}")
         kept = kept_threshold(trained) if threshold is None and self.targets.has_threshold else None
         self._threshold = kept if threshold is None else threshold
 
