@@ -1,6 +1,8 @@
 """Rows of tables with texts and labels: CSV, TSV and JSON lines, also compressed by gzip."""
 
+import csv
 import dataclasses
+import io
 import json
 import logging
 import math
@@ -184,6 +186,22 @@ def read_table(
     if not found.rows:
         raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
     return found
+
+
+def table_with(source: SourceRows, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A user's table with further columns, as text: fields separated by commas.
+
+    Args:
+      source: all rows of the table.
+      names: of the further columns; a name that the table has gets a number, as in `predicted 2`.
+      rows: the further fields of each row of the table.
+    """
+    file, taken = io.StringIO(), source.columns
+    numbered = ((name, *(f"{name} {number}" for number in range(2, len(taken) + 3))) for name in names)
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*taken, *(next(name for name in those if name not in taken) for those in numbered)])
+    writer.writerows([*cells, *row] for cells, row in zip(source.cells, rows, strict=True))
+    return file.getvalue()
 
 
 def rows_with_texts(path: Path, rows: Sequence[TableRow]) -> list[TableRow]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tyro
 
-from jaxnlp.cli.inputs import check_row
+from jaxnlp.input_files.rows import check_row
 from jaxnlp.pages.attention_page import render_page
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.tasks import Command, Trained

@@ -1,5 +1,6 @@
-"""Raw texts: checks of arguments, blank texts, and padded rows of ids."""
+"""Raw texts: checks of arguments, blank texts, texts in one line, and padded rows of ids."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -7,6 +8,7 @@ import numpy as np
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=Sequence[Any])
+_BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
@@ -39,6 +41,16 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
 def is_blank(row: Sequence[Any]) -> bool:
     """Whether a row has a text without characters other than white space: a text, or one of a pair."""
     return any(isinstance(text, str) and not text.strip() for text in row)
+
+
+def blank_rows(rows: Sequence[Sequence[Any]], count: int) -> list[int]:
+    """The numbers of the blank rows, from 1. Args: count: number of the rows before these."""
+    return [number for number, row in enumerate(rows, count + 1) if is_blank(row)]
+
+
+def one_line(text: str) -> str:
+    """The text with blanks instead of line breaks and tabs."""
+    return _BREAKS.sub(" ", text)
 
 
 def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]], empty: T) -> list[T]:

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.cli.inputs import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
-from jaxnlp.cli.tables import TextColumns
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.input_files.notes import report_blank, report_truncated
+from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.saving.atomic_files import write_file
@@ -29,6 +29,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
 )
 from jaxnlp.tasks.bert_verbs.exported import HEADS, description, heads_file
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_CLASS, PROGRAM_FILE, torch_classifier
+from jaxnlp.text.raw_texts import blank_rows, one_line
 
 
 @dataclasses.dataclass(frozen=True)

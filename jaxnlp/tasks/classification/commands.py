@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.cli.inputs import report_blank, report_skipped, report_truncated
-from jaxnlp.cli.tables import TextColumns
 from jaxnlp.config import Within
 from jaxnlp.images.reading import printable
+from jaxnlp.input_files.notes import report_blank, report_skipped, report_truncated
+from jaxnlp.input_files.rows import TextColumns
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.tasks import Command, Trained

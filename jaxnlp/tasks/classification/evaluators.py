@@ -7,10 +7,10 @@ from typing import Annotated, Any, cast
 import jax
 import numpy as np
 
-from jaxnlp.cli.tables import table_with
 from jaxnlp.config import Within
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
+from jaxnlp.input_files.tables import table_with
 from jaxnlp.pages.blocks import MarkedText, Picture, Table
 from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets, of_part
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring, Trained

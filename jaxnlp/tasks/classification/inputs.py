@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxnlp.cli.inputs import chunks, one_line, rows_of
-from jaxnlp.cli.tables import TextColumns
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
 from jaxnlp.inference.batches import Shape, row_shapes, text_shapes
+from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_texts
-from jaxnlp.text.raw_texts import is_blank, require_texts
+from jaxnlp.text.raw_texts import is_blank, one_line, require_texts
 
 IMAGES = 64
 """Number of images that are read at a time."""

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import tyro
 
-from jaxnlp.cli.inputs import chunks, name_of, one_line, read_text, report_blank, report_skipped, rows_of
 from jaxnlp.config import Count
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.input_files.notes import report_blank, report_skipped
+from jaxnlp.input_files.rows import chunks, name_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -22,7 +23,7 @@ from jaxnlp.tasks.parsing.predicted_tags import require_tagger, require_tags, wi
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
-from jaxnlp.text.raw_texts import require_sentences
+from jaxnlp.text.raw_texts import one_line, require_sentences
 from jaxnlp.text.word_split import placed_words
 
 MOST_DRAWN = 200

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from jaxnlp.cli.inputs import blank_rows, chunks, place_of, report_blank, report_skipped, rows_of
 from jaxnlp.decoding.completion import BATCH_SIZES, complete
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.input_files.notes import report_blank, report_skipped
+from jaxnlp.input_files.rows import chunks, place_of, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import QuestionError, answer, one_line, prompt_of
 from jaxnlp.text.characters import MASK
-from jaxnlp.text.raw_texts import is_blank, require_texts, unless_blank
+from jaxnlp.text.raw_texts import blank_rows, is_blank, require_texts, unless_blank
 
 
 @dataclasses.dataclass(frozen=True)

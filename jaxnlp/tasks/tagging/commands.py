@@ -9,18 +9,9 @@ from typing import Any
 
 import tyro
 
-from jaxnlp.cli.inputs import (
-    blank_rows,
-    chunks,
-    name_of,
-    one_line,
-    place_of,
-    read_text,
-    report_blank,
-    report_skipped,
-    rows_of,
-)
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.input_files.notes import report_blank, report_skipped
+from jaxnlp.input_files.rows import chunks, name_of, place_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -28,7 +19,7 @@ from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns, without_positions
-from jaxnlp.text.raw_texts import require_sentences
+from jaxnlp.text.raw_texts import blank_rows, one_line, require_sentences
 from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, placed_words

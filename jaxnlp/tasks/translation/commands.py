@@ -9,18 +9,19 @@ from typing import Any
 
 import tyro
 
-from jaxnlp.cli.inputs import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
 from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
 from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
+from jaxnlp.input_files.notes import report_blank, report_truncated
+from jaxnlp.input_files.rows import chunks, rows_of
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
-from jaxnlp.text.raw_texts import require_texts
+from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
 

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxnlp.cli.inputs import one_line
 from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
+from jaxnlp.text.raw_texts import one_line
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 

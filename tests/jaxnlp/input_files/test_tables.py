@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.corpus import DataError
+from jaxnlp.corpus import DataError, SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
     TableRow,
@@ -16,6 +16,7 @@ from jaxnlp.input_files.tables import (
     read_header,
     read_rows,
     read_table,
+    table_with,
 )
 
 COLUMNS = Columns(("text",), "label")
@@ -205,3 +206,8 @@ def test_an_encoding_that_is_given_is_used(tmp_path):
     assert read_rows(path, COLUMNS, writing=Writing(encoding="cp1252"))[0].texts == ("\u201cnice\u201d film \u20ac 5",)
     with pytest.raises(DataError, match=r"t.csv, line 2, offset 11: .* train with --data.encoding cp1252,"):
         read_rows(path, COLUMNS)
+
+
+def test_further_columns_get_a_number_where_their_name_is_taken():
+    source = SourceRows([0], ["1"], ("a", "b", "b 2"), [("x", "y, z", "")])
+    assert table_with(source, ["b", "c"], [["1", "2"]]) == 'a,b,b 2,b 3,c\nx,"y, z",,1,2\n'

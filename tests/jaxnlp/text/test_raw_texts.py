@@ -3,7 +3,9 @@ import pytest
 
 from jaxnlp.text.raw_texts import (
     as_texts,
+    blank_rows,
     is_blank,
+    one_line,
     refuse_blank,
     require_sentences,
     require_texts,
@@ -64,3 +66,11 @@ def test_sentences_are_texts_or_lists_of_words():
     ):
         with pytest.raises(ValueError, match=message):
             require_sentences(["a", words])
+
+
+def test_a_line_is_one_line():
+    assert one_line("a\r\nb\tc\u2028d\x85e  f\\n") == "a b c d e  f\\n"
+
+
+def test_blank_rows_are_numbered_after_the_rows_before_them():
+    assert blank_rows([("a", "b"), ("", ""), ("c", " ")], 10) == [12, 13]

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxnlp.cli import inputs as files
+from jaxnlp.input_files import rows
 from jaxnlp.pages.attention_page import render_page
 from jaxnlp.tasks.bert_verbs.commands import Embed, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed_texts
@@ -19,7 +19,7 @@ def vectors(trained):
 
 @pytest.mark.thorough
 def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(trained, tmp_path, capsys):
-    lines = ["fish"] * files.CHUNK + ["cat " * 99]  # in the second chunk
+    lines = ["fish"] * rows.CHUNK + ["cat " * 99]  # in the second chunk
     (tmp_path / "texts").write_text("\n".join(lines))
     Embed(file=tmp_path / "texts", out=tmp_path / "x.npy")(trained)
     message = "note: 1 of 1,025 texts was truncated to 40 tokens; the first is text 1,025\n"

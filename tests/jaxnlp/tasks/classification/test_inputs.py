@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from jaxnlp.__main__ import main
-from jaxnlp.cli.tables import TextColumns
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.inference.batches import batches
+from jaxnlp.input_files.rows import TextColumns
 from jaxnlp.targets import OneClass
 from jaxnlp.tasks.classification.inputs import Given, batch_shapes, given_rows, image_files, read_chunk
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part

@@ -15,8 +15,8 @@ import scipy.special
 
 from data.pipelines.table_batches import split_of_parts, table_split
 from data.text_table import TextTable
-from jaxnlp.cli import inputs
 from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.input_files.rows import chunks
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.targets import Number, OneClass
@@ -275,7 +275,6 @@ def test_predictions_of_the_first_lines_do_not_wait_for_the_others(trained, caps
             buffer[: len(content)] = content
             return len(content)
 
-    chunks = inputs.chunks
     monkeypatch.setattr("jaxnlp.tasks.classification.inputs.chunks", lambda rows: chunks(rows, 2))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Half())))
     Predict(part="sst")(trained)

@@ -4,17 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.cli.inputs import (
-    blank_rows,
-    chunks,
-    one_line,
-    place_of,
-    read_text,
-    report_blank,
-    report_skipped,
-    report_truncated,
-    rows_of,
-)
+from jaxnlp.corpus import DataError
+from jaxnlp.input_files.rows import TextColumns, chunks, place_of, read_text, rows_of, table_rows
+from jaxnlp.input_files.tables import Writing
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -41,17 +33,10 @@ def test_texts_that_cannot_be_are_named(arguments, message):
         rows(**arguments)
 
 
-def test_blank_rows_keep_their_places_and_are_reported(tmp_path, capsys):
+def test_blank_rows_keep_their_places(tmp_path):
     assert rows(texts=["a", " \t"]) == [("a",), (" \t",)]
     (tmp_path / "x").write_bytes(b"a\tb\n\nc\t \n")
-    found = rows(tmp_path / "x", count=2)
-    assert found == [("a", "b"), ("", ""), ("c", " ")]
-    assert blank_rows(found, 10) == [12, 13]
-    report_blank([12, 13], 13, (), tmp_path / "x")
-    note = f"note: 2 of 13 texts are blank and have no answer; the first is {tmp_path / 'x'}, line 12\n"
-    assert capsys.readouterr().err == note
-    report_blank([], 13, (), None)
-    assert capsys.readouterr().err == ""
+    assert rows(tmp_path / "x", count=2) == [("a", "b"), ("", ""), ("c", " ")]
 
 
 def test_a_text_that_is_a_dash_is_refused_with_the_option_for_standard_input():
@@ -133,32 +118,6 @@ def test_chunks_are_read_one_after_the_other():
     assert list(lists) == [[2, 3], [4]]
 
 
-def test_a_line_is_one_line():
-    assert one_line("a\r\nb\tc\u2028d\x85e  f\\n") == "a b c d e  f\\n"
-
-
-def test_truncated_texts_are_reported_when_there_are_some(capsys):
-    report_truncated([], 3, 128)
-    report_truncated(range(1150, 2350), 3000, 128)
-    message = "note: 1,200 of 3,000 texts were truncated to 128 tokens; the first is text 1,151\n"
-    assert capsys.readouterr() == ("", message)
-    report_truncated([1], 2, 128)
-    assert capsys.readouterr().err == "note: 1 of 2 texts was truncated to 128 tokens; the first is text 2\n"
-    report_truncated([0], 1, 128)
-    assert capsys.readouterr().err == "note: the text was truncated to 128 tokens\n"
-
-
-def test_inputs_without_a_result_are_reported_with_the_place_of_the_first(capsys):
-    report_skipped([], 3, "texts", "labels")
-    report_skipped([f"{place_of((), Path('x'), 2)}: long"], 3, "texts", "labels")
-    report_skipped([f"{place_of(['a'], None, 1)}: long", "text 2: long"], 3, "sentences", "tree")
-    assert capsys.readouterr().err.splitlines() == [
-        "note: 1 of 3 texts has no labels; x, line 2: long",
-        "note: 2 of 3 sentences have no tree; the first: text 1: long",
-    ]
-    assert place_of((), None, 4) == "standard input, line 4"
-
-
 def test_a_whole_file_may_be_compressed_and_have_other_line_ends(tmp_path):
     for name, raw in (("a.txt", b"\xef\xbb\xbfa\r\nb\n"), ("a.gz", gzip.compress(b"a\rb\n"))):
         (tmp_path / name).write_bytes(raw)
@@ -180,3 +139,28 @@ def test_a_damaged_file_is_named(tmp_path):
         (tmp_path / name).write_bytes(raw)
         with pytest.raises(ValueError, match=rf"{name}( is not a gzip file, or is damaged: |, line 1, offset 0: byte)"):
             read_text(tmp_path / name)
+
+
+def test_places_are_named_by_text_line_or_row():
+    assert place_of(["a"], None, 1) == "text 1"
+    assert place_of((), None, 4) == "standard input, line 4"
+    assert [place_of((), Path(name), 2) for name in ("x", "x.csv")] == ["x, line 2", "x.csv, row 2"]
+
+
+def test_columns_are_those_of_the_runs_training_table():
+    data = {"text": "body", "pair": "other", "delimiter": ";", "quotes": "none", "encoding": "cp1252", "label": "stars"}
+    assert TextColumns.of_run({"data": data}) == TextColumns(("body", "other"), Writing(None, ";", "none", "cp1252"))
+    assert TextColumns.of_run({"data": {"text": "body", "pair": None}}) == TextColumns(("body", "pair"))
+    assert TextColumns.of_run({"data": {"train": "x"}}) == TextColumns.of_run(None) == TextColumns()
+
+
+def test_rows_have_the_texts_that_the_model_reads_blank_ones_too(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("label,pair,text\nx,b,a\n,,\ny,d,c\n")
+    assert [row.texts for row in table_rows(path, TextColumns(), 2)] == [("a", "b"), ("", ""), ("c", "d")]
+    assert [(row.texts, row.line) for row in table_rows(path, TextColumns(("pair",)), 1)] == [
+        *((("b",), 2), (("",), 3)),
+        (("d",), 4),
+    ]
+    with pytest.raises(DataError, match=r"line 1: .* got label, pair, text; missing: body; name the columns as in"):
+        table_rows(path, TextColumns(("body",)), 1)

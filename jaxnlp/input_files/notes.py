@@ -1,0 +1,54 @@
+"""Notes of verbs on standard error: inputs that are blank, truncated or without a result."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxnlp.input_files.rows import place_of
+
+
+def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
+    """Prints how many texts were truncated, and names the first; prints nothing if there are none.
+
+    Args:
+      truncated: indices of the truncated texts.
+      texts: number of all texts.
+      max_length: maximum length in tokens.
+    """
+    if not truncated:
+        return
+    shown, first = "the text was", ""
+    if texts > 1:
+        shown = f"{len(truncated):,} of {texts:,} texts {'was' if len(truncated) == 1 else 'were'}"
+        first = f"; the first is text {min(truncated) + 1:,}"
+    print(f"note: {shown} truncated to {max_length} tokens{first}", file=sys.stderr)
+
+
+def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: Path | None) -> None:
+    """Prints how many texts are blank, and names the first; prints nothing if there are none.
+
+    Args:
+      blank: the numbers of blank rows, as `jaxnlp.text.raw_texts.blank_rows` returns them.
+      count: number of all rows.
+      texts, file: the source of the rows, as in `rows_of`.
+    """
+    if blank:
+        verb = "is blank and has" if len(blank) == 1 else "are blank and have"
+        first = "" if len(blank) == 1 else "the first is "
+        where = place_of(texts, file, blank[0])
+        print(f"note: {len(blank):,} of {count:,} texts {verb} no answer; {first}{where}", file=sys.stderr)
+
+
+def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -> None:
+    """Prints how many inputs have no result, and why the first has none; prints nothing if all have one.
+
+    Args:
+      skipped: the place and the reason of each input without a result.
+      count: number of all inputs.
+      inputs: what they are, such as "texts".
+      what: the missing result, such as "tree".
+    """
+    if skipped:
+        verb = "has" if len(skipped) == 1 else "have"
+        first = "" if len(skipped) == 1 else "the first: "
+        print(f"note: {len(skipped):,} of {count:,} {inputs} {verb} no {what}; {first}{skipped[0]}", file=sys.stderr)

@@ -1,0 +1,190 @@
+"""Texts for a verb: words of its command, lines of a file or of standard input, or rows of a table."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+from jaxnlp.corpus import DataError
+from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, Writing, is_table, read_table
+from jaxnlp.input_files.text_files import bad_byte, decoded
+
+T = TypeVar("T")
+Row = tuple[str, ...]
+"""A text, or a text and its pair."""
+
+CHUNK = 1024
+"""Number of rows that are read at a time: they are answered before the next rows are read."""
+
+
+class TextColumns(NamedTuple):
+    """The columns of a table that have the texts.
+
+    Attributes:
+      texts: column of the text, and of the second text of a pair.
+      writing: how the table is written.
+    """
+
+    texts: tuple[str, ...] = ("text", "pair")
+    writing: Writing = Writing()
+
+    @classmethod
+    def of_run(cls, config: Mapping[str, Any] | None) -> "TextColumns":
+        """Those of the run's training table. Args: config: of the run, as JSON; None = it is not a run."""
+        data = (config or {}).get("data", {})
+        texts = tuple(data.get(name) or name for name in ("text", "pair"))
+        fields = {name: data[name] for name in ("delimiter", "quotes", "encoding") if name in data}
+        return cls(texts, Writing(**fields))
+
+
+def rows_of(
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    file: Path | None,
+    *,
+    count: int,
+    columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
+) -> Iterator[Row]:
+    """The texts of a command, or of a file; without both, of standard input.
+
+    A file is checked completely before its first row, so a wrong line stops no work that has started. Standard input
+    is checked line by line. A note on standard error names a text that is the name of a file.
+
+    Args:
+      texts: the texts of the command.
+      pairs: the second text of each pair; empty if `count` is 1.
+      file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input.
+      count: number of texts in a row, 1 or 2.
+      columns: of a table.
+
+    Yields:
+      Rows of `count` texts. Blank texts keep their places.
+
+    Raises:
+      ValueError: naming the text, or the file and its line, that lacks a tab or is not UTF-8; when texts come from two
+        sources, or from no source; when the only text is "-", which means standard input in --file.
+      OSError: when the file cannot be read.
+    """
+    if file is not None and (texts or pairs):
+        raise ValueError("give texts or --file, not both")
+    if not texts and not pairs:
+        yield from _rows_of_file(file or Path("-"), columns, given=file is not None, count=count)
+        return
+    if count == 1 and pairs:
+        raise ValueError("--pair applies only to pairs of texts; remove it")
+    if count == 2 and len(pairs) != len(texts):
+        raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
+    _check_names(texts, pairs)
+    for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
+        check_row(row, number)
+        yield row
+
+
+def check_row(row: Row, number: int) -> None:
+    """Raises ValueError naming the texts of a command that are not UTF-8. Args: number: of the row, from 1."""
+    if any("\ud800" <= character <= "\udfff" for text in row for character in text):
+        pair = ", or its pair is not" if len(row) == 2 else ""
+        raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
+
+
+def read_text(path: Path) -> str:
+    """A whole text file, decompressed if its name ends in .gz; line ends become LF. "-" is standard input.
+
+    Raises:
+      ValueError: naming the file, when it is damaged or not UTF-8.
+      OSError: when it cannot be read.
+    """
+    raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    return decoded(raw, name_of(path)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
+    """All rows of a table; their texts may be blank.
+
+    Args:
+      file: the table.
+      columns: of the texts.
+      count: number of texts in a row, 1 or 2.
+
+    Raises: FileNotFoundError; DataError naming the file, and the line if possible.
+    """
+    try:
+        return read_table(file, Columns(columns.texts[:count], ""), writing=columns.writing, labelled=False).rows
+    except MissingColumnsError as error:
+        raise DataError(
+            f"{error}; name the columns as in training, or give a file with one text a line, with a name in .txt"
+        ) from error
+
+
+def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
+    """The items in lists of equal length; the last list may be shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def name_of(file: Path) -> str:
+    """The file's name in messages; that of "-" is standard input."""
+    return "standard input" if str(file) == "-" else str(file)
+
+
+def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
+    """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
+    source = file or Path("-")
+    return f"text {number}" if texts else f"{name_of(source)}, {'row' if is_table(source) else 'line'} {number}"
+
+
+def _check_names(texts: Sequence[str], pairs: Sequence[str]) -> None:
+    """Reports the first text that is the name of a file. Raises: ValueError when "-" is the only text."""
+    if [*texts] == ["-"]:
+        raise ValueError("expected a text, got -; to read standard input, give --file -")
+    named = next((text for text in (*texts, *pairs) if os.path.isfile(text)), None)
+    if named is not None:
+        print(f"note: {named} is read as a text; to read the file, give --file {shlex.quote(named)}", file=sys.stderr)
+
+
+def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int) -> Iterator[Row]:
+    """The rows of a file, of a table, or of standard input. Raises: ValueError as `rows_of`, OSError."""
+    if is_table(file):
+        yield from (row.texts for row in table_rows(file, columns, count))
+        return
+    if file.is_file():
+        for _ in _rows_of_lines(file, given=given, count=count):
+            pass
+    empty = True
+    for row in _rows_of_lines(file, given=given, count=count):
+        empty = False
+        yield row
+    if empty:
+        remedy = "it should have one text a line" if given else "give texts, or --file with one text a line"
+        raise ValueError(f"{name_of(file)} is empty; {remedy}")
+
+
+def _opened(file: Path, given: bool) -> BinaryIO:
+    if str(file) != "-":
+        return open(file, "rb")
+    if sys.stdin is None or (sys.stdin.isatty() and not given):
+        raise ValueError("give texts, or --file with one text a line, or such lines on standard input")
+    return sys.stdin.buffer
+
+
+def _rows_of_lines(file: Path, *, given: bool, count: int) -> Iterator[Row]:
+    source = _opened(file, given)
+    with source if str(file) != "-" else nullcontext():
+        # Bytes split only at line feeds; str.splitlines() would also split at other characters.
+        for number, line in enumerate(source, 1):
+            where = f"{name_of(file)}, line {number}"
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ValueError(bad_byte(line, error.start, where)) from error
+            row = (text,) if count == 1 else tuple(text.split("\t"))
+            if count == 2 and not text.strip():
+                row = ("", "")
+            if len(row) != count:
+                raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
+            yield row
