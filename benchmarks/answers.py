@@ -124,7 +124,7 @@ def write_classifier(folder: Path) -> None:
     """An exported classifier, which both sides read."""
     import numpy as np
 
-    from jaxnlp.convert.pretrained import load_pretrained
+    from jaxnlp.convert.pretrained import read_pretrained
     from jaxnlp.models.bert_classifier import BertClassifierConfig
     from jaxnlp.targets import OneClass
     from jaxnlp.tasks import Trained
@@ -132,7 +132,7 @@ def write_classifier(folder: Path) -> None:
     from jaxnlp.tasks.classification import Classification
     from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 
-    found = load_pretrained(minilm())
+    found = read_pretrained(minilm())
     config = BertClassifierConfig(encoder=found.config, pooling="pooler")
     processor = TextClassifierProcessor(found.vocabulary, found.config.max_positions, one_part(OneClass(LABELS)))
     kernel = np.random.default_rng(0).normal(size=(found.config.width, len(LABELS))).astype(np.float32)

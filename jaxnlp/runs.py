@@ -70,7 +70,7 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
         trust_package(package)
     use_compilation_cache()
     folder = Path(folder)
-    config = read_config(folder)
+    config = read_config_json(folder)
     step = find_checkpoint(folder, checkpoint)
     check_run_files(folder, read_record(folder, step))
     try:
@@ -152,12 +152,12 @@ def find_task(place: str | Path, *, whole: bool = True) -> Task:
     if not is_run(place):
         return _pretrained_task(place, whole=whole)()
     try:
-        return from_json(read_config(Path(place))["task"], Task, where="config.task")
+        return from_json(read_config_json(Path(place))["task"], Task, where="config.task")
     except ConfigError as error:
         raise RunError(f"the config of {place} cannot be read: {error}") from error
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config_json(folder: Path) -> dict[str, Any]:
     """The config of a run's folder as JSON. Raises: RunError when the folder is not a run."""
     path = folder / CONFIG_FILE
     if not path.is_file():

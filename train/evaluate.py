@@ -14,7 +14,7 @@ from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.inference.caches import use_compilation_cache
-from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
+from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
@@ -117,7 +117,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
 
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:
     """One of the evaluators of a run's task. Raises: RunError when it is not a run, and for an unknown name."""
-    read_config(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
+    read_config_json(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
     found = find_task(run).evaluators()
     if name not in found:
         raise RunError(f"the run in {run} has no evaluator {name!r}; {suggestion(name, found)}")

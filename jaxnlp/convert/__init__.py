@@ -2,6 +2,6 @@
 
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.model_types import exported_task, is_pretrained, pretrained_type
-from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
+from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 
-__all__ = ["PretrainedError", "exported_task", "is_pretrained", "load_pretrained", "pretrained_type", "save_pretrained"]
+__all__ = ["PretrainedError", "exported_task", "is_pretrained", "pretrained_type", "read_pretrained", "save_pretrained"]

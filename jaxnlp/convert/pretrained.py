@@ -88,7 +88,7 @@ class Classifier(NamedTuple):
     program: str | None = None
 
 
-def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
+def read_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
     """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
 
     Args:
@@ -161,7 +161,7 @@ def save_pretrained(
       pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
         a BertForNextSentencePrediction.
       classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification, or a
-        BertForTokenClassification. The names of its tensors begin with `classifier.`, so `load_pretrained` needs
+        BertForTokenClassification. The names of its tensors begin with `classifier.`, so `read_pretrained` needs
         ignore=("classifier.",).
       further_heads: whether the model has heads that no class of Transformers has. Its classes with a classifier then
         refuse the folder, since they would add a random head: their bias is an empty tensor in the weights.

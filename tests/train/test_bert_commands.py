@@ -10,7 +10,7 @@ import transformers
 
 from jaxnlp.__main__ import main
 from jaxnlp.__main__ import main as jaxnlp_main
-from jaxnlp.convert import load_pretrained
+from jaxnlp.convert import read_pretrained
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import EVERY_SIGN
 from tests.text_task_files import write_tables
@@ -72,7 +72,7 @@ def test_pretraining_continues_with_an_encoder_of_another_shape_than_the_recipes
     begun = begin(config_of("bert_pretrain", "--init-from", exported))
     assert (begun.config.model.encoder.width, begun.config.model.encoder.num_layers) == (8, 1)
     assert begun.params.keys() == {"encoder", "heads"}
-    assert begun.processor == load_pretrained(exported).vocabulary
+    assert begun.processor == read_pretrained(exported).vocabulary
 
 
 @pytest.mark.thorough

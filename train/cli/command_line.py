@@ -11,7 +11,7 @@ from rich.console import Console
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import similar_options
 from jaxnlp.config import Config
-from jaxnlp.runs import read_config
+from jaxnlp.runs import read_config_json
 from jaxnlp.saving.serialization import differences, to_json
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
@@ -88,7 +88,7 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"--resume needs the run's folder: {program} --resume FOLDER")
     folder, *fields = arguments
-    read_config(Path(folder))  # names the runs inside, where it is not one
+    read_config_json(Path(folder))  # names the runs inside, where it is not one
     options = RunOptions(workdir=Path(folder))
     config, options = _typed(typed_config(Path(folder)), options, fields, program=f"{program} --resume {folder}")
     if options.workdir != Path(folder):

@@ -9,7 +9,7 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save
 
-from jaxnlp.convert import PretrainedError, load_pretrained
+from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
@@ -54,7 +54,7 @@ def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -
     task = from_json(parts.get("task"), Task, where=f"{folder / EXPORTED}: task")
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
     processor = processor_from_json(parts.get("processor"), where=f"{folder / EXPORTED}: processor")
-    bert = flatten_dict(load_pretrained(folder, ignore=(CLASSIFIER,)).params)
+    bert = flatten_dict(read_pretrained(folder, ignore=(CLASSIFIER,)).params)
     others = flatten_dict(_heads(folder, config, processor))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     model = config.build(processor)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.config import NonNegative, Positive, Rate
-from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
+from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
@@ -190,13 +190,13 @@ class Classification(Task):
         """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors. A classifier
         that `jaxnlp export` wrote has its heads, unless tensors are ignored.
 
-        Raises: PretrainedError, WeightsError as `load_pretrained`; also for modules of sentence-transformers after the
+        Raises: PretrainedError, WeightsError as `read_pretrained`; also for modules of sentence-transformers after the
           pooling that this library does not support.
         """
         exported = None if ignore else exported_task(place)
         if exported is not None and isinstance(from_json(exported, Task), cls):
             return read_exported(place)
-        found = load_pretrained(place, ignore=ignore)
+        found = read_pretrained(place, ignore=ignore)
         others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
         pooling: Any = found.pooling or "mean"
         if others or pooling not in get_args(Pooling):

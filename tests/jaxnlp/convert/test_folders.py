@@ -18,12 +18,12 @@ from safetensors.torch import save_file as save_torch
 from jaxnlp.convert import folders
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import (
-    load_pretrained,
+    read_pretrained,
 )
 
 
 def test_weights_in_several_files_are_read(folder):
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     tensors = load_file(folder / "model.safetensors")
     names = sorted(tensors)
     places = {name: f"model-{1 + number % 2}.safetensors" for number, name in enumerate(names)}
@@ -31,23 +31,23 @@ def test_weights_in_several_files_are_read(folder):
         save_file({name: tensors[name] for name in names if places[name] == file}, folder / file)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": dict.fromkeys(places, "nowhere.safetensors")}))
-    load_pretrained(folder)  # of both, the one file is read, as by Transformers
+    read_pretrained(folder)  # of both, the one file is read, as by Transformers
     (folder / "model.safetensors").unlink()
     index.write_text(json.dumps({"weight_map": places}))
-    chex.assert_trees_all_equal(load_pretrained(folder).params, held.params)
+    chex.assert_trees_all_equal(read_pretrained(folder).params, held.params)
     index.write_text(json.dumps({"weight_map": {**places, "pooler.more": "model-1.safetensors"}}))
     with pytest.raises(PretrainedError, match=r"index.json and the files it names differ in tensors: pooler.more"):
-        load_pretrained(folder)
+        read_pretrained(folder)
     (folder / "model-2.safetensors").unlink()
     with pytest.raises(PretrainedError, match=r"model-2.safetensors is missing"):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_read_into_float32(theirs, folder, dtype):
     half = copy.deepcopy(theirs.bert).to(dtype)
     half.save_pretrained(folder)
-    params = load_pretrained(folder).params
+    params = read_pretrained(folder).params
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype(np.float32)}
     expected = half.embeddings.word_embeddings.weight.detach().float().numpy()
     np.testing.assert_array_equal(params["tokens"]["embedding"], expected)
@@ -57,37 +57,37 @@ def test_a_type_that_numpy_has_not_is_refused_with_those_that_can_be_read(theirs
     tensors = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in theirs.bert.state_dict().items()}
     save_torch(tensors, folder / "model.safetensors")
     with pytest.raises(PretrainedError, match=r"model.safetensors: \S+ is F8_E4M3, which cannot be read; .*float32"):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(PretrainedError, match=r"pytorch_model.bin, a pickle(?s:.*)save_pretrained"):
-        load_pretrained(folder)
+        read_pretrained(folder)
     (folder / "pytorch_model.bin").unlink()
     with pytest.raises(PretrainedError, match=r"has no weights: neither model.safetensors nor"):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 def test_files_that_are_missing_or_damaged_are_named(folder):
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(PretrainedError, match=r"model.safetensors is not a safetensors file, or is damaged"):
-        load_pretrained(folder)
+        read_pretrained(folder)
     (folder / "model.safetensors").write_bytes(whole)
-    load_pretrained(folder)
+    read_pretrained(folder)
     (folder / "vocab.txt").unlink()
     with pytest.raises(PretrainedError, match=r"has neither tokenizer.json nor vocab.txt"):
-        load_pretrained(folder)
+        read_pretrained(folder)
     (folder / "config.json").write_text("{")
     with pytest.raises(PretrainedError, match=r"config.json is not JSON"):
-        load_pretrained(folder)
+        read_pretrained(folder)
     (folder / "config.json").unlink()
     with pytest.raises(PretrainedError, match=r"is not a pretrained model: it has no config.json"):
-        load_pretrained(folder)
+        read_pretrained(folder)
     (folder / "config.json").mkdir()
     with pytest.raises(PretrainedError, match=r"it has no config.json"):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 def test_a_place_that_is_no_folder_is_refused_without_asking_the_network(tmp_path, monkeypatch):
@@ -97,7 +97,7 @@ def test_a_place_that_is_no_folder_is_refused_without_asking_the_network(tmp_pat
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     for place in (tmp_path / "nowhere", "./nowhere", "a/b/c"):
         with pytest.raises(PretrainedError, match="there is no folder"):
-            load_pretrained(place)
+            read_pretrained(place)
 
 
 def test_a_name_is_fetched_from_the_hub(folder, monkeypatch):
@@ -108,7 +108,7 @@ def test_a_name_is_fetched_from_the_hub(folder, monkeypatch):
         return str(folder)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
-    chex.assert_trees_all_equal(load_pretrained("some/model").params, load_pretrained(folder).params)
+    chex.assert_trees_all_equal(read_pretrained("some/model").params, read_pretrained(folder).params)
     assert asked == [("some/model", list(folders.FILES))]
     assert not any(pattern.endswith((".bin", ".pt", "*")) for pattern in asked[0][1])
 
@@ -144,13 +144,13 @@ def test_a_hub_that_gives_nothing_is_told_and_what_was_fetched_before_is_read(hu
     problem = r"there is no folder other/model, and it could not be fetched from the Hugging Face Hub: \w+: .*[^.]"
     remedy = r"give a folder of weights instead of the name \(in training, --init-from FOLDER\)"
     with pytest.raises(PretrainedError) as caught:
-        load_pretrained("other/model")
+        read_pretrained("other/model")
     assert re.fullmatch(f"{problem}; check the connection, or {remedy}", str(caught.value))  # one line
     place = tmp_path / "hub" / "models--some--model"
     shutil.copytree(folder, place / "snapshots" / "0123")
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text("0123")
-    chex.assert_trees_all_equal(load_pretrained("some/model").params, load_pretrained(folder).params)
+    chex.assert_trees_all_equal(read_pretrained("some/model").params, read_pretrained(folder).params)
 
 
 @pytest.mark.parametrize("endpoint", ["no address", "ftp://nowhere"])
@@ -158,7 +158,7 @@ def test_an_address_of_the_hub_that_is_none_is_told(endpoint, tmp_path, monkeypa
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     with pytest.raises(PretrainedError, match=r"other/model, and it could not be fetched"):
-        load_pretrained("other/model")
+        read_pretrained("other/model")
 
 
 def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conversion(folder, monkeypatch):
@@ -171,7 +171,7 @@ def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conv
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: str(folder))
     command = r"BertModel.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"
     with pytest.raises(PretrainedError, match=rf"some/model has no weights as safetensors(?s:.*){command}"):
-        load_pretrained("some/model")
+        read_pretrained("some/model")
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": []}'])
@@ -179,4 +179,4 @@ def test_an_index_of_another_kind_is_refused(folder, content):
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     (folder / "model.safetensors.index.json").write_text(content)
     with pytest.raises(PretrainedError, match=r"model.safetensors.index.json: expected "):
-        load_pretrained(folder)
+        read_pretrained(folder)

@@ -14,7 +14,7 @@ from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import (
     Classifier,
-    load_pretrained,
+    read_pretrained,
     save_pretrained,
 )
 from jaxnlp.models.bert import Bert
@@ -40,16 +40,16 @@ def encode_with_transformers(model, tokenizer, texts=TEXTS):
 
 
 def test_a_folder_of_transformers_encodes_as_it_does_there(theirs, folder):
-    hidden, mask, pooled = encode(load_pretrained(folder))
+    hidden, mask, pooled = encode(read_pretrained(folder))
     expected = encode_with_transformers(theirs.bert, transformers.BertTokenizer.from_pretrained(folder))
     np.testing.assert_allclose(hidden[mask], expected.last_hidden_state.numpy()[mask], atol=1e-4)
     np.testing.assert_allclose(pooled, expected.pooler_output.numpy(), atol=1e-4)
 
 
 def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(theirs, folder, tmp_path):
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     save_pretrained(tmp_path / "out" / "again", held)
-    again = load_pretrained(tmp_path / "out" / "again")
+    again = read_pretrained(tmp_path / "out" / "again")
     assert (again.config, again.vocabulary) == (held.config, held.vocabulary)
     chex.assert_trees_all_equal(again.params, held.params)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["again"]
@@ -66,7 +66,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(thei
 
 def test_pretraining_heads_go_in_and_out(theirs, folder, tmp_path):
     theirs.save_pretrained(folder)
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     assert held.heads is not None
     save_pretrained(tmp_path / "again", held)
     model = transformers.BertForPreTraining.from_pretrained(tmp_path / "again")
@@ -78,7 +78,7 @@ def test_pretraining_heads_go_in_and_out(theirs, folder, tmp_path):
 def test_a_model_with_one_pretraining_head_goes_in_and_out(theirs, folder, tmp_path, kind):
     model = getattr(transformers, kind)(theirs.config)
     model.save_pretrained(folder)
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     assert held.heads is not None
     assert held.config.use_pooler == (kind == "BertForNextSentencePrediction")
     save_pretrained(tmp_path / "again", held)
@@ -90,19 +90,19 @@ def test_a_model_with_one_pretraining_head_goes_in_and_out(theirs, folder, tmp_p
 
 @pytest.mark.parametrize("ignored", ["pooler.", "embeddings.token"])
 def test_tensors_are_left_alone_by_how_their_names_begin(folder, ignored):
-    before = load_pretrained(folder)
+    before = read_pretrained(folder)
     if ignored == "pooler.":
-        held = load_pretrained(folder, ignore=(ignored,))
+        held = read_pretrained(folder, ignore=(ignored,))
         assert not held.config.use_pooler
         chex.assert_trees_all_equal(held.params, {k: v for k, v in before.params.items() if k != "pooler"})
     else:
         with pytest.raises(WeightsError, match=r"missing: embeddings.token_type_embeddings.weight"):
-            load_pretrained(folder, ignore=(ignored,))
+            read_pretrained(folder, ignore=(ignored,))
 
 
 def test_a_model_without_a_pooler_is_one(theirs, folder):
     transformers.BertModel(theirs.config, add_pooling_layer=False).save_pretrained(folder)
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     assert not held.config.use_pooler
     assert encode(held)[2] is None
 
@@ -115,17 +115,17 @@ def test_a_model_without_a_pooler_is_one(theirs, folder):
     ],
 )
 def test_what_this_library_would_lose_is_not_written(folder, tmp_path, pooling, behind, message):
-    held = load_pretrained(folder)._replace(pooling=pooling, modules_after_pooling=behind)
+    held = read_pretrained(folder)._replace(pooling=pooling, modules_after_pooling=behind)
     with pytest.raises(PretrainedError, match=message):
         save_pretrained(tmp_path / "new", held)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_classifier_needs_its_place(theirs, folder, tmp_path):
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     classifier = Classifier(np.zeros((8, 2), np.float32), np.zeros(2, np.float32), 0.1, ("0", "1"))
     theirs.save_pretrained(folder)
-    for wrong in (load_pretrained(folder), held._replace(config=dataclasses.replace(held.config, use_pooler=False))):
+    for wrong in (read_pretrained(folder), held._replace(config=dataclasses.replace(held.config, use_pooler=False))):
         with pytest.raises(ValueError, match="a classifier needs an encoder with a pooler, and no pretraining heads"):
             save_pretrained(tmp_path / "new", wrong, classifier=classifier)
     with pytest.raises(ValueError, match="a classifier needs an encoder without a pooler, and no pretraining heads"):
@@ -153,7 +153,7 @@ def test_a_config_of_another_model_is_refused(folder, changes, message):
     settings = {name: value for name, value in settings.items() if value is not None}
     (folder / "config.json").write_text(json.dumps(settings))
     with pytest.raises(PretrainedError, match=message):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 def test_weights_of_another_shape_are_listed_with_the_folder(folder):
@@ -162,11 +162,11 @@ def test_weights_of_another_shape_are_listed_with_the_folder(folder):
     with pytest.raises(
         WeightsError, match=rf"{folder}: tensors that do not fit this BERT: 16(?s:.*)unknown: encoder.layer.1"
     ):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 def test_a_folder_that_holds_something_is_not_written_to(folder, tmp_path):
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     target = tmp_path / "target"
     target.mkdir()
     (target / "mine").write_text("mine")
@@ -179,7 +179,7 @@ def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError("no space left")
 
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     monkeypatch.setattr(WordPieceVocabulary, "save", full)
     with pytest.raises(OSError, match="no space left"):
         save_pretrained(tmp_path / "out" / "new", held)
@@ -187,7 +187,7 @@ def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
 
 
 def test_an_export_that_does_not_fit_on_the_disk_names_its_folder_and_leaves_nothing(folder, tmp_path, small_disk):
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     with pytest.raises(OSError, match="File too large") as caught:
         save_pretrained(tmp_path / "out" / "new", held)
     assert caught.value.filename == str(tmp_path / "out" / "new")
@@ -204,7 +204,7 @@ def test_minilm_encodes_as_pytorch_does_and_finds_the_similar_sentences():
         "The new movie is so great, I cannot stop thinking about it even now!",
         "Naïve café 😀 中文",
     ]
-    hidden, mask, _ = encode(load_pretrained(folder), texts, max_length=64)
+    hidden, mask, _ = encode(read_pretrained(folder), texts, max_length=64)
     model, tokenizer = (kind.from_pretrained(folder) for kind in (transformers.BertModel, transformers.BertTokenizer))
     expected = encode_with_transformers(model.eval(), tokenizer, texts).last_hidden_state.numpy()
     np.testing.assert_allclose(hidden[mask], expected[mask], atol=1e-4)

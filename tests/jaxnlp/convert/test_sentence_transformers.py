@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import (
-    load_pretrained,
+    read_pretrained,
     save_pretrained,
 )
 from jaxnlp.convert.sentence_transformers import module_files
@@ -26,10 +26,10 @@ def test_a_folder_of_sentence_transformers_is_read(folder):
     for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"):
         shutil.move(folder / name, inner / name)
     (folder / "modules.json").write_text(json.dumps([{"path": "0_Transformer", "type": f"{TYPES}.Transformer"}]))
-    assert load_pretrained(folder).config == load_pretrained(inner).config
+    assert read_pretrained(folder).config == read_pretrained(inner).config
     (folder / "modules.json").write_text('{"path": "0_Transformer"}')
     with pytest.raises(PretrainedError, match=r"modules.json: expected a list of objects"):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_folder_of_sentence_transformers_is_read(folder):
     ids=str,
 )
 def test_how_sentence_transformers_pools_and_cuts_is_read(folder, settings, expected):
-    assert load_pretrained(folder)[4:7] == (None, None, ())
+    assert read_pretrained(folder)[4:7] == (None, None, ())
     modules = [
         {"path": "", "type": f"{TYPES}.Transformer"},
         {"path": "1_Pooling", "type": f"{TYPES}.Pooling"},
@@ -57,20 +57,20 @@ def test_how_sentence_transformers_pools_and_cuts_is_read(folder, settings, expe
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings))
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     assert held[4:7] == (expected, 9, ("Dense", "Normalize"))
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "long"}')
     with pytest.raises(PretrainedError, match=r"max_seq_length must be at least 3, got 'long'"):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 @pytest.mark.parametrize(("most", "max_length"), [(7, 7), (16, None), (10**30, None), ("7", None)])
 def test_where_only_the_tokenizer_says_how_sentence_transformers_cuts_it_is_read_there(folder, most, max_length):
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, "model_max_length": most}))
-    assert load_pretrained(folder).max_length == max_length
+    assert read_pretrained(folder).max_length == max_length
     (folder / "modules.json").write_text(json.dumps([{"path": "", "type": f"{TYPES}.Transformer"}]))
     (folder / "sentence_bert_config.json").write_text("{}")
-    assert load_pretrained(folder).max_length == max_length
+    assert read_pretrained(folder).max_length == max_length
 
 
 def test_sentence_transformers_files_go_in_and_out(folder, tmp_path):
@@ -81,10 +81,10 @@ def test_sentence_transformers_files_go_in_and_out(folder, tmp_path):
     (folder / "1_Pooling").mkdir()
     for name, content in theirs.items():
         (folder / name).write_text(json.dumps(content))
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     save_pretrained(tmp_path / "again", held)
     assert {name: json.loads((tmp_path / "again" / name).read_text()) for name in names} == theirs
-    assert load_pretrained(tmp_path / "again")[4:] == held[4:] == ("mean", 256, ("Normalize",), PLAIN)
+    assert read_pretrained(tmp_path / "again")[4:] == held[4:] == ("mean", 256, ("Normalize",), PLAIN)
     model, report = transformers.AutoModel.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert type(model) is transformers.BertModel
     assert not any(report.values())
@@ -100,12 +100,12 @@ def test_sentence_transformers_files_go_in_and_out(folder, tmp_path):
     ],
 )
 def test_how_texts_are_pooled_and_cut_goes_out_and_in(folder, tmp_path, pooling, max_length, behind, files):
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     save_pretrained(tmp_path / "plain", held)
     save_pretrained(
         tmp_path / "again", held._replace(pooling=pooling, max_length=max_length, modules_after_pooling=behind)
     )
-    assert load_pretrained(tmp_path / "again")[4:7] == (pooling, max_length, behind)
+    assert read_pretrained(tmp_path / "again")[4:7] == (pooling, max_length, behind)
     found, plain = ({path.name for path in (tmp_path / name).iterdir()} for name in ("again", "plain"))
     assert found - plain == files
 
@@ -140,12 +140,12 @@ def test_prompts_and_truncation_go_in_and_out(folder, tmp_path):
     with_modules(
         folder, config_sentence_transformers__json=settings, **{"1_Pooling___config__json": {"include_prompt": False}}
     )
-    held = load_pretrained(folder)
+    held = read_pretrained(folder)
     expected = EmbeddingSettings((("query", "the "), ("document", "")), "query", False, 4, "dot")
     assert held.embeddings == expected
     assert held.embeddings.prompt == "the "
     save_pretrained(tmp_path / "again", held)
-    assert load_pretrained(tmp_path / "again")[4:] == held[4:]
+    assert read_pretrained(tmp_path / "again")[4:] == held[4:]
     theirs = SentenceTransformer(str(tmp_path / "again"), device="cpu")
     assert (theirs.prompts["query"], theirs.default_prompt_name, theirs.truncate_dim) == ("the ", "query", 4)
     assert (theirs[1].include_prompt, theirs.similarity_fn_name) == (False, "dot")
@@ -182,12 +182,12 @@ def test_each_pooling_of_one_mode_is_written_for_sentence_transformers(mode):
 )
 def test_settings_that_change_embeddings_otherwise_are_refused_by_name(folder, files, message):
     with pytest.raises(PretrainedError, match=message):
-        load_pretrained(with_modules(folder, **files))
+        read_pretrained(with_modules(folder, **files))
 
 
 def test_settings_without_modules_are_not_read_as_in_sentence_transformers(folder):
     (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 4}')
-    assert load_pretrained(folder).embeddings == PLAIN
+    assert read_pretrained(folder).embeddings == PLAIN
 
 
 def test_what_sentence_transformers_writes_is_read(folder, tmp_path):
@@ -195,14 +195,14 @@ def test_what_sentence_transformers_writes_is_read(folder, tmp_path):
         str(with_modules(folder)), device="cpu", prompts={"query": "the "}, default_prompt_name="query", truncate_dim=4
     )
     theirs.save(str(tmp_path / "saved"))
-    held = load_pretrained(tmp_path / "saved")
+    held = read_pretrained(tmp_path / "saved")
     assert held[4:7] == ("mean", None, ("Normalize",))
     assert held.embeddings == EmbeddingSettings((("document", ""), ("query", "the ")), "query", True, 4, "cosine")
 
 
 def test_older_names_of_the_file_with_the_maximum_length_are_read(folder):
     (folder / "sentence_roberta_config.json").write_text('{"max_seq_length": 9}')
-    assert load_pretrained(folder).max_length == 9
+    assert read_pretrained(folder).max_length == 9
 
 
 def test_texts_are_lowercased_before_a_cased_tokenizer_as_in_sentence_transformers(folder, tmp_path):
@@ -212,8 +212,8 @@ def test_texts_are_lowercased_before_a_cased_tokenizer_as_in_sentence_transforme
     for lower in (False, True):
         with_modules(folder, sentence_bert_config__json={"do_lower_case": lower})
         theirs = SentenceTransformer(str(folder), device="cpu")
-        held = load_pretrained(folder)
+        held = read_pretrained(folder)
         found = held.vocabulary.tokenize(texts, max_length=16).tokens
         assert [ids.tolist() for ids in found] == theirs.tokenizer(texts)["input_ids"]
     save_pretrained(tmp_path / "again", held)
-    assert load_pretrained(tmp_path / "again").vocabulary == held.vocabulary
+    assert read_pretrained(tmp_path / "again").vocabulary == held.vocabulary

@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.pretrained import load_pretrained
+from jaxnlp.convert.pretrained import read_pretrained
 from jaxnlp.convert.settings import (
     MODEL,
     MODULE,
@@ -86,16 +86,16 @@ def test_all_settings_of_sentence_transformers_are_known(folder, tmp_path):
 def test_files_that_change_what_a_model_computes_are_refused(folder, name):
     (folder / name).write_text("{}")
     with pytest.raises(PretrainedError, match=rf"{name}: not supported: "):
-        load_pretrained(folder)
+        read_pretrained(folder)
 
 
 def test_generation_settings_change_nothing(folder):
     (folder / "generation_config.json").write_text('{"num_beams": 4}')
-    assert load_pretrained(folder).config.width == 8
+    assert read_pretrained(folder).config.width == 8
 
 
 def test_a_setting_that_nobody_knows_is_refused_by_name(folder):
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(settings | {"auto_map": {}, "window": 3}))
     with pytest.raises(PretrainedError, match=r"config.json .*unknown settings: auto_map, window; .*remove them"):
-        load_pretrained(folder)
+        read_pretrained(folder)

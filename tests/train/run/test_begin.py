@@ -15,7 +15,7 @@ import pytest
 import jaxnlp
 from configs import bert_sst
 from data.masked_text import MaskedText
-from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
+from jaxnlp.convert.pretrained import Pretrained, read_pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
@@ -105,7 +105,7 @@ def test_a_run_begins_with_the_weights_of_a_folder_and_keeps_its_own_dropout(mak
     encoder = setup.config.model.encoder
     assert (encoder.width, encoder.num_layers, encoder.epsilon) == (8, 1, 1e-6)
     assert (encoder.dropout_rate, encoder.attention_dropout_rate) == (0.3, 0.1)
-    chex.assert_trees_all_equal(params["encoder"], load_pretrained(weights).params)
+    chex.assert_trees_all_equal(params["encoder"], read_pretrained(weights).params)
     assert setup.corpus.processor.vocabulary == VOCABULARY
     assert params.keys() == {"encoder", "heads_sst"}
 
@@ -116,7 +116,7 @@ def test_a_run_begins_with_the_encoder_of_a_run_of_parts_and_with_heads_of_the_s
 ):
     outcome = train(make_config(("sst",), total_steps=2, **{"model.freeze_encoder": True}), tmp_path / "frozen")
     before = outcome.state.params
-    chex.assert_trees_all_equal(before["encoder"], load_pretrained(weights).params)
+    chex.assert_trees_all_equal(before["encoder"], read_pretrained(weights).params)
     _, params = initial_params(make_config(("sst",), init_from=str(tmp_path / "frozen")))
     chex.assert_trees_all_equal(params, before)
     changes = {"init_from": str(tmp_path / "frozen"), "model.head_dropout_rate": 0.1}
@@ -213,7 +213,7 @@ def test_embeddings_beyond_the_tokenizer_are_trained_and_written_back(make_confi
     assert (run.processor.vocabulary.size, len(run.params["encoder"]["tokens"]["embedding"])) == (size - 3, size)
     assert load(tmp_path / "padded").model.vocabulary_size == size
     save_pretrained(tmp_path / "back", pretrained_of(run))
-    assert load_pretrained(tmp_path / "back").config.padded_vocabulary_size == size
+    assert read_pretrained(tmp_path / "back").config.padded_vocabulary_size == size
     with pytest.raises(ConfigError, match="padded_vocabulary_size must be at least the tokenizer's 15 tokens, got 14"):
         BertConfig(padded_vocabulary_size=14).embeddings(VOCABULARY.size)
 
@@ -275,7 +275,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     weights, pretraining_config, tmp_path
 ):
     """As BertForMaskedLM: no pooler, and no head of next sentences."""
-    before = load_pretrained(weights)
+    before = read_pretrained(weights)
     encoder = {name: value for name, value in before.params.items() if name != "pooler"}
     model = BertPretrainingConfig(encoder=SHAPE).build(VOCABULARY)
     heads = random_parameters(model, np.zeros((1, 1), np.int32))["heads"]
@@ -297,7 +297,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
 def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_is_written(
     make_config, weights, tmp_path
 ):
-    found = load_pretrained(weights)
+    found = read_pretrained(weights)
     params = {name: value for name, value in found.params.items() if name != "pooler"}
     plain = found._replace(config=dataclasses.replace(found.config, use_pooler=False), params=params)
     save_pretrained(tmp_path / "plain", plain)

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 
 from jaxnlp.convert.bert import WeightsError
-from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
+from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.saving.serialization import to_json
@@ -51,7 +51,7 @@ def test_transformers_reads_the_encoder_and_its_tokenizer(trained, exported):
 
 
 def test_the_library_reads_the_same_bits_and_computes_the_same_embeddings(trained, exported):
-    found = load_pretrained(exported)
+    found = read_pretrained(exported)
     assert found.vocabulary == trained.processor.vocabulary
     chex.assert_trees_all_equal(found.params, jax.tree.map(np.asarray, trained.params["encoder"]))
     again = Classification.from_pretrained(exported)
@@ -114,7 +114,7 @@ def test_sentence_transformers_computes_the_same_vectors(make_trained, tmp_path,
 def test_sentence_transformers_normalizes_where_the_weights_say_so(make_trained, tmp_path):
     Export(tmp_path / "bert")(make_trained("sts"))
     save_pretrained(
-        tmp_path / "again", load_pretrained(tmp_path / "bert")._replace(modules_after_pooling=("Normalize",))
+        tmp_path / "again", read_pretrained(tmp_path / "bert")._replace(modules_after_pooling=("Normalize",))
     )
     found = SentenceTransformer(str(tmp_path / "again"), device="cpu").encode(LONG, show_progress_bar=False)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
@@ -154,9 +154,9 @@ def test_one_classification_by_the_pooler_is_transformers_own(make_trained, tmp_
     ours = jax.jit(trained.model.apply)({"params": trained.params}, tokens, mask, np.zeros_like(tokens))
     np.testing.assert_allclose(ours, expected, atol=1e-5)
     with pytest.raises(WeightsError, match=r"--ignore classifier\."):
-        load_pretrained(folder)
+        read_pretrained(folder)
     chex.assert_trees_all_equal(
-        load_pretrained(folder, ignore=("classifier.",)).params, jax.tree.map(np.asarray, trained.params["encoder"])
+        read_pretrained(folder, ignore=("classifier.",)).params, jax.tree.map(np.asarray, trained.params["encoder"])
     )
 
 
@@ -243,7 +243,7 @@ def test_heads_of_other_classifiers_are_saved_separately(make_classifier, tmp_pa
         assert found.keys() == {f"{name}.{leaf}" for name in heads for leaf in ("kernel", "bias")}
         np.testing.assert_array_equal(found["head.kernel"], trained.params["head"]["kernel"])
     chex.assert_trees_all_equal(
-        load_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, trained.params["encoder"])
+        read_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, trained.params["encoder"])
     )
 
 
@@ -257,7 +257,7 @@ def test_a_classification_by_another_pooling_has_its_own_program(make_trained, t
     np.testing.assert_array_equal(found["classifier.weight"], head["kernel"].T)
     np.testing.assert_array_equal(found["classifier.bias"], [head["bias"]])
     chex.assert_trees_all_equal(
-        load_pretrained(tmp_path / "bert", ignore=("classifier.",)).params,
+        read_pretrained(tmp_path / "bert", ignore=("classifier.",)).params,
         jax.tree.map(np.asarray, trained.params["encoder"]),
     )
 
@@ -269,7 +269,7 @@ def test_pretraining_heads_are_exported_with_their_encoder(trained, tmp_path):
     model, inputs = config.build(vocabulary), config.inputs(vocabulary)
     params = jax.device_put(random_parameters(model, *inputs))
     Export(tmp_path / "bert")(Trained(task, model, params, vocabulary, name="pretrained"))
-    found = load_pretrained(tmp_path / "bert")
+    found = read_pretrained(tmp_path / "bert")
     chex.assert_trees_all_equal(found.heads, jax.tree.map(np.asarray, params["heads"]))
     chex.assert_trees_all_equal(found.params, jax.tree.map(np.asarray, params["encoder"]))
     report = transformers.BertForPreTraining.from_pretrained(tmp_path / "bert", output_loading_info=True)[1]

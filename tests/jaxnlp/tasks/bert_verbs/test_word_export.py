@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
-from jaxnlp.convert.pretrained import load_pretrained
+from jaxnlp.convert.pretrained import read_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
@@ -91,7 +91,7 @@ def test_of_other_taggers_transformers_reads_the_bert(tmp_path, capsys, fields, 
     assert "transformers.BertModel.from_pretrained reads it, and jaxnlp the whole model\n" in shown
     assert load_file(tmp_path / "bert" / "heads.safetensors").keys() == others
     expected = {name: x for name, x in trained.params["encoder"]["bert"].items() if name != "pooler"}
-    chex.assert_trees_all_equal(load_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, expected))
+    chex.assert_trees_all_equal(read_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, expected))
     with pytest.raises(RuntimeError, match="mismatch"):  # it would add random scores of labels
         transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "bert")
     with pytest.raises(ValueError, match="Could not load model"):
@@ -110,7 +110,7 @@ def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
     ExportWords(tmp_path / "bert")(trained)
     assert "transformers.BertModel.from_pretrained reads it, and" in capsys.readouterr().out
     assert any(name.startswith("encoder.recurrent.") for name in load_file(tmp_path / "bert" / "heads.safetensors"))
-    assert load_pretrained(tmp_path / "bert").vocabulary == PIECES
+    assert read_pretrained(tmp_path / "bert").vocabulary == PIECES
     again, expected = jaxnlp.load_pretrained(tmp_path / "bert"), jax.tree.map(np.asarray, trained.params)
     expected["encoder"]["bert"].pop("pooler")
     chex.assert_trees_all_equal(jax.device_get(again.params), expected)
