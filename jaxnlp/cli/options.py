@@ -1,7 +1,7 @@
 """Options of a program: the fields of dataclasses, whose docstrings are the help texts; tyro reads them.
 
 tyro gets a flat list of options, and the dataclasses are built from their values. So the error of a dataclass is a
-plain ValueError, and help may show some of the options only.
+plain ValueError, and help may show only some of the options.
 """
 
 import contextlib
@@ -15,10 +15,8 @@ from typing import Annotated, Any, NamedTuple
 
 import docstring_parser
 import tyro
-from tyro.constructors import PrimitiveConstructorSpec
 
 from jaxnlp.cli.messages import wrapped
-from jaxnlp.cli.option_values import metavar, read_value, takes_several
 from jaxnlp.cli.suggestions import similar_options
 
 FLAT = tyro.conf.arg(name="")
@@ -42,10 +40,6 @@ class Option(NamedTuple):
     def group(self) -> str:
         """The part of its name before the last dot; "" = none."""
         return self.name.rpartition(".")[0]
-
-
-class _Words(list[str]):
-    """The words of an option that was typed, which are read after tyro: its errors name Python's types."""
 
 
 def _fields(part: Any, prefix: str) -> Iterator[tuple[str, str, Any, tuple[Any, ...], Any]]:
@@ -100,7 +94,8 @@ def read_options(
 ) -> list[Any]:
     """An instance of each of some dataclasses, read from a command; their fields are the options, without a prefix.
 
-    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a missing value.
+    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing or
+    of the wrong type.
 
     Args:
       parts: dataclasses, or instances of them whose values are the defaults.
@@ -109,18 +104,15 @@ def read_options(
       description: text at the top of the help.
       similar: what a misspelt option may mean: (option without dashes, known options) -> some of these.
 
-    Raises: ValueError for an unknown option, and for a value of the wrong type or refused by a dataclass.
+    Raises: ValueError for an unknown option, and for a value that a dataclass refuses.
     """
     options = [option for part in parts for option in options_of(part)]
     values, unknown = _parse(options, arguments, program, description)
     if unknown:
         raise ValueError(_unknown(unknown[0], options, program, similar))
-    for option in options:
-        if isinstance(values[option.name], _Words):
-            try:
-                values[option.name] = read_value(values[option.name], option.kind)
-            except ValueError as error:
-                raise ValueError(f"--{option.name}: {error}") from None
+    for name, kind, default, *_ in options:  # tyro reads "one value or several" without a value as an empty tuple
+        if values[name] == () != default and typing.get_origin(kind) is not tuple:
+            raise ValueError(f"--{name} needs a value")
     try:
         return [_built(part, values) for part in parts]
     except ValueError as error:
@@ -162,17 +154,12 @@ def _parse(
 
 def _typed(option: Option) -> Any:
     """The type that tells tyro how to read an option, and how to show it."""
-
-    def shown(value: Any) -> list[str]:
-        return [str(one).replace("\n", "\\n") for one in (value if isinstance(value, tuple) else [value])]
-
-    # An empty tuple would be shown as "(default: )".
-    marks = [*option.marks, tyro.conf.arg(help=option.help, help_behavior_hint="" if option.default == () else None)]
-    if option.kind is not bool:
-        several = takes_several(option.kind)
-        what = option.name.upper() if tyro.conf.Positional in marks and not several else metavar(option.kind)
-        marks.append(PrimitiveConstructorSpec("*" if several else 1, what, _Words, lambda _: True, shown))
-    return Annotated[option.kind, *marks]
+    # tyro would show a line break as it is, and an empty tuple as "(default: )".
+    hint = {"\n": r"(default: \n)", (): ""}.get(option.default)
+    positional = tyro.conf.Positional in option.marks and typing.get_origin(option.kind) is not tuple
+    name = option.name.upper() if positional else None
+    argument = tyro.conf.arg(help=option.help, help_behavior_hint=hint, metavar=name)
+    return Annotated[option.kind, *option.marks, argument]
 
 
 def _unknown(word: str, options: Sequence[Option], program: str, similar: Callable[..., list[str]]) -> str:

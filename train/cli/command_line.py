@@ -60,7 +60,8 @@ class RunOptions(Config):
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
     """Parses a command: a recipe's name, then fields of its config and of the program's options.
 
-    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a missing value.
+    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing or
+    of the wrong type.
 
     Args:
       arguments: the command without the program's name.
@@ -69,7 +70,7 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
 
     Returns: the config and the options.
 
-    Raises: UnknownRecipeError; UsageError for a missing recipe, unknown fields, and values that are wrong or refused.
+    Raises: UnknownRecipeError; UsageError for a missing recipe, unknown fields, and values that the config refuses.
     """
     if not arguments or arguments[0].startswith("-"):
         got = arguments[0] if arguments else "none"

@@ -107,9 +107,7 @@ def test_options_of_another_program_are_read_with_the_config():
         (f"{RECIPE} --recipe other", "no option --recipe; see prog gpt_python_docs --help"),
         (f"{RECIPE} total_steps 5", "unexpected 'total_steps': did you mean --total-steps?"),
         (f"{RECIPE} --model.use-bias True", "give --NAME or --no-NAME"),
-        (f"{RECIPE} --total-steps many", "--total-steps: expected INT, got 'many'"),
-        (f"{RECIPE} --parallel pmpa", "--parallel: expected {jit,pmap}, got 'pmpa'"),
-        (f"{RECIPE} --data.path", "--data.path: expected TEXT ...|None, got no value"),
+        (f"{RECIPE} --data.path", "--data.path needs a value"),
         (f"{RECIPE} --total-steps 0", "--total-steps must be at least 1, got 0"),
         (f"{RECIPE} --model.num-heads 5", "--model.num-heads must divide --model.width, got 5 heads for width 128"),
         (f"{RECIPE} --data.sequence-length 500", "inputs have up to 500 tokens, but the model reads at most 128"),
@@ -122,10 +120,11 @@ def test_a_wrong_command_is_refused_in_one_line_that_names_the_option(arguments,
     assert "\n" not in str(refused.value)
 
 
-def test_a_missing_value_ends_the_command_with_the_option(capsys):
+@pytest.mark.parametrize("words", ["--total-steps --seed 1", "--total-steps many", "--parallel pmpa"])
+def test_a_value_that_is_missing_or_of_the_wrong_type_ends_the_command_with_the_option(capsys, words):
     with pytest.raises(SystemExit, match="2"):
-        typed("--total-steps", "--seed", "1")
-    assert "--total-steps" in capsys.readouterr().err
+        typed(*words.split())
+    assert words.split()[0] in capsys.readouterr().err
 
 
 def test_an_unknown_recipe_is_refused():
@@ -158,11 +157,11 @@ def help_on(capsys, *arguments):
     [
         (
             ["--total-steps", "5", "--help"],
-            ["without a download", "--workdir PATH", "--data.batch-size INT", "prog gpt_python_docs --help GROUP"],
+            ["without a download", "--workdir {None}|PATH", "--data.batch-size INT", "prog gpt_python_docs --help GROUP"],
             ["--optimizer.beta1"],
         ),
         (["--help", "optimizer"], ["--optimizer.beta1 FLOAT"], ["--model.width", "without a download"]),
-        (["--help", "run"], ["--ema-decay FLOAT"], ["--model.width"]),
+        (["--help", "run"], ["--ema-decay {None}|FLOAT"], ["--model.width"]),
         (
             ["--help=all"],
             [
