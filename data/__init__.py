@@ -1,10 +1,20 @@
 """Data sets and pipelines with NumPy, grain and jaxnlp.text. Does not use jax."""
 
+import textwrap
 from typing import Any, TypeVar
 
 from jaxnlp.corpus import Corpus, DataConfig, DataError, NumpyBatch, Split
 
-__all__ = ["Corpus", "DataConfig", "DataError", "NumpyBatch", "Split", "refuse_path", "require_processor"]
+__all__ = [
+    "Corpus",
+    "DataConfig",
+    "DataError",
+    "NumpyBatch",
+    "Split",
+    "refuse_path",
+    "require_processor",
+    "short_reason",
+]
 
 P = TypeVar("P")
 
@@ -23,3 +33,9 @@ def require_processor(processor: Any, kind: type[P]) -> P:
             "the same kind of data"
         )
     return processor
+
+
+def short_reason(error: Exception) -> str:
+    """The cause of an error in one short line; urllib3 has the cause as `reason`."""
+    cause = getattr(error.args[0], "reason", error) if error.args else error
+    return textwrap.shorten(str(cause) or type(cause).__name__, width=240, placeholder=" ...")

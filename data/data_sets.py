@@ -4,11 +4,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PureWindowsPath
 from types import MappingProxyType
 from urllib.parse import urlsplit
-
-from data.readers.archives import leads_out
 
 TABLE = Path(__file__).with_name("data_sets.toml")
 
@@ -31,7 +29,8 @@ class RemoteFile:
     sha256: str
 
     def __post_init__(self) -> None:
-        if not PurePosixPath(self.relative_path).name or leads_out(self.relative_path):
+        path = PureWindowsPath(self.relative_path)  # both slashes separate, and drives are absolute
+        if not path.name or path.anchor or ".." in path.parts:
             raise ValueError(f"relative_path is {self.relative_path!r}, expected a relative path without '..'")
         address = urlsplit(self.url)
         if address.scheme != "https" or not address.hostname:

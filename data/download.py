@@ -23,8 +23,8 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from data import short_reason
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
-from data.readers.archives import short_reason
 from jaxnlp.cli.messages import program_name, reason
 from jaxnlp.cli.options import read_options
 from jaxnlp.inference.caches import cache_folder

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Literal
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor, short_reason
 from data.download import locate_folder
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
-from data.readers.archives import short_reason
 from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics

@@ -202,22 +202,3 @@ def derivation(heads: Sequence[int], relations: Sequence[int], system: System, *
         np.array(legal, bool),
         np.array(dependents, np.int16),
     )
-
-
-def rebuilt(transitions: Sequence[int], length: int, system: System, kinds: Sequence[int]) -> list[int]:
-    """The heads [n] that transitions build.
-
-    Args:
-      transitions: numbers of the transitions.
-      length: n.
-      system: the transition system.
-      kinds: the kind of each transition number, see `kinds_of_transitions`.
-
-    Raises: ValueError for a transition that is not allowed, or an incomplete tree.
-    """
-    configuration = Configuration(system, length)
-    for transition in transitions:
-        configuration.apply(kinds[transition])
-    if not configuration.finished:
-        raise ValueError(f"the tree is not complete after {len(transitions)} transitions")
-    return [max(head, 0) for head in configuration.heads[1:]]

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from data import DataError
-from data.readers.archives import short_reason
+from data import DataError, short_reason
 
 MAX_BYTES = 2**30
 """Maximum number of uncompressed bytes in a file."""

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.pipelines.transition_oracle import derivation, is_projective, lifted, oracle, rebuilt
+from data.pipelines.transition_oracle import derivation, is_projective, lifted, oracle
 from data.small_grammar import grammar_sentences
 from jaxnlp.text.conllu import parse_conllu, tree_problem
-from jaxnlp.text.transitions import KINDS, Configuration, kinds_of_transitions
+from jaxnlp.text.transitions import KINDS, Configuration
+from tests.data.pipelines.transitions import rebuilt
 
 SYSTEMS = ("arc_standard", "arc_eager")
 
@@ -145,12 +146,11 @@ def test_lifting_moves_the_shortest_crossing_arc_to_the_head_of_its_head():
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_oracle_rebuilds_random_projective_trees(system):
     generator = np.random.default_rng(2)
-    kinds = kinds_of_transitions(5)
     for length in generator.integers(1, 16, size=200):
         heads = lifted(random_tree(generator, int(length)))
         found = derivation(heads, [0 if head == 0 else 3 for head in heads], system, num_relations=5)
         assert len(found.transitions) == (2 * length if system == "arc_standard" else 2 * length - 1)
-        assert rebuilt(found.transitions, int(length), system, kinds) == heads
+        assert rebuilt(found.transitions, int(length), system, 5) == heads
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -186,21 +186,16 @@ def test_a_derivation_does_not_list_the_words_to_read_at_each_step(monkeypatch):
     assert len(derivation([2, 0, 2], [1, 0, 2], "arc_standard", num_relations=3).transitions) == 6
 
 
-def test_an_incomplete_or_illegal_sequence_is_refused():
-    kinds = kinds_of_transitions(3)
-    with pytest.raises(ValueError, match="not complete after 2 transitions"):
-        rebuilt([0, 0], 2, "arc_standard", kinds)
-    with pytest.raises(ValueError, match=r"illegal transition 2 with the stack \[0\] and the buffer \[1, 2\]"):
-        rebuilt([3], 2, "arc_standard", kinds)
+def assert_rebuilt(sentences, system):
+    for sentence in sentences:
+        relations = [0 if head == 0 else 1 for head in sentence.heads]
+        found = derivation(sentence.heads, relations, system, num_relations=2)
+        assert rebuilt(found.transitions, len(sentence.words), system, 2) == list(sentence.heads)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_oracle_rebuilds_the_trees_of_the_small_grammar(system):
-    kinds = kinds_of_transitions(2)
-    for sentence in grammar_sentences(200, seed=0):
-        relations = [0 if head == 0 else 1 for head in sentence.heads]
-        found = derivation(sentence.heads, relations, system, num_relations=2)
-        assert rebuilt(found.transitions, len(sentence.words), system, kinds) == list(sentence.heads)
+    assert_rebuilt(grammar_sentences(200, seed=0), system)
 
 
 def treebank(part):
@@ -208,14 +203,6 @@ def treebank(part):
     if part == "train":
         return parse_conllu(gzip.decompress((folder / "en_ewt-ud-train.conllu.gz").read_bytes()).decode(), part)
     return parse_conllu((folder / "en_ewt-ud-dev.conllu").read_text(encoding="utf-8"), part)
-
-
-def assert_rebuilt(sentences, system):
-    kinds = kinds_of_transitions(2)
-    for sentence in sentences:
-        relations = [0 if head == 0 else 1 for head in sentence.heads]
-        found = derivation(sentence.heads, relations, system, num_relations=2)
-        assert rebuilt(found.transitions, len(sentence.words), system, kinds) == list(sentence.heads)
 
 
 @pytest.mark.realdata

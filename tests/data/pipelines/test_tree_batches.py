@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from data.pipelines.pair_batches import Shapes
-from data.pipelines.transition_oracle import rebuilt
 from data.pipelines.tree_batches import derived, training_batches, tree_batch, tree_split
 from data.small_grammar import grammar_sentences
 from jaxnlp.text.conllu import sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.transitions import kinds_of_transitions
 from jaxnlp.text.word_inputs import WordInputs
+from tests.data.pipelines.transitions import rebuilt
 
 SENTENCES = [
     sentence_of(one.words, one.tags, one.heads, one.relations, name=str(number))
@@ -34,7 +34,7 @@ def test_batches_rebuild_the_trees_of_their_sentences(system):
     assert sorted(split.rows.tolist()) == list(range(40))
     for (batch, row), number in zip(rows, split.rows, strict=True):
         sentence, chosen = SENTENCES[number], batch["transitions"][row][batch["loss_mask"][row]]
-        assert rebuilt(chosen, len(sentence.words), system, kinds) == list(sentence.heads)
+        assert rebuilt(chosen, len(sentence.words), system, reader.num_relations) == list(sentence.heads)
         found = [reader.relations[relation] for relation in batch["relations"][row, 1 : len(sentence.words) + 1]]
         assert found == list(sentence.relations)
         legal = batch["legal"][row][batch["loss_mask"][row]]
@@ -94,9 +94,7 @@ def test_a_tree_that_is_not_projective_has_the_transitions_of_the_lifted_tree():
     reader = processor()
     crossed = sentence_of(["a", "b", "c", "d"], ["DET"] * 4, [3, 4, 0, 3], ["det", "det", "root", "obj"])
     found = derived(crossed, reader)
-    kinds = kinds_of_transitions(reader.num_relations)
-    heads = rebuilt(found.derivation.transitions, 4, "arc_standard", kinds)
-    assert heads == [3, 3, 0, 3]
+    assert rebuilt(found.derivation.transitions, 4, "arc_standard", reader.num_relations) == [3, 3, 0, 3]
 
 
 def test_a_sentence_that_is_too_long_is_refused_before_its_tree_is_lifted(monkeypatch):
