@@ -12,6 +12,7 @@ import numpy as np
 from absl import flags
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.pipelines.endless import iterable, shuffled
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, read_documents
 from jaxnlp.config import Count, Natural, ProperFraction
@@ -145,13 +146,9 @@ def shuffled_windows(
     """
     windows = _Windows(documents, sequence_length)
     starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
-    # Grain's endless repeat() overflows in batch(1); this many epochs are effectively infinite.
-    epochs = 2**62 // len(starts)
-    # Starting points are batched first; the windows of a batch are then read in one NumPy call.
-    numbers = grain.MapDataset.range(len(starts)).seed(seed).shuffle().repeat(epochs).batch(batch_size)
-    # No threads that read ahead: a batch takes microseconds, and on few cores threads slow down the training step.
-    reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    batches = numbers.map(_Chosen(windows, starts)).to_iter_dataset(reading)
+    # Starts are batched first; the windows of a batch are then read in one NumPy call.
+    order = shuffled(grain.MapDataset.range(len(starts)), seed).batch(batch_size)
+    batches = iterable(order.map(_Chosen(windows, starts)))
     if num_workers:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses

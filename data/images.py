@@ -17,14 +17,13 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor, short_reason
 from data.download import locate_folder
+from data.pipelines.endless import iterable, shuffled
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
-ENDLESS = 2**40
-"""Number of images that is effectively infinite."""
 OWN_IMAGES = "for your own images, set --data.source files and give their folder with --data.path"
 """What to do without the files of a known data set."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -190,15 +189,12 @@ class Images(DataConfig):
         return held_out_part(images, self.validation_fraction, self.split_seed)
 
     def _training_batches(self, train: LabelledImages, seed: int) -> Any:
-        count = len(train.images)
-        rows = grain.MapDataset.range(count).seed(seed).shuffle().repeat(ENDLESS // count)
-        changed = rows.random_map(functools.partial(self._row, train))
-        batches = changed.batch(self.batch_size)
+        rows = shuffled(grain.MapDataset.range(len(train.images)), seed)
+        batches = rows.random_map(functools.partial(self._row, train)).batch(self.batch_size)
         if self.mix != "none":
             mix = mixup if self.mix == "mixup" else cutmix
             batches = batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator))
-        # No threads that read ahead: see data.character_text.
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+        return iterable(batches)
 
     def _row(self, train: LabelledImages, number: int, generator: np.random.Generator) -> NumpyBatch:
         image = train.images[number]

@@ -15,6 +15,7 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
@@ -27,7 +28,6 @@ RANDOM_SHARE = 0.1
 """Share of the predicted tokens that is replaced by a random token; the others stay unchanged."""
 FOLLOWING_SHARE = 0.5
 """Share of the examples whose second text follows the first in the document."""
-_ENDLESS = 2**40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,17 +146,13 @@ class MaskedText(TextFiles):
                 f"{self.path or self.source} has fewer than two documents for training, or for validation, whose "
                 "sentences have any tokens"
             )
-        examples = grain.MapDataset.range(parts[0].starts).seed(seed).shuffle().repeat(_ENDLESS // parts[0].starts)
-        # No threads that read ahead: see data.character_text.
-        reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        examples = shuffled(grain.MapDataset.range(parts[0].starts), seed)
         digest = hashlib.sha256(vocabulary_text(vocabulary).encode())
         for part in parts:
             part.add_to(digest)
         described = " and ".join(f"{part.count:,} ({len(part.tokens):,} tokens)" for part in parts)
         return Corpus(
-            train=examples.random_map(_Examples(self, parts[0], vocabulary))
-            .batch(self.batch_size)
-            .to_iter_dataset(reading),
+            train=iterable(examples.random_map(_Examples(self, parts[0], vocabulary)).batch(self.batch_size)),
             splits={"validation": self._split(parts[1], vocabulary)},
             processor=vocabulary,
             description=(

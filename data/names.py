@@ -16,8 +16,9 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
 from data.download import locate_folder
 from data.invented_people import invent
-from data.pipelines.buckets import bucketed, padded
+from data.pipelines.buckets import bucketed, sorted_batches
 from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
+from data.pipelines.endless import iterable, shuffled
 from jaxnlp.config import Count, Fraction, Natural, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
@@ -229,10 +230,7 @@ class _NamesConfig(DataConfig):
 
     def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[tuple[NumpyBatch, ...], np.ndarray]:
         """One pass over examples, in batches of similar length, and the example in each of their rows [N]."""
-        size = self.evaluation_batch_size
-        rows = np.argsort([len(example["loss_mask"]) for example in examples], kind="stable")
-        groups = [rows[i : i + size] for i in range(0, len(rows), size)]
-        return tuple(padded([examples[i] for i in group], size, LENGTH_MULTIPLE) for group in groups), rows
+        return sorted_batches(examples, self.evaluation_batch_size, multiple=LENGTH_MULTIPLE)
 
     def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it.
@@ -280,7 +278,7 @@ class NamesQuestions(_NamesConfig):
         kept, held_out = self.training_questions(names)
         examples = grain.MapDataset.source([self.question_example(question, vocabulary) for question in kept])
         return Corpus(
-            train=_endless(examples.seed(seed).shuffle(), self.batch_size, seed),
+            train=_endless(shuffled(examples, seed), self, seed),
             splits=self.question_splits(names, vocabulary),
             processor=vocabulary,
             description=(
@@ -329,13 +327,13 @@ class NamesPretraining(_NamesConfig):
         vocabulary = self.vocabulary_of(names, processor)
         kept, _ = self.training_questions(names)
         make = _PretrainingExample(self, names.documents, kept, vocabulary)
-        order = grain.MapDataset.range(len(names.documents)).seed(seed)
+        order = grain.MapDataset.range(len(names.documents))
         splits = self.question_splits(names, vocabulary)
         if not self.question_fraction:
             known = [make.random_map(i, np.random.default_rng((0, i))) for i in range(len(names.documents))]
             splits["validation"] = Split(self.scored_batches(known)[0])
         return Corpus(
-            train=_endless(order.shuffle(), self.batch_size, seed, make),
+            train=_endless(shuffled(order, seed).random_map(make), self, seed),
             splits=splits,
             processor=vocabulary,
             description=(
@@ -392,14 +390,6 @@ class _PretrainingExample(grain.transforms.RandomMap):
         return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
 
 
-def _endless(
-    examples: grain.MapDataset, batch_size: int, seed: int, make: grain.transforms.RandomMap | None = None
-) -> grain.IterDataset:
-    """Endless examples, which `make` draws again in each epoch, in batches of similar length."""
-    epochs = 2**40 // len(examples)  # effectively infinite
-    examples = examples.repeat(epochs)
-    if make is not None:
-        examples = examples.random_map(make)
-    # No threads that read ahead: see data.character_text.
-    reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    return bucketed(examples, batch_size, seed=seed, multiple=LENGTH_MULTIPLE).to_iter_dataset(reading)
+def _endless(examples: grain.MapDataset, config: _NamesConfig, seed: int) -> grain.IterDataset:
+    """Endless examples in batches of similar length."""
+    return iterable(bucketed(examples, config.batch_size, seed=seed, multiple=LENGTH_MULTIPLE))

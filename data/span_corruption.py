@@ -16,7 +16,8 @@ import numpy as np
 
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
-from data.pipelines.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
+from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding, pair_batch, vocabulary_note
+from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import Count, ProperFraction, Within
 from jaxnlp.input_files.text_files import read_text_file
@@ -203,19 +204,16 @@ class CorruptedText(TextFiles):
         first = epoch(0)
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
         fixed = [corrupted(ids, place) for place, ids in enumerate(validation)]
-        batches = [
-            shapes.batch(bucket, [fixed[n] for n in members])
-            for bucket, members in shapes.groups(fixed, range(len(fixed)))
-        ]
+        batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
         digest = hashlib.sha256(json.dumps([processor.to_json(), train, held]).encode())
         return Corpus(
             train=endless_batches(epoch, shapes, seed=seed),
-            splits={"validation": Split(tuple(batches))},
+            splits={"validation": Split(batches)},
             processor=processor,
             description=(
                 f"{len(texts):,} texts of {sum(map(len, texts)):,} tokens for training, {len(validation):,} for "
                 f"validation{left_out}; {vocabulary_note(processor, first, saved=saved)}; "
-                f"{self.corruption_rate:.0%} of the tokens are removed; {shapes.padding(first):.0%} of the "
+                f"{self.corruption_rate:.0%} of the tokens are removed; {padding(first, shapes):.0%} of the "
                 "positions in training batches are padding"
             ),
             fingerprint=digest.hexdigest(),

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import grain
-import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
-from data.pipelines.buckets import bucketed
+from data.pipelines.buckets import bucketed, sorted_batches
+from data.pipelines.endless import iterable, shuffled
 from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
@@ -38,8 +38,6 @@ from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 
-ENDLESS = 2**40
-"""A number of sentences that is effectively infinite."""
 OWN_FILES = "for your own sentences, set --data.source files and give them with --data.train FILE"
 """What to do without the files of a known data set."""
 Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
@@ -338,31 +336,32 @@ class TaggedSentences(TextFiles):
         return rows
 
     def _training_batches(self, train: list[TaggedSentence], processor: TaggerProcessor, seed: int) -> Any:
-        encoded = list(map(processor.encode, train))
-        order = grain.MapDataset.source(encoded).seed(seed).shuffle().repeat(ENDLESS // len(train))
+        encoded = grain.MapDataset.source(list(map(processor.encode, train)))
         batches = bucketed(
-            order,
+            shuffled(encoded, seed),
             self.batch_size,
             seed=seed,
             multiple=self.length_multiple,
             length=processor.inputs.encoded_length,
             pad=processor.batch,
         )
-        # No prefetching threads: see data.character_text.
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+        return iterable(batches)
 
     def _split(
         self, sentences: Sequence[TaggedSentence], processor: TaggerProcessor, counts: Counts
     ) -> Split[TaggedSentence]:
         """One pass over the sentences, sorted by length."""
-        encoded = list(map(processor.encode, sentences))
-        order = np.argsort(list(map(processor.inputs.encoded_length, encoded)), kind="stable")
-        size = self.evaluation_batch_size
-        groups = [[encoded[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
+        batches, rows = sorted_batches(
+            list(map(processor.encode, sentences)),
+            self.evaluation_batch_size,
+            multiple=self.length_multiple,
+            length=processor.inputs.encoded_length,
+            pad=processor.batch,
+        )
         return Split(
-            tuple(processor.batch(group, size, self.length_multiple) for group in groups),
+            batches,
             examples=tuple(sentences),
-            rows=order,
+            rows=rows,
             scored=all(one.labels is not None for one in sentences),
             notes=counts.notes(),
         )

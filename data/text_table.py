@@ -12,10 +12,10 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.pipelines.endless import ENDLESS, iterable
 from data.pipelines.fingerprints import vocabulary_text
 from data.pipelines.schedules import Schedule, ScheduleName
 from data.pipelines.table_batches import (
-    ENDLESS,
     Tokenized,
     oversampled,
     split_of_parts,
@@ -278,10 +278,7 @@ class TextTable(TableFiles):
             )
             lines.append((f"{name}: " if name else "") + text + part.note)
         return Corpus(
-            # No threads that read ahead: see data.character_text.
-            train=grain.MapDataset.range(ENDLESS)
-            .map(self._steps(batches, sizes, seed))
-            .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)),
+            train=iterable(grain.MapDataset.range(ENDLESS).map(self._steps(batches, sizes, seed))),
             splits={name: split_of_parts(found) if self.parts else found[""] for name, found in splits.items()},
             processor=whole,
             description="\n".join(lines),

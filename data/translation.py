@@ -13,7 +13,16 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
-from data.pipelines.pair_batches import Ids, Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
+from data.pipelines.pair_batches import (
+    Ids,
+    encoded,
+    endless_batches,
+    longer_side,
+    padding,
+    pairs_split,
+    vocabulary_note,
+)
+from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
@@ -137,7 +146,6 @@ class SentencePairs(DataConfig):
             if self.bpe_dropout and subwords.kind != "bpe":
                 raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
         epoch = functools.lru_cache(maxsize=1)(epoch)  # the first epoch is read here and in training
-        padding = self.shapes.padding(epoch(0))
         held = [[(pair.source, pair.reference) for pair in split.examples] for split in splits.values()]
         digest = hashlib.sha256(json.dumps([processor.to_json(), held, content]).encode())
         return Corpus(
@@ -145,8 +153,8 @@ class SentencePairs(DataConfig):
             splits=splits,
             processor=processor,
             description=(
-                f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; {padding:.0%} of the positions "
-                "in training batches are padding"
+                f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; "
+                f"{padding(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
             ),
             fingerprint=digest.hexdigest(),
         )

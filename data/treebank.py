@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
-from data.pipelines.pair_batches import Shapes
+from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import is_projective
 from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_split
 from data.readers.earlier_options import require_same_options

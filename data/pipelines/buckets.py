@@ -1,7 +1,7 @@
 """Batches of examples of different lengths, each padded to the length of its longest example."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grain
@@ -71,3 +71,21 @@ def bucketed(
     return grain.MapDataset.range(len(examples) // pool_size * pool_batches).map(
         lambda number: pool(number // pool_batches)[number % pool_batches]
     )
+
+
+def sorted_batches(
+    examples: Sequence[Any],
+    batch_size: int,
+    *,
+    multiple: int = 16,
+    length: Callable[[Any], int] = _length,
+    pad: Callable[[list[Any], int, int], NumpyBatch] = padded,
+) -> tuple[tuple[NumpyBatch, ...], np.ndarray]:
+    """One pass over examples, sorted by length. The arguments are those of `bucketed`.
+
+    Returns: the batches, and the index of the example in each of their rows [N] int.
+    """
+    rows = np.argsort(list(map(length, examples)), kind="stable")
+    starts = range(0, len(rows), batch_size)
+    groups = [[examples[i] for i in rows[start : start + batch_size]] for start in starts]
+    return tuple(pad(group, batch_size, multiple) for group in groups), rows

@@ -1,13 +1,12 @@
 """Batches of sentences and their translations, with about the same number of tokens each and few shapes."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import grain
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.word_batches import Epochs
+from data.pipelines.shapes import Shapes
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.subwords import END, START, UNKNOWN
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -18,69 +17,22 @@ MOST_UNKNOWN = 0.01
 """The share of unknown tokens above which it is reported."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Shapes:
-    """The shapes of batches: the sources and targets of a batch have the same length T.
+def pair_batch(pairs: Sequence[Ids], size: int, length: int) -> NumpyBatch:
+    """A batch of B rows; rows without a pair are zeros.
 
-    Attributes:
-      lengths: the values of T, increasing.
-      tokens: maximum B * T, unless one row is longer.
-      most_rows: maximum B; None = only `tokens` limits B.
+    Returns:
+      `source` [B, T] int32 and `source_mask` [B, T] bool; `inputs` [B, T] int32, the start symbol first; `targets`
+      [B, T] int32, the end symbol last; `loss_mask` [B, T] bool, True at targets.
     """
-
-    lengths: tuple[int, ...]
-    tokens: int
-    most_rows: int | None = None
-
-    def rows(self, bucket: int) -> int:
-        """B of the batches of a bucket."""
-        rows = max(1, self.tokens // self.lengths[bucket])
-        return rows if self.most_rows is None else min(rows, self.most_rows)
-
-    def groups(self, pairs: Sequence[Ids], order: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Puts each pair into one batch. Returns: for each batch, its bucket and the numbers of its pairs.
-
-        Pairs that do not fill a batch move to the next length, so only the last batch may not be full.
-
-        Args:
-          pairs: pairs of at most the last length.
-          order: the numbers of the pairs; pairs of the same bucket stay in this order.
-        """
-        buckets: list[list[int]] = [[] for _ in self.lengths]
-        for number in order:
-            buckets[int(np.searchsorted(self.lengths, longer_side(pairs[number])))].append(number)
-        found: list[tuple[int, list[int]]] = []
-        rest: list[int] = []
-        last = max((bucket for bucket, members in enumerate(buckets) if members), default=0)
-        for bucket, members in enumerate(buckets[: last + 1]):
-            rest, rows = rest + members, self.rows(bucket)
-            whole = len(rest) // rows * rows
-            found += [(bucket, rest[start : start + rows]) for start in range(0, whole, rows)]
-            rest = rest[whole:]
-        return [*found, (last, rest)] if rest else found
-
-    def batch(self, bucket: int, pairs: Sequence[Ids]) -> NumpyBatch:
-        """A batch of a bucket; rows without a pair are zeros.
-
-        Returns:
-          `source` [B, T] int32 and `source_mask` [B, T] bool; `inputs` [B, T] int32, the start symbol first; `targets`
-          [B, T] int32, the end symbol last; `loss_mask` [B, T] bool, True at targets.
-        """
-        shape = (self.rows(bucket), self.lengths[bucket])
-        batch = {name: np.zeros(shape, np.int32) for name in ("source", "inputs", "targets")}
-        batch |= {name: np.zeros(shape, bool) for name in ("source_mask", "loss_mask")}
-        for row, (source, target) in enumerate(pairs):
-            batch["source"][row, : len(source)] = source
-            batch["source_mask"][row, : len(source)] = True
-            batch["inputs"][row, : len(target)] = [START, *target[:-1]]
-            batch["targets"][row, : len(target)] = target
-            batch["loss_mask"][row, : len(target)] = True
-        return batch
-
-    def padding(self, pairs: Sequence[Ids]) -> float:
-        """The share of padding in the batches of an epoch."""
-        cells = sum(2 * self.rows(bucket) * self.lengths[bucket] for bucket, _ in self.groups(pairs, range(len(pairs))))
-        return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
+    batch = {name: np.zeros((size, length), np.int32) for name in ("source", "inputs", "targets")}
+    batch |= {name: np.zeros((size, length), bool) for name in ("source_mask", "loss_mask")}
+    for row, (source, target) in enumerate(pairs):
+        batch["source"][row, : len(source)] = source
+        batch["source_mask"][row, : len(source)] = True
+        batch["inputs"][row, : len(target)] = [START, *target[:-1]]
+        batch["targets"][row, : len(target)] = target
+        batch["loss_mask"][row, : len(target)] = True
+    return batch
 
 
 def longer_side(pair: Ids) -> int:
@@ -88,31 +40,16 @@ def longer_side(pair: Ids) -> int:
     return max(map(len, pair))
 
 
+def padding(pairs: Sequence[Ids], shapes: Shapes) -> float:
+    """The share of padding in the batches of an epoch."""
+    groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
+    cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)
+    return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
+
+
 def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int) -> grain.IterDataset:
-    """Endless epochs of batches, each in another random order.
-
-    Args:
-      epoch: a pure function from the number of an epoch, from 0, to its pairs.
-      shapes: the shapes of the batches.
-      seed: decides the order.
-
-    Returns:
-      Batches as `Shapes.batch` makes them. The iterator's state is the epoch and the next batch in it.
-    """
-
-    def batches(number: int) -> Sequence[NumpyBatch]:
-        generator = np.random.default_rng((seed, number))
-        pairs = epoch(number)
-        groups = shapes.groups(pairs, generator.permutation(len(pairs)).tolist())
-        order = generator.permutation(len(groups))
-
-        def batch(place: int) -> NumpyBatch:
-            bucket, members = groups[order[place]]
-            return shapes.batch(bucket, [pairs[member] for member in members])
-
-        return grain.MapDataset.range(len(groups)).map(batch)
-
-    return Epochs(batches)
+    """Endless epochs of batches; see `Shapes.epochs` and `pair_batch`."""
+    return shapes.epochs(epoch, longer_side, pair_batch, seed=seed)
 
 
 def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: float = 0.0, seed: int = 0) -> Ids:
@@ -142,19 +79,19 @@ def pairs_split(
       source: all rows of this file; None = each is a pair.
     """
     longest = shapes.lengths[-1]
-    found = [encoded(pair, processor) for pair in pairs]
+    ids = [encoded(pair, processor) for pair in pairs]
     notes = []
-    if truncated := [number for number, ids in enumerate(found) if longer_side(ids) > longest]:
+    if truncated := [index for index, pair in enumerate(ids) if longer_side(pair) > longest]:
         were = "pair was" if len(truncated) == 1 else "pairs were"
         line = pairs[truncated[0]].line or truncated[0] + 1
         where = f"line {line:,} of {file}" if file else f"line {line:,}"
         notes.append(f"{len(truncated):,} {were} truncated to {longest} tokens per side, the first in {where}")
-    found = [(_truncated(source, longest), _truncated(target, longest)) for source, target in found]
-    groups = shapes.groups(found, range(len(found)))
+    ids = [(_truncated(source, longest), _truncated(target, longest)) for source, target in ids]
+    batches, rows = shapes.one_pass(ids, longer_side, pair_batch)
     return Split(
-        tuple(shapes.batch(bucket, [found[member] for member in members]) for bucket, members in groups),
+        batches,
         examples=tuple(pairs),
-        rows=np.array([member for _, members in groups for member in members], int),
+        rows=rows,
         scored=all(pair.reference is not None for pair in pairs),
         notes=tuple(notes),
         source=source,

@@ -8,13 +8,11 @@ import grain
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.buckets import bucketed, rounded_up
+from data.pipelines.buckets import bucketed, rounded_up, sorted_batches
+from data.pipelines.endless import shuffled
 from jaxnlp.targets import OneClass, of_part
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
 from jaxnlp.text.wordpiece import PAD, UNK, WordPieceVocabulary
-
-ENDLESS = 2**40
-"""Number of examples that is effectively infinite."""
 
 
 class Tokenized(NamedTuple):
@@ -59,6 +57,10 @@ def _padded(processor: TextClassifierProcessor, examples: list[Tokenized], size:
     }
 
 
+def _length(example: Tokenized) -> int:
+    return example.length
+
+
 def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]:
     """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
     most = int(targets.counts([example.label for example in examples]).max())
@@ -88,13 +90,12 @@ def training_batches(
       batch_size: B.
       multiple: of the length of batches.
     """
-    order = grain.MapDataset.source(examples).seed(order_seed).shuffle().repeat(ENDLESS // len(examples))
     return bucketed(
-        order,
+        shuffled(grain.MapDataset.source(examples), order_seed),
         batch_size,
         seed=pool_seed,
         multiple=multiple,
-        length=lambda example: example.length,
+        length=_length,
         pad=functools.partial(_padded, processor),
     )
 
@@ -104,13 +105,13 @@ def table_split(
 ) -> Split[LabelledText]:
     """One pass over the examples, sorted by length; a note counts truncated examples."""
     examples, truncated = tokenized(processor, rows)
-    order = np.argsort([example.length for example in examples], kind="stable")
-    groups = [[examples[i] for i in order[start : start + batch_size]] for start in range(0, len(order), batch_size)]
+    pad = functools.partial(_padded, processor)
+    batches, rows_of_batches = sorted_batches(examples, batch_size, multiple=multiple, length=_length, pad=pad)
     note = f"{processor.counted} truncated to {processor.max_length} tokens: {truncated:,}"
     return Split(
-        tuple(_padded(processor, group, batch_size, multiple) for group in groups),
+        batches,
         examples=tuple(rows),
-        rows=order,
+        rows=rows_of_batches,
         scored=all(row.label is not None for row in rows),
         notes=(note,) if truncated else (),
     )

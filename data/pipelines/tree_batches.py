@@ -1,5 +1,6 @@
 """Batches of sentences with the transitions that build their trees."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,9 +8,8 @@ import grain
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.pair_batches import Shapes
+from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import Derivation, derivation, lifted
-from data.pipelines.word_batches import Epochs
 from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import NODES
@@ -50,7 +50,7 @@ def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
     )
 
 
-def tree_batch(trees: Sequence[DerivedTree], processor: ParserProcessor, size: int, length: int) -> NumpyBatch:
+def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
     """Sentences as a batch of B rows of T words and S = 2 T transitions; the last rows are padding.
 
     Returns:
@@ -83,21 +83,7 @@ def training_batches(
     trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int
 ) -> grain.IterDataset:
     """Endless batches, shuffled in each epoch; batches have about the same number of words."""
-    sizes = [([0] * len(tree.relations), [0]) for tree in trees]  # only the lengths are read
-
-    def batches(number: int) -> Sequence[NumpyBatch]:
-        generator = np.random.default_rng((seed, number))
-        groups = shapes.groups(sizes, generator.permutation(len(trees)).tolist())
-        order = generator.permutation(len(groups))
-
-        def batch(place: int) -> NumpyBatch:
-            bucket, members = groups[order[place]]
-            chosen = [trees[member] for member in members]
-            return tree_batch(chosen, processor, shapes.rows(bucket), shapes.lengths[bucket])
-
-        return grain.MapDataset.range(len(groups)).map(batch)
-
-    return Epochs(batches)
+    return shapes.epochs(lambda _: trees, _length, functools.partial(tree_batch, processor), seed=seed)
 
 
 def tree_split(
@@ -109,14 +95,15 @@ def tree_split(
     notes: tuple[str, ...] = (),
 ) -> Split[TreeSentence]:
     """One pass over sentences, shorter ones first. Batches have targets if all sentences have trees."""
-    groups = shapes.groups([([0] * len(tree.relations), [0]) for tree in trees], range(len(trees)))
+    batches, rows = shapes.one_pass(trees, _length, functools.partial(tree_batch, processor))
     return Split(
-        tuple(
-            tree_batch([trees[member] for member in members], processor, shapes.rows(bucket), shapes.lengths[bucket])
-            for bucket, members in groups
-        ),
+        batches,
         examples=tuple(sentences),
-        rows=np.array([member for _, members in groups for member in members], int),
+        rows=rows,
         scored=all(sentence.heads is not None for sentence in sentences),
         notes=notes,
     )
+
+
+def _length(tree: DerivedTree) -> int:
+    return len(tree.relations)

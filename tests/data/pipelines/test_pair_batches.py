@@ -3,7 +3,16 @@ import itertools
 import numpy as np
 import pytest
 
-from data.pipelines.pair_batches import Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
+from data.pipelines.pair_batches import (
+    encoded,
+    endless_batches,
+    longer_side,
+    padding,
+    pair_batch,
+    pairs_split,
+    vocabulary_note,
+)
+from data.pipelines.shapes import Shapes
 from jaxnlp.text.subwords import END, START, UNKNOWN, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
@@ -33,13 +42,8 @@ def texts(batch):
     ]
 
 
-def test_rows_times_length_is_at_most_the_number_of_tokens():
-    assert [SHAPES.rows(bucket) for bucket in range(3)] == [6, 4, 2]
-    assert [Shapes((4, 64), tokens=32).rows(bucket) for bucket in range(2)] == [8, 1]
-
-
 def test_inputs_begin_with_start_and_targets_end_with_end():
-    batch = SHAPES.batch(0, [([5, 6, END], [7, END]), ([END], [8, 9, 4, END])])
+    batch = pair_batch([([5, 6, END], [7, END]), ([END], [8, 9, 4, END])], 6, 4)
     assert batch["source"].tolist() == [[5, 6, END, 0], [END, 0, 0, 0], *[[0] * 4] * 4]
     assert batch["source_mask"][:2].tolist() == [[True, True, True, False], [True, False, False, False]]
     assert batch["inputs"][:2].tolist() == [[START, 7, 0, 0], [START, 8, 9, 4]]
@@ -55,62 +59,18 @@ def test_inputs_begin_with_start_and_targets_end_with_end():
     assert not any(value[2:].any() for value in batch.values())
 
 
-def test_an_epoch_has_each_pair_once_and_one_batch_that_is_not_full(pairs, ids):
-    groups = SHAPES.groups(ids, range(len(ids)))
-    assert sorted(member for _, members in groups for member in members) == list(range(len(ids)))
-    assert sum(len(members) < SHAPES.rows(bucket) for bucket, members in groups) <= 1
-    for bucket, members in groups:
-        assert max(longer_side(ids[member]) for member in members) <= SHAPES.lengths[bucket]
-    count = len(groups)
-    batches = itertools.islice(endless_batches(lambda epoch: ids, SHAPES, seed=0), 2 * count)
-    seen = [found for batch in batches for found in texts(batch)]
-    assert sorted(seen) == sorted(2 * [(pair.source, pair.reference) for pair in pairs])
-
-
-def test_few_pairs_and_none_make_batches(ids):
-    assert SHAPES.groups([], []) == []
-    short = [([5, END], [6, END])]
-    assert SHAPES.groups(short, [0]) == [(0, [0])]
-    assert SHAPES.groups(ids[:1], [0])[0][1] == [0]
-
-
-def test_shapes_are_few(ids):
-    batches = itertools.islice(endless_batches(lambda epoch: ids, SHAPES, seed=0), 300)
-    shapes = {frozenset((name, value.shape) for name, value in batch.items()) for batch in batches}
-    assert 2 <= len(shapes) <= len(SHAPES.lengths)
-    assert {shape for found in shapes for _, shape in found} <= {(6, 4), (4, 8), (2, 16)}
-
-
-def test_the_order_depends_only_on_seed_and_epoch(ids):
-    def first(seed, skip=0):
-        batches = iter(endless_batches(lambda epoch: ids, SHAPES, seed=seed))
-        return [texts(batch) for batch in itertools.islice(batches, skip, skip + 10)]
-
-    count = len(SHAPES.groups(ids, range(len(ids))))
-    assert first(0) == first(0)
-    assert first(0) != first(1)
-    assert first(0) != first(0, skip=count)
-
-
-def test_an_iterator_continues_from_its_state_with_the_same_batches(ids):
-    epochs = lambda epoch: ids[epoch:]  # noqa: E731
-    batches = iter(endless_batches(epochs, SHAPES, seed=3))
-    for _ in range(60):
-        next(batches)
-    state = batches.get_state()
-    expected = [next(batches) for _ in range(60)]
-    again = iter(endless_batches(epochs, SHAPES, seed=3))
-    again.set_state(state)
-    for batch in expected:
-        found = next(again)
-        assert all(np.array_equal(found[name], value) for name, value in batch.items())
+def test_an_epoch_has_each_pair_once(pairs, ids):
+    batches, _ = SHAPES.one_pass(ids, longer_side, pair_batch)
+    epochs = itertools.islice(endless_batches(lambda epoch: ids, SHAPES, seed=0), 2 * len(batches))
+    assert sorted(found for batch in epochs for found in texts(batch)) == sorted(
+        2 * [(pair.source, pair.reference) for pair in pairs]
+    )
 
 
 def test_padding_is_the_share_of_cells_without_a_token(ids):
-    groups = SHAPES.groups(ids, range(len(ids)))
-    batches = [SHAPES.batch(bucket, [ids[member] for member in members]) for bucket, members in groups]
+    batches, _ = SHAPES.one_pass(ids, longer_side, pair_batch)
     masks = np.concatenate([batch[name].ravel() for batch in batches for name in ("source_mask", "loss_mask")])
-    assert SHAPES.padding(ids) == pytest.approx(1 - masks.mean())
+    assert padding(ids, SHAPES) == pytest.approx(1 - masks.mean())
 
 
 def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from data.pipelines.pair_batches import Shapes
+from data.pipelines.shapes import Shapes
 from data.pipelines.tree_batches import derived, training_batches, tree_batch, tree_split
 from data.small_grammar import grammar_sentences
 from jaxnlp.text.conllu import sentence_of
@@ -68,7 +68,7 @@ def test_an_epoch_has_each_sentence_once_and_continues_from_a_saved_state():
 
 def test_padding_has_no_loss_and_a_legal_transition():
     reader = processor()
-    batch = tree_batch([derived(SENTENCES[0], reader)], reader, 3, 24)
+    batch = tree_batch(reader, [derived(SENTENCES[0], reader)], 3, 24)
     n = len(SENTENCES[0].words)
     assert batch["loss_mask"].sum(axis=1).tolist() == [2 * n, 0, 0]
     assert batch["legal"].any(axis=-1).all()
@@ -85,7 +85,7 @@ def test_padding_has_no_loss_and_a_legal_transition():
 def test_a_relation_that_training_does_not_have_has_no_loss():
     reader = processor()
     one = sentence_of(["the", "dog"], ["DET", "NOUN"], [2, 0], ["det:new", "root"])
-    batch = tree_batch([derived(one, reader)], reader, 1, 2)
+    batch = tree_batch(reader, [derived(one, reader)], 1, 2)
     # SHIFT SHIFT LEFT-ARC RIGHT-ARC: the third one adds the arc.
     assert batch["loss_mask"].tolist() == [[True, True, False, True]]
 
