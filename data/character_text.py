@@ -1,7 +1,6 @@
 """Character language modelling: windows of texts, each character the target of the ones before it."""
 
 import dataclasses
-import hashlib
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from absl import flags
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.endless import iterable, shuffled
+from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, read_documents
 from jaxnlp.config import Count, Natural, ProperFraction
@@ -124,8 +124,8 @@ class CharacterText(TextFiles):
 
 
 def _fingerprint(documents: Sequence[str]) -> str:
-    digests = [hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest() for text in documents]
-    return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
+    digests = list(map(fingerprint, documents))
+    return digests[0] if len(digests) == 1 else fingerprint(" ".join(digests))
 
 
 def shuffled_windows(

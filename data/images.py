@@ -18,6 +18,7 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor, short_reason
 from data.download import locate_folder
 from data.pipelines.endless import iterable, shuffled
+from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
@@ -132,10 +133,7 @@ class Images(DataConfig):
             )
         fields = found.to_json()
         del fields["resize"]  # the images below are scaled already, and runs of an earlier version continue
-        digest = hashlib.sha256(repr((fields, train.images.shape)).encode())
-        for part in (train, validation):
-            digest.update(np.ascontiguousarray(part.images).data)
-            digest.update(np.asarray(part.labels, np.int32).tobytes())
+        arrays = [array for part in (train, validation) for array in (part.images, part.labels.astype(np.int32))]
         seen = set(map(_digest, train.images))
         repeated = sum(_digest(image) in seen for image in validation.images)
         note = f"\nimages of validation that are also in training: {repeated:,}" if repeated else ""
@@ -151,7 +149,7 @@ class Images(DataConfig):
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
                 f"validation; {_class_sizes(train.classes, counts)}{note}{dropped}"
             ),
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(repr((fields, train.images.shape)), *arrays),
             token_counts=counts,
         )
 

@@ -5,7 +5,6 @@ Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert f
 """
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.endless import iterable, shuffled
-from data.pipelines.fingerprints import vocabulary_text
+from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
 from jaxnlp.config import Count, ProperFraction, Within
@@ -147,9 +146,6 @@ class MaskedText(TextFiles):
                 "sentences have any tokens"
             )
         examples = shuffled(grain.MapDataset.range(parts[0].starts), seed)
-        digest = hashlib.sha256(vocabulary_text(vocabulary).encode())
-        for part in parts:
-            part.add_to(digest)
         described = " and ".join(f"{part.count:,} ({len(part.tokens):,} tokens)" for part in parts)
         return Corpus(
             train=iterable(examples.random_map(_Examples(self, parts[0], vocabulary)).batch(self.batch_size)),
@@ -159,7 +155,7 @@ class MaskedText(TextFiles):
                 f"{self.path or self.source}: {described} documents for training and validation; "
                 f"{vocabulary.size:,} tokens in the vocabulary"
             ),
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(vocabulary_text(vocabulary), *parts[0].arrays, *parts[1].arrays),
         )
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
@@ -239,10 +235,10 @@ class TokenizedDocuments:
         """Tokens of sentences first..end - 1."""
         return self.tokens[self.ends[first] : self.ends[end]]
 
-    def add_to(self, digest: "hashlib._Hash") -> None:
-        """Adds all arrays to a digest."""
-        for array in (self.tokens, self.ends, self.bounds):
-            digest.update(np.ascontiguousarray(array, "<i8").data)
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """All arrays, for the fingerprint."""
+        return [array.astype("<i8") for array in (self.tokens, self.ends, self.bounds)]
 
 
 class _Examples(grain.transforms.RandomMap):

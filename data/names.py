@@ -4,7 +4,6 @@ Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 
 """
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from data.invented_people import invent
 from data.pipelines.buckets import bucketed, sorted_batches
 from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import iterable, shuffled
+from data.pipelines.fingerprints import fingerprint
 from jaxnlp.config import Count, Fraction, Natural, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
@@ -120,7 +120,7 @@ class NamesCorpus:
     @property
     def fingerprint(self) -> str:
         """Changes with any character."""
-        return hashlib.sha256(repr(dataclasses.astuple(self)).encode("utf-8", errors="surrogatepass")).hexdigest()
+        return fingerprint(repr(dataclasses.astuple(self)))
 
 
 def read_names(source: NamesSource, path: str | None) -> NamesCorpus:

@@ -16,6 +16,7 @@ import numpy as np
 
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
+from data.pipelines.fingerprints import fingerprint
 from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
@@ -205,7 +206,6 @@ class CorruptedText(TextFiles):
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
         fixed = [corrupted(ids, place) for place, ids in enumerate(validation)]
         batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
-        digest = hashlib.sha256(json.dumps([processor.to_json(), train, held]).encode())
         return Corpus(
             train=endless_batches(epoch, shapes, seed=seed),
             splits={"validation": Split(batches)},
@@ -216,7 +216,7 @@ class CorruptedText(TextFiles):
                 f"{self.corruption_rate:.0%} of the tokens are removed; {padding(first, shapes):.0%} of the "
                 "positions in training batches are padding"
             ),
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),
         )
 
     def _paths(self) -> list[Path]:

@@ -1,7 +1,6 @@
 """Sentences with a label for each word: named entities or parts of speech; known data sets or files of your own."""
 
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from data import Corpus, DataConfig, DataError, Split, refuse_path, require_proc
 from data.download import locate_folder
 from data.pipelines.buckets import bucketed, sorted_batches
 from data.pipelines.endless import iterable, shuffled
+from data.pipelines.fingerprints import fingerprint
 from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
@@ -178,13 +178,12 @@ class TaggedSentences(TextFiles):
         if held_out:
             kept = len(files["train"].sentences)
             description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
-        digest = hashlib.sha256(repr((found.to_json(), train, rows)).encode("utf-8", errors="surrogatepass"))
         return Corpus(
             train=self._training_batches(train, found, seed),
             splits={split: self._split(sentences, found, files[split].counts) for split, sentences in rows.items()},
             processor=found,
             description=description,
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(repr((found.to_json(), train, rows))),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

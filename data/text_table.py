@@ -1,7 +1,6 @@
 """Labelled texts, or pairs of texts: the user's tables, or known data sets; one part, or several for one encoder."""
 
 import dataclasses
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.endless import ENDLESS, iterable
-from data.pipelines.fingerprints import vocabulary_text
+from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.schedules import Schedule, ScheduleName
 from data.pipelines.table_batches import (
     Tokenized,
@@ -248,14 +247,14 @@ class TextTable(TableFiles):
         vocabulary = self._vocabulary([row for part in read.values() for row in part.train], processor)
         parts = tuple((name, TextPart(part.targets, len(part.source.columns.texts))) for name, part in read.items())
         whole = TextClassifierProcessor(vocabulary, self.max_length, parts, self.pairs)
-        digest = hashlib.sha256(vocabulary_text(vocabulary).encode())
+        contents = [vocabulary_text(vocabulary)]
         batches, sizes, lines = list[Any](), list[int](), list[str]()
         splits: dict[str, dict[str, Split[LabelledText]]] = {}
         for number, (name, part) in enumerate(read.items()):
             one = whole.by_part[name]
             examples, truncated = self._examples(one, part.train)
             tables = [(row.texts, row.label) for rows in (part.train, *part.splits.values()) for row in rows]
-            digest.update(repr((name, part.targets, tables)).encode("utf-8", errors="surrogatepass"))
+            contents.append(repr((name, part.targets, tables)))
             sizes.append(len(examples))
             batches.append(
                 training_batches(
@@ -282,7 +281,7 @@ class TextTable(TableFiles):
             splits={name: split_of_parts(found) if self.parts else found[""] for name, found in splits.items()},
             processor=whole,
             description="\n".join(lines),
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(*contents),
             token_counts=None if self.parts else read[""].targets.counts([example.label for example in examples]),
         )
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
+from data.pipelines.fingerprints import fingerprint
 from data.pipelines.pair_batches import (
     Ids,
     encoded,
@@ -147,7 +147,6 @@ class SentencePairs(DataConfig):
                 raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
         epoch = functools.lru_cache(maxsize=1)(epoch)  # the first epoch is read here and in training
         held = [[(pair.source, pair.reference) for pair in split.examples] for split in splits.values()]
-        digest = hashlib.sha256(json.dumps([processor.to_json(), held, content]).encode())
         return Corpus(
             train=endless_batches(epoch, self.shapes, seed=seed),
             splits=splits,
@@ -156,7 +155,7 @@ class SentencePairs(DataConfig):
                 f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; "
                 f"{padding(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
             ),
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(json.dumps([processor.to_json(), held, content])),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

@@ -1,7 +1,6 @@
 """Dependency treebanks: UD English EWT, CoNLL-U files of your own, and sentences of a small grammar."""
 
 import dataclasses
-import hashlib
 import itertools
 import json
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
+from data.pipelines.fingerprints import fingerprint
 from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import is_projective
 from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_split
@@ -148,13 +148,12 @@ class Treebank(TextFiles):
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
         content += [[one.lines for one in sentences] for sentences in found.values()]
-        digest = hashlib.sha256(json.dumps([processor.to_json(), content]).encode())
         return Corpus(
             train=training_batches(trees, processor, self.shapes, seed=seed),
             splits={name: self._split(sentences, processor) for name, sentences in found.items()},
             processor=processor,
             description=description,
-            fingerprint=digest.hexdigest(),
+            fingerprint=fingerprint(json.dumps([processor.to_json(), content])),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

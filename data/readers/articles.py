@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import hashlib
 import io
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ import numpy as np
 
 from data import DataError
 from data.download import DataNotFoundError, locate_folder
-from data.pipelines.fingerprints import vocabulary_text
+from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.object_arrays import read_array, read_object_array
 from data.readers.text_sources import OWN_TEXT, read_text
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
@@ -37,12 +36,10 @@ class Articles:
     @property
     def fingerprint(self) -> str:
         """Changes with any word, and with the start of any article."""
-        digest = hashlib.sha256(vocabulary_text(self.vocabulary).encode("utf-8", errors="surrogatepass"))
+        contents: list[str | np.ndarray] = [vocabulary_text(self.vocabulary)]
         for part in (self.train, self.validation):
-            digest.update(repr([len(article) for article in part]).encode())
-            for article in part:
-                digest.update(article.astype("<i4").tobytes())
-        return digest.hexdigest()
+            contents += [repr(list(map(len, part))), *(article.astype("<i4") for article in part)]
+        return fingerprint(*contents)
 
 
 def read_articles(
