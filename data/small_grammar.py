@@ -16,6 +16,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from data import DataError
+
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -97,7 +99,7 @@ def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentenc
       seed: seed of the sampling.
       without: sentences to exclude, such as the sentences of another split.
 
-    Raises: ValueError when the grammar does not have so many sentences.
+    Raises: DataError when the grammar does not have so many sentences.
     """
     grammar = _Grammar(random.Random(seed))
     seen = {sentence.words for sentence in without}
@@ -110,7 +112,7 @@ def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentenc
             seen.add(sentence.words)
             found.append(sentence)
     if len(found) < count:
-        raise ValueError(f"the small grammar gave {len(found)} different sentences of {count}; ask for fewer")
+        raise DataError(f"the small grammar gave {len(found)} different sentences of {count}; ask for fewer")
     return found
 
 

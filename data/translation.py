@@ -321,11 +321,8 @@ class ParallelText(SentencePairs, TextFiles):
     def _own_processor(self, train: Sequence[SentencePair]) -> TranslationProcessor:
         if not self.sentencepiece:
             return self.trained_processor(train)
-        try:
-            found = [read_sentencepiece(path, extra=self.extra_symbols) for path in self._files(self.sentencepiece)]
-        except ValueError as error:
-            raise DataError(str(error)) from error
-        return TranslationProcessor(found[0], found[-1])
+        models = [read_sentencepiece(path, extra=self.extra_symbols) for path in self._files(self.sentencepiece)]
+        return TranslationProcessor(models[0], models[-1])
 
     def _files(self, names: Sequence[str]) -> list[Path]:
         if self.data_set is None:

@@ -206,11 +206,8 @@ class Treebank(TextFiles):
                 )
 
     def _drawn(self, seed: int) -> dict[str, list[TreeSentence]]:
-        try:
-            held = grammar_sentences(self.held_out_sentences, seed=0)
-            train = grammar_sentences(self.sentences, seed=1 + seed, without=held)
-        except ValueError as error:
-            raise DataError(str(error)) from error
+        held = grammar_sentences(self.held_out_sentences, seed=0)
+        train = grammar_sentences(self.sentences, seed=1 + seed, without=held)
         return {"train": _trees_of(train), "validation": _trees_of(held)}
 
     def _processor(self, train: Sequence[TreeSentence], given: Any) -> ParserProcessor:
@@ -269,12 +266,7 @@ def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[Tree
 
     Raises: FileNotFoundError, DataError.
     """
-    try:
-        found = parse_conllu(read_text_file(path, encoding), str(path))
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    found = parse_conllu(read_text_file(path, encoding), str(path))
     lines = [sentence.line for sentence in found if not sentence.words]
     warn_of_skipped(path, lines, len(found), "sentences", "without words")
     found = [sentence for sentence in found if sentence.words]

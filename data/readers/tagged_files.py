@@ -112,26 +112,19 @@ def check_labels(file: TaggedFile, scheme: Scheme) -> None:
 
 
 def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
-    try:
-        found = parse_columns(text, str(path))
-        # If the only column or the last column has the words, the file has no labels.
-        reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - found.width)
-        for sentence in found.sentences:
-            words = sentence.column(columns.word, str(path))
-            if columns.has_index:
-                words = tuple(_WITH_INDEX.sub(r"\1", word) for word in words)
-            labels = sentence.column(columns.label, str(path)) if reads_labels else None
-            yield RawSentence(sentence.lines, sentence.number, words, labels)
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    table = parse_columns(text, str(path))
+    # If the only column or the last column has the words, the file has no labels.
+    reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - table.width)
+    for sentence in table.sentences:
+        words = sentence.column(columns.word, str(path))
+        if columns.has_index:
+            words = tuple(_WITH_INDEX.sub(r"\1", word) for word in words)
+        labels = sentence.column(columns.label, str(path)) if reads_labels else None
+        yield RawSentence(sentence.lines, sentence.number, words, labels)
 
 
 def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSentence]:
-    try:
-        found = parse_conllu(text, str(path))
-    except ValueError as error:
-        raise DataError(str(error)) from error
-    for number, sentence in enumerate(found, 1):
+    for number, sentence in enumerate(parse_conllu(text, str(path)), 1):
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue

@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from jaxnlp.corpus import DataError
+
 DOCUMENT = "-DOCSTART-"
 """The word of the lines between CoNLL's documents; these lines are not part of a sentence."""
 SHOWN = 60
@@ -42,11 +44,11 @@ class ColumnSentence(NamedTuple):
     def column(self, place: int, file: str) -> tuple[str, ...]:
         """A column of all words [T]; negative numbers count from the end.
 
-        Raises: ValueError, naming the line, the sentence and the word, when the column is missing or empty.
+        Raises: DataError, naming the line, the sentence and the word, when the column is missing or empty.
         """
         for word, (line, row) in enumerate(zip(self.lines, self.rows, strict=True), 1):
             if not -len(row) <= place < len(row) or not row[place]:
-                raise ValueError(
+                raise DataError(
                     f"{position(file, line, self.number, word)}: expected text in column {place}, where 0 is the first "
                     f"column, got {', '.join(map(repr, row))[:SHOWN]}"
                 )
@@ -115,13 +117,13 @@ def parse_columns(text: str, file: str) -> ColumnFile:
       text: the text of the file, with LF at line ends.
       file: the name of the file, for messages.
 
-    Raises: ValueError when there are no words, when a line has another number of columns than the first one, or tabs in
+    Raises: DataError when there are no words, when a line has another number of columns than the first one, or tabs in
       place of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
     """
     lines = text.removesuffix("\n").split("\n")
     with_word = [number for number, line in enumerate(lines, 1) if _has_word(line)]
     if not with_word:
-        raise ValueError(f"{file} has no sentences; expected a word a line, and an empty line after each sentence")
+        raise DataError(f"{file} has no sentences; expected a word a line, and an empty line after each sentence")
     first = next((number for number in with_word if not _COMMENT.match(lines[number - 1])), with_word[0])
     tabs = "\t" in lines[first - 1]
     width = len(_fields(lines[first - 1], tabs))
@@ -144,12 +146,12 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
         where = position(file, place, number, len(rows) + 1)
         shown = repr(line[:SHOWN] + ("..." if len(line) > SHOWN else ""))
         if not fits:
-            raise ValueError(
+            raise DataError(
                 f"{where}: expected {between} between the columns, as in line {first}, got {other}: {shown}"
             )
         if len(row) != width:
             columns = "1 column" if width == 1 else f"{width} columns between {between}"
-            raise ValueError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
+            raise DataError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
         places.append(place)
         rows.append(tuple(row))
 

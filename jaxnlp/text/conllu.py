@@ -10,6 +10,8 @@ Source: https://universaldependencies.org/format.html
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from jaxnlp.corpus import DataError
+
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
 ROOT = "root"
@@ -123,11 +125,11 @@ def parse_conllu(text: str, file: str) -> list[TreeSentence]:
       text: of the file, with LF at line ends.
       file: its name, for messages.
 
-    Raises: ValueError naming the file, the line and the sentence, what was found and what was expected.
+    Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
     found = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
     if not any(sentence.words for sentence in found):
-        raise ValueError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
+        raise DataError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
     return found
 
 
@@ -156,14 +158,14 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
         where = f"{file}, line {place}, sentence {name}"
         fields = line.split("\t")
         if len(fields) != len(COLUMNS):
-            raise ValueError(
+            raise DataError(
                 f"{where}: expected CoNLL-U, 10 columns with tabs between them, got {len(fields)}{_hint(line)}"
             )
         if _is_word(fields[ID], where):
             if fields[ID] != str(len(words) + 1):
-                raise ValueError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}")
+                raise DataError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}")
             if not fields[FORM].strip():
-                raise ValueError(f"{where}: the word has no FORM; write _ for an unknown one")
+                raise DataError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
             places.append(place)
     heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
@@ -186,7 +188,7 @@ def _is_word(identifier: str, where: str) -> bool:
         first, found, last = identifier.partition(separator)
         if found and first.isdecimal() and last.isdecimal():
             return False
-    raise ValueError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
+    raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
 
 
 def _tree(
@@ -198,20 +200,20 @@ def _tree(
     heads = []
     for fields, place in zip(words, places, strict=True):
         if not fields[HEAD].isdecimal() or int(fields[HEAD]) > len(words):
-            raise ValueError(
+            raise DataError(
                 f"{where.format(place)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
                 f"{fields[HEAD]!r}"
             )
         if fields[DEPREL] in ("", BLANK):
-            raise ValueError(f"{where.format(place)}: {fields[FORM]!r} has a HEAD and no DEPREL")
+            raise DataError(f"{where.format(place)}: {fields[FORM]!r} has a HEAD and no DEPREL")
         heads.append(int(fields[HEAD]))
     problem = tree_problem(heads)
     if problem is not None:
         word, message = problem
-        raise ValueError(f"{where.format(places[word - 1])}: {message}")
+        raise DataError(f"{where.format(places[word - 1])}: {message}")
     for fields, place in zip(words, places, strict=True):
         if (universal(fields[DEPREL]) == ROOT) != (fields[HEAD] == "0"):
-            raise ValueError(
+            raise DataError(
                 f"{where.format(place)}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "
                 f"{fields[DEPREL]}; expected the relation root where the HEAD is 0, and only there"
             )

@@ -4,6 +4,7 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
+from jaxnlp.corpus import DataError
 from jaxnlp.text.normalization import Normalization
 from jaxnlp.text.subwords import UNKNOWN_TEXT, SubwordKind, Subwords
 
@@ -27,7 +28,7 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
 
     Raises:
       FileNotFoundError: when the file does not exist.
-      ValueError: naming the file, when it is not a SentencePiece model, or has features that are not supported, such as
+      DataError: naming the file, when it is not a SentencePiece model, or has features that are not supported, such as
         user-defined symbols.
     """
     if not path.is_file():
@@ -35,7 +36,7 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
     try:
         return _subwords(_fields(path.read_bytes()), extra)
     except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
-        raise ValueError(f"{path} is not a SentencePiece model that can be read: {error}") from error
+        raise DataError(f"{path} is not a SentencePiece model that can be read: {error}") from error
 
 
 def _subwords(model: _Fields, extra: int) -> Subwords:

@@ -2,6 +2,7 @@ from collections import Counter
 
 import pytest
 
+from data import DataError
 from data.pipelines.transition_oracle import is_projective
 from data.small_grammar import grammar_sentences, past_of, plural_of, third_person
 from jaxnlp.text.conllu import tree_problem
@@ -84,7 +85,7 @@ def test_sentences_are_functions_of_the_seed_and_differ_from_those_of_another_sp
 def test_more_sentences_than_there_are_are_refused(monkeypatch):
     one = type("One", (), {"words": ("a",)})()
     monkeypatch.setattr("data.small_grammar._Grammar.sentence", lambda self: one)
-    with pytest.raises(ValueError, match="1 different sentences of 2; ask for fewer"):
+    with pytest.raises(DataError, match="1 different sentences of 2; ask for fewer"):
         grammar_sentences(2, seed=0)
 
 

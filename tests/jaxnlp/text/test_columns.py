@@ -1,5 +1,6 @@
 import pytest
 
+from jaxnlp.corpus import DataError
 from jaxnlp.text.columns import parse_columns, without_positions
 
 TEXT = "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsees VBZ O\n\n \nRome NNP B-LOC\n"
@@ -29,9 +30,9 @@ def test_comments_have_no_word_unless_they_have_the_columns_of_one():
     assert (second.rows, second.lines, second.number) == ((("Rome", "_", "O"),), (8,), 2)
     (only,) = parse_columns("# O\n", "file").sentences
     assert only.rows == (("#", "O"),)
-    with pytest.raises(ValueError, match=r"file, line 2 \(sentence 1, word 2\): expected 2 columns"):
+    with pytest.raises(DataError, match=r"file, line 2 \(sentence 1, word 2\): expected 2 columns"):
         parse_columns("a O\n# id 5\n", "file")
-    with pytest.raises(ValueError, match=r"file, line 3 \(sentence 2, word 1\): expected 2 columns"):
+    with pytest.raises(DataError, match=r"file, line 3 \(sentence 2, word 1\): expected 2 columns"):
         parse_columns("a O\n\n#tag\n", "file")
 
 
@@ -90,14 +91,14 @@ def test_only_tabs_and_blanks_separate_columns(space):
     ],
 )  # fmt: skip
 def test_lines_that_do_not_fit_are_named(text, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(DataError, match=message):
         parse_columns(text, "file")
 
 
 @pytest.mark.parametrize(("text", "place"), [("a X\n", 2), ("a X\n", -3), ("\tX\n", 0)])
 def test_a_column_that_is_missing_or_empty_is_named(text, place):
     (sentence,) = parse_columns(text, "file").sentences
-    with pytest.raises(ValueError, match=rf"file, line 1 \(sentence 1, word 1\): expected text in column {place}, "):
+    with pytest.raises(DataError, match=rf"file, line 1 \(sentence 1, word 1\): expected text in column {place}, "):
         sentence.column(place, "file")
 
 

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from jaxnlp.corpus import DataError
 from jaxnlp.text.conllu import parse_conllu, sentence_of, tree_problem, universal, written
 
 PARSED = """\
@@ -119,12 +120,12 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
     ],
 )
 def test_errors_name_file_line_and_sentence(lines, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(DataError, match=message):
         parse_conllu("\n".join(lines) + "\n", "file")
 
 
 def test_an_empty_file_is_refused():
-    with pytest.raises(ValueError, match="file has no sentences; expected CoNLL-U"):
+    with pytest.raises(DataError, match="file has no sentences; expected CoNLL-U"):
         parse_conllu("\n\n", "file")
 
 

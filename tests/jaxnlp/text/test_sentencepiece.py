@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
+from jaxnlp.corpus import DataError
 from jaxnlp.saving.serialization import processor_from_json, processor_to_json
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subwords import START
@@ -149,7 +150,7 @@ def test_models_that_cannot_be_read_are_named_with_the_reason(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"the SentencePiece model .*none.model does not exist"):
         read_sentencepiece(tmp_path / "none.model")
     symbols = train(tmp_path / "a.model", model_type="bpe", vocab_size=150, user_defined_symbols=["<sep>"])
-    with pytest.raises(ValueError, match=r"a.model is not .* token '<sep>' is of type 4 \(user-defined or unused\)"):
+    with pytest.raises(DataError, match=r"a.model is not .* token '<sep>' is of type 4 \(user-defined or unused\)"):
         read_sentencepiece(symbols)
     (tmp_path / "rules.tsv").write_text("61\t78\n")
     for options, message in (
@@ -159,7 +160,7 @@ def test_models_that_cannot_be_read_are_named_with_the_reason(tmp_path):
         ({"unk_surface": "?"}, r"its own text for unknown tokens, .*\(unk_surface\)"),
         ({"denormalization_rule_tsv": str(tmp_path / "rules.tsv")}, r"rewrites decoded texts, .*\(denormalizer_spec\)"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(DataError, match=message):
             read_sentencepiece(train(tmp_path / "b.model", **{"model_type": "bpe", "vocab_size": 150, **options}))
 
 
@@ -168,5 +169,5 @@ def test_a_damaged_or_other_file_is_refused(tmp_path):
     raw = path.read_bytes()
     for damaged in (b"", b"some text\n", raw[: len(raw) // 2], raw[:-1]):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"some.model is not a SentencePiece model that can be read"):
+        with pytest.raises(DataError, match=r"some.model is not a SentencePiece model that can be read"):
             read_sentencepiece(path)
