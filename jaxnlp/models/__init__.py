@@ -15,7 +15,8 @@ from jaxnlp.public_names import lazily
 from jaxnlp.typing import Params
 
 
-class Parameter(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Parameter:
     """Description of one of a model's parameters; layer-wise rates, Muon, weight decay and sharding read it.
 
     Attributes:

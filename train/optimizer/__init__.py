@@ -17,8 +17,8 @@ from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params, PyTree
 from train.optimizer import schedules
 from train.optimizer.layer_rates import scale_by_layer
-from train.optimizer.muon import is_hidden_matrix, scale_by_muon
-from train.optimizer.parameters import Describe, map_described, names
+from train.optimizer.muon import scale_by_muon
+from train.optimizer.parameters import Describe, describe, names
 from train.optimizer.schedules import Schedule, scale_by_progress
 
 ScheduleName = Literal[
@@ -172,7 +172,16 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
 def has_weight_decay(params: Params, describe: Describe) -> PyTree:
     """True for the matrices of the model's table; biases, norms and embeddings have no weight decay."""
-    return map_described(lambda parameter, _: parameter.matrix, describe, params)
+    return jax.tree.map(lambda parameter: parameter.matrix, describe(params))
+
+
+def muon_or_adam(params: Params, describe: Describe) -> PyTree:
+    """`muon` for matrices, except for those that map to the model's outputs (words, classes); `adam` for the rest."""
+
+    def label(parameter: Parameter) -> str:
+        return "muon" if parameter.matrix and not parameter.head else "adam"
+
+    return jax.tree.map(label, describe(params))
 
 
 def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTransformation:
@@ -187,18 +196,18 @@ def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTrans
 
     Args:
       max_norm: positive.
-      describe: the model's table, `ModelConfig.parameter`.
+      describe: see `train.optimizer.parameters`.
 
     Raises: ConfigError, from `init`, when the model does not have an output layer that is trained.
 
     Source: Hinton et al. 2012; Kim 2014, section 2.1.
     """
 
-    def is_head(parameter: Parameter, _: Any) -> bool:
-        return parameter.head and parameter.matrix
+    def heads(params: Params) -> PyTree:
+        return jax.tree.map(lambda parameter: parameter.head and parameter.matrix, describe(params))
 
     def init(params: Params) -> optax.EmptyState:
-        if not any(jax.tree.leaves(map_described(is_head, describe, params))):
+        if not any(jax.tree.leaves(heads(params))):
             raise ConfigError(
                 "optimizer.head_max_norm needs a model with a separate, trained output layer, which this model does "
                 "not have; set it to None"
@@ -216,7 +225,7 @@ def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTrans
             norm = jnp.linalg.norm(moved, axis=0, keepdims=True)  # the input axis is the first one
             return jnp.where(norm > max_norm, moved * (max_norm / norm) - w, u)
 
-        return jax.tree.map(bounded, map_described(is_head, describe, updates), updates, params), state
+        return jax.tree.map(bounded, heads(updates), updates, params), state
 
     return optax.GradientTransformation(init, update)
 
@@ -287,7 +296,7 @@ def make_optimizer(
     config: OptimizerConfig,
     schedule: Schedule,
     *,
-    parameter: Describe,
+    parameter: Callable[[tuple[str, ...]], Parameter],
     frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
 ) -> optax.GradientTransformationExtraArgs:
     """Gradient clipping, the optimizer, weight decay, layer-wise rates, the learning rate and the bound on the output
@@ -303,25 +312,23 @@ def make_optimizer(
         have Muon; heads have bounded norms; the depth gives layer-wise rates.
       frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
     """
+    described = functools.partial(describe, parameter)
     steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]
     adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
     if config.name == "muon":
-        kinds = {"muon": scale_by_muon(config.muon_momentum, parameter), "adam": adam}
-        steps.append(optax.partition(kinds, functools.partial(_muon_or_adam, describe=parameter)))
+        muon = scale_by_muon(config.muon_momentum, described)
+        labels = functools.partial(muon_or_adam, describe=described)
+        steps.append(optax.partition({"muon": muon, "adam": adam}, labels))
     elif config.name == "sgd":
         steps.append(optax.trace(config.momentum) if config.momentum else optax.identity())
     else:
         steps.append(adam)
     if config.weight_decay:
-        mask = functools.partial(has_weight_decay, describe=parameter)
+        mask = functools.partial(has_weight_decay, describe=described)
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
     if config.layer_decay < 1.0 or config.blocks_lr_ratio < 1.0:
-        steps.append(scale_by_layer(config.layer_decay, parameter, config.blocks_lr_ratio))
+        steps.append(scale_by_layer(config.layer_decay, described, config.blocks_lr_ratio))
     steps.append(scale_by_progress(schedule, by_tokens=config.counts_tokens, reference_tokens=config.reference_tokens))
     if config.head_max_norm is not None:
-        steps.append(bound_head_norms(config.head_max_norm, parameter))
+        steps.append(bound_head_norms(config.head_max_norm, described))
     return leave_frozen(optax.chain(*steps), frozen)
-
-
-def _muon_or_adam(params: Params, describe: Describe) -> PyTree:
-    return map_described(lambda parameter, _: "muon" if is_hidden_matrix(parameter) else "adam", describe, params)

@@ -11,7 +11,7 @@ import optax
 from jaxnlp.models import Parameter
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params, PyTree
-from train.optimizer.parameters import Describe, map_described, names
+from train.optimizer.parameters import Describe, names
 
 
 def layer_factors(params: Params, describe: Describe, decay: float, ratio: float = 1.0) -> PyTree:
@@ -33,7 +33,7 @@ def layer_factors(params: Params, describe: Describe, decay: float, ratio: float
 
     Args:
       params: parameters, as nested dicts.
-      describe: the model's table, `ModelConfig.parameter`.
+      describe: see `train.optimizer.parameters`.
       decay: in (0, 1].
       ratio: of the blocks and the parameters below them, in (0, 1].
 
@@ -47,7 +47,7 @@ def layer_factors(params: Params, describe: Describe, decay: float, ratio: float
     Source: Howard and Ruder 2018, section 3.2 (discriminative fine-tuning); Clark et al. 2020, appendix B, for one
     decay between successive layers.
     """
-    described = map_described(lambda parameter, value: _Leaf(parameter, value.shape), describe, params)
+    described = jax.tree.map(lambda parameter, value: _Leaf(parameter, value.shape), describe(params), params)
     leaves = {names(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(described)}
     blocks = _blocks_in_subtrees(leaves)
     mixed = {path[:length] for path, leaf in leaves.items() if not leaf.blocks for length in range(len(path))}

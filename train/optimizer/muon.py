@@ -7,7 +7,6 @@ Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2, for the size of
 effect on rare facts.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from jaxnlp.models import Parameter
 from jaxnlp.ops.matrix_products import operand_dtype, product, transposed
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
-from train.optimizer.parameters import Describe, map_described
+from train.optimizer.parameters import Describe
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration: steep at 0, so that singular values approach 1 fast. They do not converge."""
@@ -71,7 +70,7 @@ def scale_by_muon(momentum: float, describe: Describe) -> optax.GradientTransfor
 
     Args:
       momentum: decay rate of the running mean of gradients, which looks one step ahead (Nesterov).
-      describe: the model's table, `ModelConfig.parameter`.
+      describe: see `train.optimizer.parameters`.
     """
 
     def init(params: Params) -> MuonState:
@@ -80,26 +79,19 @@ def scale_by_muon(momentum: float, describe: Describe) -> optax.GradientTransfor
     def update(updates: PyTree, state: MuonState, params: Params | None = None) -> tuple[PyTree, MuonState]:
         del params
         mean = jax.tree.map(lambda m, g: momentum * m + (1.0 - momentum) * g, state.momentum, updates)
-        matrices = map_described(lambda parameter, g: as_matrices(parameter.axes, g.shape), describe, updates)
 
-        def direction(m: Array, g: Array, matrix: Matrices) -> Array:
-            ahead = orthogonalized((momentum * m + (1.0 - momentum) * g).reshape(matrix.shape))
-            return (ADAM_SIZE * max(matrix.shape[-2:]) ** 0.5 * ahead).reshape(g.shape).astype(g.dtype)
+        def direction(m: Array, g: Array, parameter: Parameter) -> Array:
+            shape = as_matrices(parameter.axes, g.shape)
+            ahead = orthogonalized((momentum * m + (1.0 - momentum) * g).reshape(shape))
+            return (ADAM_SIZE * max(shape[-2:]) ** 0.5 * ahead).reshape(g.shape).astype(g.dtype)
 
-        return jax.tree.map(direction, mean, updates, matrices), MuonState(mean)
+        return jax.tree.map(direction, mean, updates, describe(updates)), MuonState(mean)
 
     return optax.GradientTransformation(init, update)
 
 
-@dataclasses.dataclass(frozen=True)
-class Matrices:
-    """The shape of a parameter as a stack of matrices: [inputs, outputs] or [L, inputs, outputs]."""
-
-    shape: tuple[int, ...]
-
-
-def as_matrices(axes: str, shape: tuple[int, ...]) -> Matrices:
-    """A kernel's shape with one input axis and one output axis, [L, D, 3, H, K] as [L, D, 3 * H * K].
+def as_matrices(axes: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A kernel's shape as one matrix or a stack of matrices: [L, D, 3, H, K] as [L, D, 3 * H * K].
 
     The first axis, or the first after L, is that of the inputs. All further axes together are the outputs. So a
     convolution for Muon must have a kernel [patch height * patch width * channels, D].
@@ -110,9 +102,4 @@ def as_matrices(axes: str, shape: tuple[int, ...]) -> Matrices:
     batch = axes.startswith("L")
     if len(shape) < 2 + batch or "L" in axes[batch:]:
         raise ConfigError(f"Muon needs matrices [inputs, outputs...] or [L, inputs, outputs...], got {axes!r} {shape}")
-    return Matrices((*shape[: 1 + batch], math.prod(shape[1 + batch :])))
-
-
-def is_hidden_matrix(parameter: Parameter) -> bool:
-    """Whether Muon trains a parameter: a matrix that does not map to the model's outputs (words, classes)."""
-    return parameter.matrix and not parameter.head
+    return (*shape[: 1 + batch], math.prod(shape[1 + batch :]))

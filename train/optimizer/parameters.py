@@ -1,4 +1,4 @@
-"""Lookups in a model's table of parameters for whole trees."""
+"""Descriptions of the parameters of whole trees, from a model's table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,8 @@ from jaxnlp.models import Parameter
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params, PyTree
 
-Describe = Callable[[tuple[str, ...]], Parameter]
-"""A model's table: `ModelConfig.parameter`."""
+Describe = Callable[[Params], PyTree]
+"""Parameters -> the `Parameter` of each, in a tree like them."""
 
 
 def names(path: tuple[Any, ...]) -> tuple[str, ...]:
@@ -18,17 +18,17 @@ def names(path: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(part.key for part in path)
 
 
-def map_described(function: Callable[[Parameter, Any], Any], describe: Describe, params: Params) -> PyTree:
-    """The results of function(table entry, value) for each parameter, in a tree like `params`.
+def describe(table: Callable[[tuple[str, ...]], Parameter], params: Params) -> PyTree:
+    """The entry of a model's table, `ModelConfig.parameter`, for each parameter, in a tree like `params`.
 
     Raises:
       ConfigError: when the table does not have a parameter, or has it with another number of axes.
     """
 
-    def described(path: tuple[Any, ...], value: Any) -> Any:
+    def entry(path: tuple[Any, ...], value: Any) -> Parameter:
         keys = names(path)
         try:
-            parameter = describe(keys)
+            parameter = table(keys)
         except KeyError as error:
             raise ConfigError(f"the model's table of parameters has no entry for {'/'.join(keys)}: {error}") from error
         if len(parameter.axes) != value.ndim:
@@ -36,6 +36,6 @@ def map_described(function: Callable[[Parameter, Any], Any], describe: Describe,
                 f"the model's table gives {'/'.join(keys)} the {len(parameter.axes)} axes {parameter.axes!r}, but its "
                 f"shape is {value.shape}"
             )
-        return function(parameter, value)
+        return parameter
 
-    return jax.tree_util.tree_map_with_path(described, params)
+    return jax.tree_util.tree_map_with_path(entry, params)

@@ -30,6 +30,7 @@ from train.optimizer import (
     make_schedule,
 )
 from train.optimizer.layer_rates import layer_factors
+from train.optimizer.parameters import describe
 from train.optimizer.schedules import current_learning_rate, scale_by_progress
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -40,6 +41,7 @@ PARTS = TextClassifierProcessor(
     WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", TextPart(TWO)), ("quora", TextPart(TWO, 2))), "apart"
 )
 TASKED = BertClassifierConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
+DESCRIBE = functools.partial(describe, TASKED.parameter)
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 
 
@@ -118,7 +120,7 @@ def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
     plain = optax.chain(
         clip_by_global_norm(1.0),
         optax.scale_by_adam(),
-        optax.add_decayed_weights(0.3, mask=functools.partial(has_weight_decay, describe=TASKED.parameter)),
+        optax.add_decayed_weights(0.3, mask=functools.partial(has_weight_decay, describe=DESCRIBE)),
         scale_by_progress(schedule, by_tokens=False),
     )
     free = dataclasses.replace(TASKED, freeze_encoder=False)
@@ -154,9 +156,7 @@ def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_
 
 
 def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_heads():
-    factors = by_path(
-        layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), TASKED.parameter, 0.5)
-    )
+    factors = by_path(layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), DESCRIBE, 0.5))
     seen = set()
     for path, factor in factors.items():
         if path[:2] == ("encoder", "blocks"):
@@ -170,7 +170,7 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
         seen.add(path[:2])
     assert len(seen) == 4 + 1 + 2 + 6
     model = GPTConfig(num_layers=2, num_heads=1, width=4, context_length=4, tie_embeddings=False)
-    gpt = layer_factors(params_of(model), model.parameter, 0.1)
+    gpt = layer_factors(params_of(model), functools.partial(describe, model.parameter), 0.1)
     np.testing.assert_allclose(gpt["blocks"]["feed_forward"]["up"]["kernel"].ravel(), [0.01, 0.1], rtol=1e-6)
     np.testing.assert_allclose([gpt["tokens"]["embedding"], gpt["positions"]], 0.001, rtol=1e-6)
     assert gpt["head"]["kernel"] == gpt["final_norm"]["scale"] == 1.0
@@ -185,7 +185,7 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
     (found, state), (plain, _) = (
         stepped(c, params, [gradient]) for c in (config, dataclasses.replace(config, layer_decay=1.0))
     )
-    factors = by_path(layer_factors(params, TASKED.parameter, 0.7))
+    factors = by_path(layer_factors(params, DESCRIBE, 0.7))
     for path, before in by_path(params).items():
         expected = factors[path] * (by_path(plain)[path] - before)
         np.testing.assert_allclose(by_path(found)[path] - before, expected, atol=1e-6, err_msg=path)
@@ -195,7 +195,7 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
 
 def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_above():
     params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
-    plain, slower = (by_path(layer_factors(params, TASKED.parameter, 0.5, ratio)) for ratio in (1.0, 0.25))
+    plain, slower = (by_path(layer_factors(params, DESCRIBE, 0.5, ratio)) for ratio in (1.0, 0.25))
     below = [path for path in plain if (plain[path] < 1.0).all()]
     assert 0 < len(below) < len(plain)
     for path in plain:
@@ -240,7 +240,7 @@ def nested(values):
 
 def toy_factors(shapes, table, decay=0.5):
     params = nested({path: np.ones(shape) for path, shape in shapes.items()})
-    return by_path(layer_factors(params, table.__getitem__, decay))
+    return by_path(layer_factors(params, functools.partial(describe, table.__getitem__), decay))
 
 
 def test_a_vision_transformer_has_its_patch_embedding_below_its_blocks_whatever_the_names():
@@ -287,7 +287,7 @@ def test_encoder_and_decoder_count_their_own_blocks(stacked):
 
 def test_recurrent_layers_are_blocks():
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 4), tie_embeddings=True)
-    factors = by_path(layer_factors(params_of(model), model.parameter, 0.5))
+    factors = by_path(layer_factors(params_of(model), functools.partial(describe, model.parameter), 0.5))
     assert {factors[path].item() for path in factors if "layer_0_forward" in path} == {0.25}
     assert {factors[path].item() for path in factors if "layer_1_forward" in path} == {0.5}
     assert factors["tokens", "embedding"] == 0.125

@@ -10,8 +10,9 @@ from optax.contrib._muon import orthogonalize_via_newton_schulz
 
 from jaxnlp.models import Parameter
 from jaxnlp.saving.serialization import ConfigError
-from train.optimizer import OptimizerConfig, make_optimizer, make_schedule, muon
-from train.optimizer.muon import ADAM_SIZE, COEFFICIENTS, as_matrices, is_hidden_matrix, scale_by_muon
+from train.optimizer import OptimizerConfig, make_optimizer, make_schedule, muon, muon_or_adam
+from train.optimizer.muon import ADAM_SIZE, COEFFICIENTS, as_matrices, scale_by_muon
+from train.optimizer.parameters import describe
 
 orthogonalized = jax.jit(muon.orthogonalized)
 SHAPES = [(6, 6), (5, 12), (12, 5), (1, 7), (3, 4, 9), (2, 9, 4)]
@@ -21,9 +22,11 @@ def random(shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def one_matrix(path):
-    del path
-    return Parameter("DF", matrix=True)
+def all_are(parameter):
+    return functools.partial(describe, lambda path: parameter)
+
+
+ONE_MATRIX = all_are(Parameter("DF", matrix=True))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -80,7 +83,7 @@ def test_a_small_direction_moves_as_far_as_a_large_one():
 
 @pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16)])
 def test_updates_have_about_the_size_of_adams(shape):
-    transform = scale_by_muon(0.0, one_matrix)
+    transform = scale_by_muon(0.0, ONE_MATRIX)
     updates, _ = jax.jit(transform.update)({"kernel": random(shape)}, transform.init({"kernel": random(shape)}))
     # All singular values at 1 would give exactly this.
     assert 0.7 * ADAM_SIZE < np.sqrt(np.square(updates["kernel"]).mean()) < 1.2 * ADAM_SIZE
@@ -88,7 +91,7 @@ def test_updates_have_about_the_size_of_adams(shape):
 
 def test_the_direction_is_of_the_running_mean_one_step_ahead():
     gradients = [random((4, 6), seed) for seed in range(3)]
-    transform = scale_by_muon(0.9, one_matrix)
+    transform = scale_by_muon(0.9, ONE_MATRIX)
     state, update = transform.init({"kernel": gradients[0]}), jax.jit(transform.update)
     momentum = np.zeros((4, 6))
     for gradient in gradients:
@@ -114,7 +117,7 @@ def test_a_kernel_with_several_output_axes_has_the_update_of_its_matrix(axes, sh
     gradient = random(shape)
     updates = []
     for letters, value in ((axes, gradient), ("LDF"[3 - len(matrix) :], gradient.reshape(matrix))):
-        transform = scale_by_muon(0.9, lambda path, letters=letters: Parameter(letters, matrix=True))
+        transform = scale_by_muon(0.9, all_are(Parameter(letters, matrix=True)))
         found, _ = jax.jit(transform.update)({"kernel": value}, transform.init({"kernel": value}))
         assert found["kernel"].shape == value.shape
         updates.append(np.asarray(found["kernel"]).reshape(matrix))
@@ -150,17 +153,22 @@ TABLE = {
 MUON = {("blocks", "up", "kernel"), ("heads", "transform", "kernel")}
 
 
+def random_params():
+    return jax.tree.map(random, PARAMS, is_leaf=lambda x: isinstance(x, tuple))
+
+
 def flat(tree):
     return {tuple(part.key for part in path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def test_muon_is_for_matrices_that_are_not_heads_whatever_their_names():
-    assert {path for path, parameter in TABLE.items() if is_hidden_matrix(parameter)} == MUON
+    labels = muon_or_adam(random_params(), functools.partial(describe, TABLE.__getitem__))
+    assert {path for path, label in flat(labels).items() if label == "muon"} == MUON
 
 
 @pytest.mark.thorough
 def test_the_other_parameters_have_adam():
-    params = jax.tree.map(random, PARAMS, is_leaf=lambda x: isinstance(x, tuple))
+    params = random_params()
     gradients = jax.tree.map(lambda x: x + 1.0, params)
     config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.01, max_grad_norm=None)
     updates = {}
@@ -173,7 +181,7 @@ def test_the_other_parameters_have_adam():
     rate = float(make_schedule(config, total_steps=10)(jnp.array(1.0)))
     for path, update in updates["muon"].items():
         if path in MUON:
-            transform = scale_by_muon(0.95, lambda _, path=path: TABLE[path])
+            transform = scale_by_muon(0.95, all_are(TABLE[path]))
             gradient = {"kernel": flat(gradients)[path]}
             direction, _ = jax.jit(transform.update)(gradient, transform.init(gradient))
             expected = -rate * (direction["kernel"] + 0.01 * flat(params)[path])

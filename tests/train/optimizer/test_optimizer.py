@@ -24,6 +24,7 @@ from train.optimizer import (
     make_optimizer,
     make_schedule,
 )
+from train.optimizer.parameters import describe
 from train.optimizer.schedules import cosine, current_learning_rate, scale_by_progress
 
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
@@ -35,7 +36,6 @@ TABLE = {
     ("norm", "scale"): Parameter("D"),
     ("embed", "embedding"): Parameter("VD", "below"),
 }
-describe = TABLE.__getitem__
 
 
 def tree(seed):
@@ -57,7 +57,7 @@ def leaves(params):
 
 def run(config, *, total_steps=STEPS, tokens=7):
     """Parameters and learning rate after each of a few updates."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=total_steps), parameter=describe)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=total_steps), parameter=TABLE.__getitem__)
     params = tree(0)
     state = optimizer.init(params)
     update = jax.jit(optimizer.update)
@@ -209,7 +209,10 @@ def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embedd
 def test_weight_decay_applies_to_what_the_model_calls_a_matrix_whatever_its_name():
     table = {("encoder", "w"): Parameter("DF", matrix=True), ("conv", "kernel"): Parameter("DF")}
     params = {"encoder": {"w": np.ones((2, 3))}, "conv": {"kernel": np.ones((2, 3))}}
-    assert has_weight_decay(params, table.__getitem__) == {"encoder": {"w": True}, "conv": {"kernel": False}}
+    assert has_weight_decay(params, functools.partial(describe, table.__getitem__)) == {
+        "encoder": {"w": True},
+        "conv": {"kernel": False},
+    }
 
 
 @pytest.mark.parametrize(
@@ -327,14 +330,14 @@ def test_constant_schedule_may_warm_up_over_tokens():
 
 def test_update_without_progress_is_refused():
     config = OptimizerConfig()
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=describe)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=TABLE.__getitem__)
     with pytest.raises(TypeError, match="progress"):
         jax.eval_shape(lambda params: optimizer.update(params, optimizer.init(params), params), tree(0))
 
 
 def run_optimizer(config, gradients, tokens):
     """Parameters, from 0, after each update."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=100), parameter=describe)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=100), parameter=TABLE.__getitem__)
     params = {"kernel": np.zeros(2, np.float32)}
     state, path, update = optimizer.init(params), [], jax.jit(optimizer.update)
     for gradient, count in zip(gradients, tokens, strict=True):
@@ -420,4 +423,4 @@ def test_a_maximum_norm_of_output_weights_is_refused_where_none_are_trained():
     with pytest.raises(ConfigError, match=message):
         frozen.init(params)
     with pytest.raises(ConfigError, match=message):
-        make_optimizer(config, schedule, parameter=describe).init({"dense": params["dense"]})
+        make_optimizer(config, schedule, parameter=TABLE.__getitem__).init({"dense": params["dense"]})

@@ -1,5 +1,7 @@
 """The sets of parameters that have weight decay and Muon, for every model of the library."""
 
+import functools
+
 import jax
 import pytest
 
@@ -14,8 +16,9 @@ from jaxnlp.targets import OneClass
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.processors import sized
-from train.optimizer.muon import as_matrices, is_hidden_matrix
-from train.optimizer.parameters import map_described
+from train.optimizer import has_weight_decay, muon_or_adam
+from train.optimizer.muon import as_matrices
+from train.optimizer.parameters import describe, names
 
 TWO = OneClass(("0", "1"))
 PARTS = TextClassifierProcessor(
@@ -64,15 +67,14 @@ def test_weight_decay_is_for_these_matrices_and_muon_for_those_that_are_not_head
     built = model.build(processor)
     shapes = jax.eval_shape(built.init, jax.random.key(0), *model.inputs(processor))["params"]
 
-    def kinds(parameter, value):
-        if is_hidden_matrix(parameter):
-            assert len(as_matrices(parameter.axes, value.shape).shape) == (3 if "L" in parameter.axes else 2)
-        return {"matrix": parameter.matrix, "muon": is_hidden_matrix(parameter)}
+    described = functools.partial(describe, model.parameter)
 
-    decayed, muon = set(), set()
-    for path, marked in jax.tree_util.tree_leaves_with_path(map_described(kinds, model.parameter, shapes)):
-        if marked:
-            name = "/".join(part.key for part in path[:-1])
-            (decayed if path[-1].key == "matrix" else muon).add(name)
-    assert muon == hidden
-    assert decayed == hidden | heads
+    def marked(labels, mark):
+        leaves = jax.tree_util.tree_leaves_with_path(labels(shapes, described))
+        return {"/".join(names(path)) for path, label in leaves if label == mark}
+
+    assert marked(muon_or_adam, "muon") == hidden
+    assert marked(has_weight_decay, True) == hidden | heads
+    for parameter, value in zip(jax.tree.leaves(described(shapes)), jax.tree.leaves(shapes), strict=True):
+        if parameter.matrix and not parameter.head:
+            assert len(as_matrices(parameter.axes, value.shape)) == (3 if "L" in parameter.axes else 2)
