@@ -9,8 +9,12 @@ from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config, Count, Natural, ProperFraction, Seed
 from jaxnlp.models import ModelConfig
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task
 from train.optimizer import OptimizerConfig
+
+BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
+"""Fields that usually do not change a run's numbers; see `TrainConfig.identity`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +84,19 @@ class TrainConfig(Config):
                 f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower the maximum "
                 "length of the data (--data.*), or raise that of the model (--model.*)"
             )
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that decide the run's numbers, as JSON. All others may change when the run continues: bookkeeping,
+        `model.compute`, and `total_steps` if the learning rate does not depend on it."""
+        others = set(BOOKKEEPING)
+        if self.nt_asgd_patience is not None or self.optimizer.schedule == "plateau":
+            # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
+            others.remove("evaluate_every_steps")
+        elif not self.optimizer.ends_with_run:
+            others.add("total_steps")
+        fields = {name: value for name, value in to_json(self).items() if name not in others}
+        fields["model"].pop("compute", None)
+        return fields
 
 
 def update(config: Any, **changes: Any) -> Any:

@@ -26,7 +26,7 @@ from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending
-from train.run.begin import TYPED_MODEL_FILE, Initialisation, begin
+from train.run.begin import Initialisation, begin
 from train.run.checkpoint import Checkpoints
 from train.run.early_stopping import stops_early
 from train.run.lock import locked
@@ -101,8 +101,8 @@ def fit(
         make_parallel(parallel),
     )
     with locked(workdir):
+        run_folder.check(workdir, config, extend=extend)
         begun = begin(config, workdir)
-        run_folder.check(workdir, to_json(begun.config), extend=extend)
         setup = set_up(begun, devices=layout.devices, parallel=parallel)
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
@@ -110,7 +110,7 @@ def fit(
             run = _restore(workdir, checkpoints, setup, layout, batches, extend) or _initialise(setup, layout)
             # The state has the given parameters now.
             setup, begun = setup.release(), begun._replace(params={}, params_for=None)
-            _create_folder(workdir, setup, begun)
+            run_folder.create(workdir, config, setup.spec, begun.typed_model)
             _announce(console, setup, begun, run)
             if not run.ended(config):
                 _record_environment(workdir, setup, begun, parallel, command)
@@ -160,12 +160,6 @@ def _restore(
     record = restored.record
     batches.set_state(record.data_state)
     return Progress(layout.place(restored.state), record.step, record.train_seconds, record.losses, record.scores)
-
-
-def _create_folder(workdir: Path, setup: Setup, begun: Initialisation) -> None:
-    run_folder.create(workdir, setup.spec)
-    if begun.typed_model is not None and run_folder.writes_folder():
-        run_folder.write_json(workdir / TYPED_MODEL_FILE, begun.typed_model)
 
 
 def _announce(console: Console, setup: Setup, begun: Initialisation, run: Progress) -> None:

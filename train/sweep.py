@@ -233,7 +233,7 @@ def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process)
     Raises: RunMismatchError when a folder holds a run with another config.
     """
     for run in runs:
-        run_folder.check(run.folder, to_json(run.config))
+        run_folder.check(run.folder, run.config)
     failed: dict[Path, str] = {}
     for number, run in enumerate(runs, 1):
         label = f"{number}/{len(runs)}  {run.folder.name}"

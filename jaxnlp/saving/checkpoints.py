@@ -39,9 +39,6 @@ MAX_RUNS_SHOWN = 20
 """How many runs in a folder a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
-BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
-"""Fields of a run's config that may change whenever it continues, like `model.compute`. With `nt_asgd_patience` the
-interval of evaluations may not change."""
 
 
 class RunError(ValueError):
@@ -60,7 +57,7 @@ class Record:
 
     Attributes:
       step: number of steps done.
-      config: the run's config as JSON.
+      identity: the fields of the run's config that decide its numbers, as JSON; see `TrainConfig.identity`.
       processor_digest: SHA-256 of the processor as JSON.
       description: of the data.
       fingerprint: of the data; changes when the data changes.
@@ -74,7 +71,7 @@ class Record:
     """
 
     step: int
-    config: dict[str, Any]
+    identity: dict[str, Any]
     processor_digest: str
     description: str
     fingerprint: str
@@ -159,11 +156,10 @@ def read_record(folder: Path, step: int) -> Record:
 
 def check_run_files(folder: Path, record: Record) -> None:
     """Raises RunError, naming the field, when config.json or processor.json was edited since the checkpoint."""
-    config = _read_json(folder / CONFIG_FILE)
-    before = record.config
-    if is_longer(before, config):  # the run was extended since
+    config, before = _read_json(folder / CONFIG_FILE), record.identity
+    if has_more_steps(before, config):  # the run was extended since
         before = before | {"total_steps": config["total_steps"]}
-    changed = differences(identity(before), identity(config))
+    changed = differences(before, same_fields(config, before))
     if changed:
         lines = "".join(f"\n  {line}" for line in changed)
         raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
@@ -174,38 +170,18 @@ def check_run_files(folder: Path, record: Record) -> None:
         raise RunError(f"{path} was edited since the run was trained, or belongs to another run; restore it")
 
 
-SCHEDULES_TO_THE_END = ("cosine", "linear", "one_cycle")
-"""Learning rate schedules that end with the run, unless the config sets another end."""
+def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config, as JSON, that an identity also has; without `model.compute`, which no identity has."""
+    fields = {name: value for name, value in config.items() if name in identity}
+    if isinstance(fields.get("model"), dict):
+        fields["model"] = {name: value for name, value in fields["model"].items() if name != "compute"}
+    return fields
 
 
-def identity(config: Any) -> Any:
-    """A run's config as JSON, only with the fields that decide its numbers: without `model.compute`, bookkeeping, and
-    `total_steps` if the learning rate does not depend on it. Fields with these names in other sections are kept."""
-    if not isinstance(config, dict):
-        return config
-    dropped = set(BOOKKEEPING)
-    optimizer = config.get("optimizer")
-    schedule = optimizer.get("schedule") if isinstance(optimizer, dict) else None
-    if config.get("nt_asgd_patience") is not None or schedule == "plateau":
-        # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
-        dropped.remove("evaluate_every_steps")
-    elif isinstance(optimizer, dict):
-        ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
-        if schedule not in SCHEDULES_TO_THE_END or any(end is not None for end in ends):
-            dropped.add("total_steps")
-    found = {name: value for name, value in config.items() if name not in dropped}
-    model = config.get("model")
-    if isinstance(model, dict):
-        found["model"] = {name: value for name, value in model.items() if name != "compute"}
-    return found
-
-
-def is_longer(before: Any, now: Any) -> bool:
-    """Whether a run's config as JSON differs from an earlier one only by more steps."""
-    if not all(isinstance(config, dict) and isinstance(config.get("total_steps"), int) for config in (before, now)):
-        return False
-    equal = identity(before | {"total_steps": 0}) == identity(now | {"total_steps": 0})
-    return equal and before["total_steps"] < now["total_steps"]
+def has_more_steps(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether the `total_steps` of a config, as JSON, exceeds that of an earlier config."""
+    first, second = before.get("total_steps"), now.get("total_steps")
+    return isinstance(first, int) and isinstance(second, int) and first < second
 
 
 def read_params(folder: Path, step: int, like: PyTree) -> PyTree:

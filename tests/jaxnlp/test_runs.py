@@ -36,13 +36,13 @@ def unscored_run(finished_run, tmp_path_factory):
     for name in ("config.json", "processor.json"):
         shutil.copy(finished_run.folder / name, folder)
     state = jax.device_put(finished_run.state, jax.devices()[0])  # which saves faster than eight copies do
-    config, processor = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "processor"))
+    processor = json.loads((folder / "processor.json").read_text())
     with Checkpoints(folder, keep=2) as checkpoints:
         for step, metrics in ((5, {"score": math.nan, "loss": math.nan}), (70, None)):
             average = jax.tree.map(lambda x, step=step: np.asarray(x) + np.float32(step), state.params)
             checkpoints.save(
                 state.replace(step=np.int32(step), ema=average),
-                RunSpec(config, processor, description="", fingerprint=""),
+                RunSpec(finished_run.config.identity(), processor, description="", fingerprint=""),
                 train_seconds=0.0,
                 metrics=metrics,
                 losses=[],

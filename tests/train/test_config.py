@@ -13,7 +13,6 @@ from data.text_table import TextTable
 from data.word_text import WordText
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.saving.checkpoints import identity
 from jaxnlp.saving.serialization import ConfigError, differences, from_json, to_json
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel
@@ -195,25 +194,25 @@ def test_a_sequential_schedule_reaches_each_part():
     ],
 )
 def test_the_length_of_a_run_may_change_where_the_learning_rate_does_not_depend_on_it(optimizer, same):
-    short, long = (to_json(config(optimizer=optimizer, total_steps=steps)) for steps in (1000, 2000))
-    assert (identity(short) == identity(long)) == same
+    short, long = (config(optimizer=optimizer, total_steps=steps).identity() for steps in (1000, 2000))
+    assert (short == long) == same
 
 
 def test_a_plateau_depends_on_when_the_run_is_evaluated():
     optimizer = OptimizerConfig(schedule="plateau")
-    often, rarely = (to_json(config(optimizer=optimizer, evaluate_every_steps=steps)) for steps in (10, 20))
-    assert identity(often) != identity(rarely)
+    often, rarely = (config(optimizer=optimizer, evaluate_every_steps=steps).identity() for steps in (10, 20))
+    assert often != rarely
 
 
 def test_compute_and_intervals_are_not_part_of_a_runs_identity():
     changes = {"model.compute.remat": True, "log_every_steps": 3, "evaluate_every_steps": 7}
-    assert identity(to_json(config())) == identity(to_json(update(config(), **changes)))
-    assert identity(to_json(config())) != identity(to_json(config(seed=1)))
+    assert config().identity() == update(config(), **changes).identity()
+    assert config().identity() != config(seed=1).identity()
 
 
 def test_the_evaluation_interval_is_part_of_the_identity_where_evaluations_start_averaging():
-    often, rarely = (to_json(config(nt_asgd_patience=1, evaluate_every_steps=steps)) for steps in (2, 7))
-    assert identity(often) != identity(rarely)
+    often, rarely = (config(nt_asgd_patience=1, evaluate_every_steps=steps).identity() for steps in (2, 7))
+    assert often != rarely
     constant = OptimizerConfig(schedule="constant")
-    longer = [to_json(config(nt_asgd_patience=1, optimizer=constant, total_steps=steps)) for steps in (4, 9)]
-    assert identity(longer[0]) != identity(longer[1])
+    longer = [config(nt_asgd_patience=1, optimizer=constant, total_steps=steps).identity() for steps in (4, 9)]
+    assert longer[0] != longer[1]

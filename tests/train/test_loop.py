@@ -22,8 +22,9 @@ from train import loop
 from train.config import update
 from train.loop import fit
 from train.report import read_blocks
-from train.run.begin import TYPED_MODEL_FILE, begin
-from train.run.folder import RunMismatchError
+from train.run import folder as run_folder
+from train.run.begin import begin
+from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
 from train.run.setup import count_parameters, set_up
 from train.step import NonFiniteError
 
@@ -282,13 +283,12 @@ def test_a_report_that_fails_does_not_hide_how_the_run_ended(tiny_config, tmp_pa
 
 def test_only_the_first_process_writes_the_report_and_the_config_as_it_was_given(tiny_config, tmp_path, monkeypatch):
     setup = set_up(begin(tiny_config()))
-    begun = begin(tiny_config())._replace(typed_model={"width": 8})
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "validation", "loss": 1.0}\n')
     reported = []
     monkeypatch.setattr(loop, "write_report", reported.append)
 
     def write_all():
-        loop._create_folder(tmp_path, setup, begun)
+        run_folder.create(tmp_path, setup.config, setup.spec, typed_model={"width": 8})
         loop._write_report(tmp_path)
 
     monkeypatch.setattr(jax, "process_index", lambda: 1)

@@ -17,7 +17,7 @@ from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
 from train.parallel import ParallelMode
 from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
-from train.run.begin import typed_config
+from train.run import folder as run_folder
 
 Options = TypeVar("Options", bound=Config)
 
@@ -91,7 +91,8 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
     folder, *fields = arguments
     read_config_json(Path(folder))  # names the runs inside, where it is not one
     options = RunOptions(workdir=Path(folder))
-    config, options = _typed(typed_config(Path(folder)), options, fields, program=f"{program} --resume {folder}")
+    config = run_folder.read_config(Path(folder), typed=True)
+    config, options = _typed(config, options, fields, program=f"{program} --resume {folder}")
     if options.workdir != Path(folder):
         raise UsageError(f"--resume {folder} continues in that folder; remove --workdir")
     return config, options

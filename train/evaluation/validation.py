@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Trained
 from train.evaluation.scoring import SplitScoring
 from train.logs.log import RunLog
@@ -33,7 +34,7 @@ class Validation:
             name=config.recipe,
             folder=self._workdir,
             step=step,
-            config=self._setup.spec.config,
+            config=to_json(config),
         )
         scoring = SplitScoring(
             trained,

@@ -12,7 +12,6 @@ import optax
 
 from jaxnlp.config import Config, Count, Fraction, NonNegative, Positive, Rate, Within
 from jaxnlp.models import Parameter
-from jaxnlp.saving.checkpoints import SCHEDULES_TO_THE_END
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params, PyTree
 from train.optimizer import schedules
@@ -24,6 +23,8 @@ from train.optimizer.schedules import Schedule, scale_by_progress
 ScheduleName = Literal[
     "cosine", "constant", "linear", "step", "exponential", "cosine_restarts", "one_cycle", "noam", "plateau"
 ]
+TO_THE_END = ("cosine", "linear", "one_cycle")
+"""The schedules that end with the run, unless the config sets another end."""
 AT_INTERVALS = ("step", "exponential", "cosine_restarts")
 """The schedules that have an interval."""
 
@@ -95,7 +96,7 @@ class OptimizerConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         uses_adam = self.name != "sgd"
-        to_the_end, at_intervals = self.schedule in SCHEDULES_TO_THE_END, self.schedule in AT_INTERVALS
+        to_the_end, at_intervals = self.schedule in TO_THE_END, self.schedule in AT_INTERVALS
         has_floor = to_the_end or self.schedule in ("cosine_restarts", "plateau")
         has_factor = self.schedule in ("step", "exponential", "plateau")
         self.only_if(uses_adam, "adamw, adam and muon", "beta1", "beta2", "epsilon")
@@ -112,7 +113,7 @@ class OptimizerConfig(Config):
         self._check_schedule()
 
     def _check_schedule(self) -> None:
-        if self.schedule in SCHEDULES_TO_THE_END and self.warmup_tokens is not None and self.decay_tokens is None:
+        if self.schedule in TO_THE_END and self.warmup_tokens is not None and self.decay_tokens is None:
             raise ValueError(f"optimizer.warmup_tokens needs optimizer.decay_tokens with the schedule {self.schedule}")
         if self.schedule in AT_INTERVALS:
             if self.counts_tokens:
@@ -148,6 +149,11 @@ class OptimizerConfig(Config):
     def counts_tokens(self) -> bool:
         """Whether the schedule counts tokens, not steps."""
         return self.warmup_tokens is not None or self.decay_tokens is not None
+
+    @property
+    def ends_with_run(self) -> bool:
+        """Whether the learning rate depends on the number of steps of the run."""
+        return self.schedule in TO_THE_END and self.decay_steps is None and self.decay_tokens is None
 
     @property
     def warmup(self) -> int:

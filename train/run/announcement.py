@@ -7,8 +7,9 @@ from pathlib import Path
 import jax
 
 from jaxnlp.corpus import Corpus
-from jaxnlp.saving.checkpoints import SCHEDULES_TO_THE_END, find_checkpoint, read_record
+from jaxnlp.saving.checkpoints import find_checkpoint, read_record
 from train.config import TrainConfig
+from train.optimizer import TO_THE_END
 from train.run import folder as run_folder
 from train.run.begin import Initialisation
 from train.run.early_stopping import reason_to_stop, stops_early
@@ -61,7 +62,7 @@ def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
     optimizer = config.optimizer
     rate = run_folder.learning_rate(workdir / run_folder.METRICS_FILE, step)
     found = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
-    if optimizer.schedule not in SCHEDULES_TO_THE_END:
+    if optimizer.schedule not in TO_THE_END:
         return f"{found} follows the schedule {optimizer.schedule}"
     if optimizer.counts_tokens:
         return f"{found} follows the schedule {optimizer.schedule}, of {optimizer.decay_tokens} tokens"

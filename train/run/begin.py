@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-from flax.traverse_util import flatten_dict, unflatten_dict
 
+from data import DataConfig
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
 from jaxnlp.saving.checkpoints import PROCESSOR_FILE, DamagedCheckpointError, RunError, array_bytes, checkpoint_steps
@@ -17,10 +17,6 @@ from jaxnlp.typing import Params
 from train.config import TrainConfig
 from train.recipes import UnknownRecipeError, load_recipe
 from train.run import folder as run_folder
-
-TYPED_MODEL_FILE = "typed_model.json"
-"""File with the model's config as the user gave it, if pretrained weights have changed it: a continued run is given the
-same config again."""
 
 
 class Initialisation(NamedTuple):
@@ -51,8 +47,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
 
     Args:
       config: the config, as the user gave it.
-      workdir: the run's folder. If it has checkpoints, the run continues from them, and the pretrained weights are not
-        read: they may have been deleted.
+      workdir: the run's folder, after `run_folder.check`. If it has checkpoints, it also has the model's shape, and the
+        pretrained weights are not read: they may have been deleted.
 
     Raises:
       ConfigError: when the model's fields do not fit the pretrained weights.
@@ -62,7 +58,10 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
     if config.init_from is None:
         return Initialisation(config, {})
     if workdir is not None and checkpoint_steps(workdir):
-        return _continued(config, workdir)
+        held = run_folder.read_config(workdir).model
+        model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
+        processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
+        return Initialisation(dataclasses.replace(config, model=model), {}, processor)
     place = config.init_from
     try:
         found = load(place, checkpoint="latest" if is_run(place) else "best", ignore=config.init_ignore)
@@ -75,7 +74,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         where = "--init-from" if str(place) in str(error) else f"--init-from {place}"
         raise RunError(f"{where}: {error}") from error
     if is_run(place):
-        config.data.check_after(run_folder.read_config(Path(place)).data)
+        config.data.check_after(from_json(found.config["data"], DataConfig, where="config.data"))
     typed = to_json(config.model)
     return Initialisation(
         whole,
@@ -105,52 +104,6 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
         raise ConfigError(f"--init-from {config.init_from} sets these fields of the model; remove them:{lines}")
-
-
-def typed_config(workdir: Path) -> TrainConfig:
-    """The config of a run, as the user gave it when the run started. Raises: FileNotFoundError, ConfigError."""
-    config = run_folder.read_config(workdir)
-    typed = workdir / TYPED_MODEL_FILE
-    if not typed.is_file():
-        return config
-    return dataclasses.replace(config, model=from_json(run_folder.read_json(typed), ModelConfig, where="model"))
-
-
-def _continued(config: TrainConfig, workdir: Path) -> Initialisation:
-    """For a run that continues: its folder has the parameters, the model's config and the processor."""
-    processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
-    typed = workdir / TYPED_MODEL_FILE
-    if not typed.is_file():
-        return Initialisation(config, {}, processor)
-    before = run_folder.read_json(typed)
-    now = to_json(config.model)
-    if run_folder.identity({"model": before}) != run_folder.identity({"model": now}):
-        return Initialisation(config, {}, processor)  # the folder's check names the differences
-    held = run_folder.read_config(workdir).model
-    model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
-    return Initialisation(dataclasses.replace(config, model=model), {}, processor, typed_model=before)
-
-
-def merge(params: Params, given: Params) -> Params:
-    """The parameters, with the given ones in place of those at the same paths.
-
-    Raises: RunError naming a given parameter that the model does not have, or that has another shape in the model.
-    """
-    ours, theirs = flatten_dict(params), flatten_dict(given)
-    for path, value in theirs.items():
-        name = "/".join(path)
-        if path not in ours:
-            raise RunError(f"a value is given for the parameter {name}, which the model does not have")
-        if ours[path].shape != value.shape:
-            raise RunError(
-                f"the parameter {name} has the shape {tuple(ours[path].shape)}, but its given value has {value.shape}"
-            )
-    return unflatten_dict(ours | theirs)
-
-
-def overlay(params: Params, newer: Params) -> Params:
-    """The parameters of both trees. If both have a parameter, the newer tree's is used."""
-    return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
 
 
 def params_digest(params: Params) -> str:

@@ -105,7 +105,7 @@ class Checkpoints:
 
         Args:
           state: without the layout over devices, see `Parallel.fetch`.
-          run: its config, processor and data.
+          run: its specification.
           train_seconds: spent on training so far.
           metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
           losses: of all evaluations so far, including this step's.
@@ -121,7 +121,7 @@ class Checkpoints:
         items = jax.tree.map(np.array, _items(state))
         record = Record(
             step=step,
-            config=run.config,
+            identity=run.identity,
             processor_digest=json_digest(run.processor),
             description=run.description,
             fingerprint=run.fingerprint,

@@ -20,12 +20,12 @@ from jaxnlp.saving.checkpoints import (
     DamagedCheckpointError,
     Record,
     checkpoint_steps,
-    identity,
-    is_longer,
+    has_more_steps,
     json_digest,
     read_record,
+    same_fields,
 )
-from jaxnlp.saving.serialization import ConfigError, UntrustedError, differences, from_json, processor_to_json, to_json
+from jaxnlp.saving.serialization import ConfigError, UntrustedError, differences, from_json, to_json
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines
 from train.run.early_stopping import stops_early
@@ -36,6 +36,9 @@ BLOCKS_FILE = "blocks.jsonl"
 REPORT_FILE = "report.html"
 EXTENDED = "extended_from_total_steps"
 """Key in the environment: the earlier values of total_steps of an extended run."""
+TYPED_MODEL_FILE = "typed_model.json"
+"""The model's config as the user gave it, if pretrained weights have changed it: a continued run is given the same
+config again."""
 LOCK_FILE = ".lock"
 """The lock file of the process that trains in the folder."""
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
@@ -51,21 +54,16 @@ class RunSpec(NamedTuple):
     """The facts that must stay equal when a run continues.
 
     Attributes:
-      config: the config as JSON.
+      identity: the fields of the config that decide the numbers, as JSON.
       processor: the processor as JSON.
       description: one line about the data.
       fingerprint: a digest of the data.
     """
 
-    config: Any
-    processor: Any
+    identity: dict[str, Any]
+    processor: dict[str, Any]
     description: str
     fingerprint: str
-
-    @classmethod
-    def of(cls, config: TrainConfig, corpus: Corpus) -> "RunSpec":
-        """The specification of a run with this config on this data."""
-        return cls(to_json(config), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
 
 
 def writes_folder() -> bool:
@@ -73,24 +71,32 @@ def writes_folder() -> bool:
     return jax.process_index() == 0
 
 
-def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
+def check(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
     """Checks that the folder is new, or has a run with this config. Writes nothing.
 
     Args:
       workdir: the run's folder.
-      config: the config as JSON.
+      config: the config as the user gave it.
       extend: whether the run may become longer than planned.
 
     Raises:
-      RunMismatchError: when the folder has a run with another config, whose differences the message shows; when it is
-        not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
+      RunMismatchError: when the folder has a run with another config, whose differences the message shows, or with more
+        steps; when it is not a run's folder; when the run's checkpoints were deleted; and when a line of its files is
+        not valid.
     """
     check_place(workdir)
-    for text in (str(workdir), json.dumps(config, ensure_ascii=False)):
+    identity = config.identity()
+    for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
         refuse_undecoded(text)
-    path = workdir / CONFIG_FILE
-    if path.exists():
-        refuse_config_change(read_json(path), config, f"{workdir} holds a run with another config", extend=extend)
+    if (workdir / CONFIG_FILE).exists():
+        message = f"{workdir} holds a run with another config"
+        refuse_config_change(_config_json(workdir, typed=True), identity, message, extend=extend)
+        trained = max(checkpoint_steps(workdir), default=0)
+        if trained > config.total_steps:
+            raise RunMismatchError(
+                f"{workdir} has trained to step {trained}, but total_steps is {config.total_steps}; give at least "
+                f"{trained}, or another --workdir"
+            )
     elif workdir.is_dir():
         # A start that was killed at once has left an empty folder of checkpoints, and perhaps a processor.
         left = {LOCK_FILE, PROCESSOR_FILE} | ({CHECKPOINTS} if not any((workdir / CHECKPOINTS).glob("*")) else set())
@@ -137,15 +143,8 @@ def refuse_undecoded(text: str) -> None:
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: bool = False) -> None:
-    """Raises RunMismatchError when a checkpoint has another config, processor or data than the run that continues, or
-    more steps than `total_steps`."""
-    steps = run.config["total_steps"]
-    if record.step > steps:
-        raise RunMismatchError(
-            f"{workdir} has trained to step {record.step}, but total_steps is {steps}; give at least {record.step}, or "
-            "another --workdir"
-        )
-    refuse_config_change(record.config, run.config, f"{workdir} has checkpoints of another config", extend=extend)
+    """Raises RunMismatchError when a checkpoint has another config, processor or data than the run that continues."""
+    refuse_config_change(record.identity, run.identity, f"{workdir} has checkpoints of another config", extend=extend)
     path = workdir / PROCESSOR_FILE
     if json_digest(run.processor) != record.processor_digest:
         held = read_json(path) if path.is_file() else {}
@@ -180,43 +179,48 @@ def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
     refuse_data_change(read_record(workdir, step), corpus, workdir)
 
 
-def create(workdir: Path, run: RunSpec) -> None:
-    """Writes the config and the processor. Call it only after the existing checkpoints were read and checked."""
+def create(workdir: Path, config: TrainConfig, run: RunSpec, typed_model: Any = None) -> None:
+    """Writes the config and the processor. Call it only after the existing checkpoints were read and checked.
+
+    Args:
+      workdir: the run's folder.
+      config: the config, with the shape of a pretrained model.
+      run: its specification.
+      typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
+    """
     if not writes_folder():
         return
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    path = workdir / CONFIG_FILE
-    if path.exists() and (workdir / ENVIRONMENT_FILE).exists():
-        before = read_json(path)
-        if identity(before) != identity(run.config):  # it was extended: any other change is an error
+    if (workdir / CONFIG_FILE).exists() and (workdir / ENVIRONMENT_FILE).exists():
+        before = _config_json(workdir)["total_steps"]
+        if "total_steps" in run.identity and before != config.total_steps:  # it was extended
             earlier = read_environment(workdir).get(EXTENDED, [])
-            update_environment(workdir, **{EXTENDED: [*earlier, before["total_steps"]]})
+            update_environment(workdir, **{EXTENDED: [*earlier, before]})
+    if typed_model is not None:
+        write_json(workdir / TYPED_MODEL_FILE, typed_model)
     write_json(workdir / PROCESSOR_FILE, run.processor)
-    write_json(path, run.config)
+    write_json(workdir / CONFIG_FILE, to_json(config))
 
 
-def refuse_config_change(before: Any, now: Any, message: str, *, extend: bool) -> None:
-    """Raises RunMismatchError when two configs give different training.
+def refuse_config_change(
+    before: dict[str, Any], identity: dict[str, Any], message: str, *, extend: bool = False
+) -> None:
+    """Raises RunMismatchError, with each difference, when a run with this config, as JSON, has another identity.
 
     With `extend` the run may become longer, even if its learning rate depends on its length.
     """
-    if before.get("recipe") != now.get("recipe"):  # most fields differ, and none of them helps
-        recipe = before.get("recipe")
-        raise RunMismatchError(f"{message}, of the recipe {recipe}, not {now.get('recipe')}; give another --workdir")
-    same = is_longer(before, now)
-    if same and extend:
-        before = before | {"total_steps": now["total_steps"]}
-    elif same and identity(before) != identity(now):
+    if before.get("recipe") != identity.get("recipe"):  # most fields differ, and none of them helps
+        recipes = f"{before.get('recipe')}, not {identity.get('recipe')}"
+        raise RunMismatchError(f"{message}, of the recipe {recipes}; give another --workdir")
+    longer = has_more_steps(before, identity)
+    if longer and extend:
+        before = before | {"total_steps": identity["total_steps"]}
+    changed = differences(same_fields(before, identity), identity)
+    if longer and len(changed) == 1:
         message += (
             ". The learning rates of the steps so far depend on total_steps. --extend continues nevertheless, with "
             "the learning rates of the longer schedule for the remaining steps"
         )
-    refuse_change(identity(before), identity(now), message)
-
-
-def refuse_change(before: Any, now: Any, message: str) -> None:
-    """Raises RunMismatchError when the two differ. The error has the message, a remedy and each difference."""
-    changed = differences(before, now)
     if changed:
         raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{_listed(changed)}")
 
@@ -233,15 +237,23 @@ def _truncated(line: str) -> str:
     return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."
 
 
-def read_config(workdir: Path) -> TrainConfig:
-    """Reads the config of a run. Raises: FileNotFoundError, or ConfigError naming the field that is not valid."""
+def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
+    """Reads the config of a run; `typed`: as the user gave it, without the shape of a pretrained model.
+
+    Raises: FileNotFoundError, or ConfigError naming the field that is not valid.
+    """
     path = workdir / CONFIG_FILE
     try:
-        return from_json(read_json(path), TrainConfig)
+        return from_json(_config_json(workdir, typed=typed), TrainConfig)
     except UntrustedError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
+
+
+def _config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:
+    config, given = read_json(workdir / CONFIG_FILE), workdir / TYPED_MODEL_FILE
+    return config | {"model": read_json(given)} if typed and given.is_file() else config
 
 
 def read_environment(workdir: Path) -> dict[str, Any]:

@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from jaxnlp.corpus import Corpus, DataError
-from jaxnlp.saving.serialization import ConfigError
+from jaxnlp.saving.checkpoints import RunError
+from jaxnlp.saving.serialization import ConfigError, processor_to_json
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.config import TrainConfig
 from train.optimizer import make_optimizer, make_schedule
 from train.optimizer.schedules import Schedule
 from train.parallel import ParallelMode
-from train.run.begin import Initialisation, merge, overlay
+from train.run.begin import Initialisation
 from train.run.folder import RunSpec
 from train.step import StepOutput, TrainState, init_state, train_step
 
@@ -134,8 +136,30 @@ def set_up(
     given = overlay(given, begun.params)
     if begun.params_for is not None:
         given = overlay(given, begun.params_for(corpus.processor))
-    spec = RunSpec.of(config, corpus)
+    spec = RunSpec(config.identity(), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
     return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given)
+
+
+def merge(params: Params, given: Params) -> Params:
+    """The parameters, with the given ones in place of those at the same paths.
+
+    Raises: RunError naming a given parameter that the model does not have, or that has another shape in the model.
+    """
+    ours, theirs = flatten_dict(params), flatten_dict(given)
+    for path, value in theirs.items():
+        name = "/".join(path)
+        if path not in ours:
+            raise RunError(f"a value is given for the parameter {name}, which the model does not have")
+        if ours[path].shape != value.shape:
+            raise RunError(
+                f"the parameter {name} has the shape {tuple(ours[path].shape)}, but its given value has {value.shape}"
+            )
+    return unflatten_dict(ours | theirs)
+
+
+def overlay(params: Params, newer: Params) -> Params:
+    """The parameters of both trees. If both have a parameter, the newer tree's is used."""
+    return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
 
 
 def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:

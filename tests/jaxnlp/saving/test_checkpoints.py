@@ -16,17 +16,18 @@ from jaxnlp.saving.checkpoints import (
     checkpoint_steps,
     checksums,
     find_checkpoint,
-    identity,
     json_digest,
     read_record,
 )
 
-CONFIG = {"recipe": "r", "seed": 1, "log_every_steps": 5, "model": {"width": 8, "compute": {"remat": False}}}
+MODEL = {"width": 8, "encoder": {"compute": 1}}
+IDENTITY = {"recipe": "r", "seed": 1, "total_steps": 3, "data": {"keep_checkpoints": 1, "compute": 1}, "model": MODEL}
+CONFIG = IDENTITY | {"log_every_steps": 5, "model": MODEL | {"compute": {"remat": False}}}
 PROCESSOR = {"type": "a:B", "characters": ["a", "b"]}
 
 
 def record(step, metrics=None):
-    return Record(step, CONFIG, json_digest(PROCESSOR), "text", "f", 1.5, metrics, [2.0], {"next": step}, {})
+    return Record(step, IDENTITY, json_digest(PROCESSOR), "text", "f", 1.5, metrics, [2.0], {"next": step}, {})
 
 
 def write(folder, step, metrics=None, *, content=None):
@@ -46,7 +47,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     assert read_record(tmp_path, 3) == record(3, score(0.1))
 
 
-@pytest.mark.parametrize("field", ["config", "processor_digest", "fingerprint", "metrics", "data_state", "losses"])
+@pytest.mark.parametrize("field", ["identity", "processor_digest", "fingerprint", "metrics", "data_state", "losses"])
 def test_any_field_of_a_record_that_was_edited_is_noticed(tmp_path, field):
     write(tmp_path, 3, content=record(3).to_json() | {field: "edited"})
     with pytest.raises(DamagedCheckpointError, match="fails its checksum"):
@@ -69,39 +70,31 @@ def test_the_best_checkpoint_has_the_highest_score_then_the_lowest_loss(tmp_path
         find_checkpoint(tmp_path, 7)
 
 
-def test_what_does_not_decide_the_numbers_of_a_run_is_not_its_identity():
-    changed = CONFIG | {"log_every_steps": 1, "model": {"width": 8, "compute": {"remat": True}}}
-    assert identity(CONFIG) == identity(changed) == {"recipe": "r", "seed": 1, "model": {"width": 8}}
-    assert identity(CONFIG) != identity(CONFIG | {"seed": 2})
+def test_files_that_a_checkpoint_is_not_of_are_refused(tmp_path):
+    def write_files(config=CONFIG, processor=PROCESSOR):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (tmp_path / "processor.json").write_text(json.dumps(processor))
 
-
-def test_fields_of_other_places_with_the_name_of_bookkeeping_decide_the_numbers():
-    """A family outside the library may have fields of any name."""
-    for section in ("data", "task", "model"):
-        for name in ("log_every_steps", "evaluate_every_steps", "keep_checkpoints", "total_steps"):
-            assert identity(CONFIG | {section: {name: 1}}) != identity(CONFIG | {section: {name: 2}}), (section, name)
-    for section in ("data", "task", "optimizer"):
-        assert identity(CONFIG | {section: {"compute": 1}}) != identity(CONFIG | {section: {"compute": 2}}), section
-    inner = [CONFIG | {"model": {"encoder": {"compute": rounds}}} for rounds in (1, 2)]
-    assert identity(inner[0]) != identity(inner[1])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("config.json", CONFIG | {"seed": 2}, r"config\.json was edited .*\n  seed: 1 -> 2"),
-        ("config.json", CONFIG | {"model": {"width": 4}}, r"config\.json was edited .*\n  model\.width: 8 -> 4"),
-        ("processor.json", PROCESSOR | {"characters": ["b", "a"]}, r"processor\.json was edited"),
-        ("processor.json", None, r"processor\.json is missing"),
-    ],
-    ids=["seed", "width", "swapped characters", "no processor"],
-)
-def test_files_that_a_checkpoint_is_not_of_are_refused(tmp_path, name, content, message):
-    for file, value in (("config.json", CONFIG), ("processor.json", PROCESSOR)):
-        (tmp_path / file).write_text(json.dumps(value))
-    check_run_files(tmp_path, record(1))
-    (tmp_path / name).unlink() if content is None else (tmp_path / name).write_text(json.dumps(content))
-    with pytest.raises(RunError, match=message):
+    others = {"log_every_steps": 1, "total_steps": 4, "model": MODEL | {"compute": {"remat": True}}}
+    for config in (CONFIG, CONFIG | others):
+        write_files(config)
+        check_run_files(tmp_path, record(1))
+    for changed, message in (
+        ({"seed": 2}, "seed: 1 -> 2"),
+        ({"total_steps": 2}, "total_steps: 3 -> 2"),
+        ({"data": {"keep_checkpoints": 2, "compute": 1}}, "data.keep_checkpoints: 1 -> 2"),
+        ({"data": {"keep_checkpoints": 1, "compute": 2}}, "data.compute: 1 -> 2"),
+        ({"model": MODEL | {"width": 4}}, "model.width: 8 -> 4"),
+        ({"model": MODEL | {"encoder": {"compute": 2}}}, "model.encoder.compute: 1 -> 2"),
+    ):
+        write_files(CONFIG | changed)
+        with pytest.raises(RunError, match=rf"config\.json was edited .*\n  {re.escape(message)}$"):
+            check_run_files(tmp_path, record(1))
+    write_files(processor=PROCESSOR | {"characters": ["b", "a"]})
+    with pytest.raises(RunError, match=r"processor\.json was edited"):
+        check_run_files(tmp_path, record(1))
+    (tmp_path / "processor.json").unlink()
+    with pytest.raises(RunError, match=r"processor\.json is missing"):
         check_run_files(tmp_path, record(1))
 
 

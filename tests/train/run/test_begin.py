@@ -28,9 +28,9 @@ from tests import text_task_files
 from tests.random_parameters import random_parameters
 from tests.text_task_files import SHAPE, VOCABULARY, encoder_params, train, write_tables, write_weights
 from train.config import TrainConfig, update
-from train.run.begin import begin, merge, params_digest
+from train.run.begin import begin, params_digest
 from train.run.folder import ENVIRONMENT_FILE, RunMismatchError, read_config
-from train.run.setup import set_up
+from train.run.setup import merge, set_up
 
 
 def test_a_config_without_a_beginning_is_given_nothing(tiny_config):

@@ -370,7 +370,7 @@ def test_saving_continues_after_a_damaged_checkpoint_was_set_aside(run):
 
 def test_the_record_of_a_checkpoint_says_what_was_saved(run):
     record = read_record(run, 3)
-    assert (record.step, record.config, record.metrics) == (3, {"recipe": "r"}, {"score": -1.0, "loss": 1.0})
+    assert (record.step, record.identity, record.metrics) == (3, {"recipe": "r"}, {"score": -1.0, "loss": 1.0})
     assert record.items.keys() == {"params", "ema", "training"}
 
 

@@ -31,8 +31,8 @@ from train.run.folder import (
 PROCESSOR = {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["a", "b"]}
 
 
-def spec(config):
-    return RunSpec(to_json(config), PROCESSOR, description="d", fingerprint="f")
+def make(folder, config):
+    create(folder, config, RunSpec(config.identity(), PROCESSOR, description="d", fingerprint="f"))
 
 
 def files(path):
@@ -69,17 +69,17 @@ def run(finished, tmp_path):
 def test_a_created_folder_has_config_and_processor(tmp_path, tiny_config, tiny_gpt):
     config = tiny_config(model=tiny_gpt)
     folder = tmp_path / "runs" / "a"
-    create(folder, spec(config))
+    make(folder, config)
     assert files(folder).keys() == {"config.json", "processor.json"}
     assert read_config(folder) == config
-    check(folder, to_json(config))
+    check(folder, config)
 
 
 def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_path, tiny_config):
-    create(tmp_path, spec(tiny_config()))
+    make(tmp_path, tiny_config())
     before = files(tmp_path)
     with pytest.raises(RunMismatchError) as caught:
-        check(tmp_path, to_json(tiny_config(seed=3, **{"optimizer.learning_rate": 0.25})))
+        check(tmp_path, tiny_config(seed=3, **{"optimizer.learning_rate": 0.25}))
     message, *lines = str(caught.value).splitlines()
     assert str(tmp_path) in message
     assert "--workdir" in message
@@ -89,8 +89,8 @@ def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_
 
 def test_a_run_of_another_recipe_is_refused_without_a_list_of_differences(tmp_path, tiny_config):
     config = tiny_config()
-    create(tmp_path, spec(config))
-    other = to_json(tiny_config(recipe="other", seed=3))
+    make(tmp_path, config)
+    other = tiny_config(recipe="other", seed=3)
     with pytest.raises(RunMismatchError, match=rf"of the recipe {config.recipe}, not other; give another --workdir$"):
         check(tmp_path, other)
 
@@ -201,7 +201,7 @@ def test_a_run_that_was_killed_during_its_first_save_begins_again_whatever_it_ha
     for checkpoint in (run / "checkpoints").iterdir():
         shutil.rmtree(checkpoint)
     (run / "checkpoints" / "3.orbax-checkpoint-tmp").mkdir()
-    check(run, to_json(finished[1]))
+    check(run, finished[1])
 
 
 def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, quick_fit):
@@ -256,7 +256,7 @@ def test_a_ledger_that_is_something_else_is_refused(tmp_path):
 def test_many_and_long_differences_do_not_fill_the_screen():
     before = {f"f{number}": "a" * 5000 for number in range(25)}
     with pytest.raises(RunMismatchError) as caught:
-        run_folder.refuse_change(before, dict.fromkeys(before, "b"), "changed")
+        run_folder.refuse_config_change(before, dict.fromkeys(before, "b"), "changed")
     lines = str(caught.value).splitlines()
     assert len(lines) == 1 + 20 + 1
     assert max(map(len, lines)) < 310
@@ -264,7 +264,7 @@ def test_many_and_long_differences_do_not_fill_the_screen():
 
 
 def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
-    check(tmp_path / "new", to_json(tiny_config()))
+    check(tmp_path / "new", tiny_config())
     assert not (tmp_path / "new").exists()
 
 
@@ -272,17 +272,17 @@ def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
 def test_file_where_the_folder_should_be_is_refused(tmp_path, tiny_config, place):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunMismatchError, match="is a file; give a directory with --workdir"):
-        check(tmp_path / place, to_json(tiny_config()))
+        check(tmp_path / place, tiny_config())
 
 
 def test_broken_config_file_is_named_with_its_line(tmp_path, tiny_config):
     (tmp_path / "config.json").write_text('{\n"recipe": oh\n}')
     with pytest.raises(RunMismatchError, match=r"config\.json, line 2: not JSON"):
-        check(tmp_path, to_json(tiny_config()))
+        check(tmp_path, tiny_config())
 
 
 def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp_path, tiny_config, tiny_gpt):
-    create(tmp_path, spec(tiny_config(model=tiny_gpt)))
+    make(tmp_path, tiny_config(model=tiny_gpt))
     held = json.loads((tmp_path / "config.json").read_text())
     write_json(tmp_path / "config.json", held | {"total_steps": "many"})
     with pytest.raises(ConfigError, match=r"config\.total_steps: expected int, got 'many'"):
@@ -305,7 +305,7 @@ def test_only_the_first_process_writes(tmp_path, tiny_config, monkeypatch):
     run = tmp_path / "run"
 
     def write_all():
-        create(run, spec(tiny_config()))
+        make(run, tiny_config())
         write_environment(run, **environment)
         update_environment(run, seconds_to_first_step=1.5)
 
@@ -317,7 +317,7 @@ def test_only_the_first_process_writes(tmp_path, tiny_config, monkeypatch):
     before = files(run)
     assert before.keys() == {"config.json", "processor.json", "environment.json"}
     monkeypatch.setattr(jax, "process_index", lambda: 1)
-    create(run, spec(tiny_config(seed=3)))
+    make(run, tiny_config(seed=3))
     write_environment(run, **environment | {"parameters": 13})
     update_environment(run, seconds_to_first_step=2.5)
     assert files(run) == before
@@ -334,23 +334,23 @@ def test_added_facts_join_the_environment(tmp_path):
 def test_a_folder_with_files_but_no_config_is_not_a_run(tmp_path, tiny_config, stranger):
     (tmp_path / stranger).mkdir(parents=True)
     with pytest.raises(RunMismatchError, match=f"has {stranger.partition('/')[0]} but no config.json"):
-        check(tmp_path, to_json(tiny_config()))
+        check(tmp_path, tiny_config())
     assert [path.name for path in tmp_path.iterdir()] == [stranger.partition("/")[0]]
 
 
 def test_what_a_start_that_was_killed_at_once_has_left_is_no_obstacle(tmp_path, tiny_config):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "processor.json").write_text("{}")
-    check(tmp_path, to_json(tiny_config()))
+    check(tmp_path, tiny_config())
 
 
 def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_config):
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     for place in (tmp_path / "link", tmp_path / "link" / "run"):
         with pytest.raises(RunMismatchError, match=r"link is a link to .*gone, which does not exist"):
-            check(place, to_json(tiny_config()))
+            check(place, tiny_config())
     with pytest.raises(RunMismatchError, match="a run needs its own folder, not the current one"):
-        check(Path(""), to_json(tiny_config()))
+        check(Path(""), tiny_config())
 
 
 def test_a_folder_that_the_checkout_around_it_does_not_track_has_no_commit(tmp_path):
@@ -434,7 +434,7 @@ def test_a_row_that_is_no_row_is_refused_before_anything_is_written(run, finishe
 
 def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt):
     config = update(tiny_config(model=tiny_gpt), **{"model.width": 16, "task.sample_prompt": "a"})
-    create(tmp_path, spec(config))
+    make(tmp_path, config)
     assert isinstance(read_config(tmp_path), TrainConfig)
     assert read_config(tmp_path) == config
 
