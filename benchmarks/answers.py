@@ -148,7 +148,7 @@ def write_translator(folder: Path) -> None:
     import jax.numpy as jnp
 
     from configs.multi30k_transformer import get_config
-    from jaxnlp.saving.serialization import processor_to_json
+    from jaxnlp.saving.serialization import processor_to_json, to_json
     from jaxnlp.text.subwords import BLANK, SPECIAL, Subwords
     from jaxnlp.text.translation import TranslationProcessor
     from train.run.checkpoint import Checkpoints
@@ -165,8 +165,8 @@ def write_translator(folder: Path) -> None:
     params["tokens"]["embedding"] = params["tokens"]["embedding"].at[: len(SPECIAL)].set(0.0)
     none = jnp.int32(0)
     state = TrainState(none, jax.random.key(0), params, (), None, none, none)
-    run = RunSpec(config.identity(), processor_to_json(processor), description="random", fingerprint="random")
-    create(folder, config, run)
+    run = RunSpec(to_json(config), config.identity(), processor_to_json(processor), "random", "random")
+    create(folder, run)
     with Checkpoints(folder, keep=1) as checkpoints:
         checkpoints.save(state, run, train_seconds=0.0, metrics=None, losses=[], scores=[], data_state={})
 

@@ -22,7 +22,7 @@ def ours() -> Step:
 
     use_compilation_cache(None)
     setup, layout = set_up(begin(get_config())), make_parallel("jit")
-    train_step = layout.compile_train(step_function(setup), setup.abstract_state())
+    train_step = layout.compile_train(step_function(setup), setup.abstract_state)
     state = layout.initialise(setup.initial_state, setup.given)
     batches = iter(setup.corpus.train)
 

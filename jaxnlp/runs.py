@@ -18,7 +18,6 @@ from jaxnlp.saving.checkpoints import (
     check_run_files,
     find_checkpoint,
     read_params,
-    read_record,
     runs_inside,
 )
 from jaxnlp.saving.serialization import ConfigError, from_json, on_any_machine, processor_from_json
@@ -71,8 +70,8 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     use_compilation_cache()
     folder = Path(folder)
     config = read_config_json(folder)
-    step = find_checkpoint(folder, checkpoint)
-    check_run_files(folder, read_record(folder, step))
+    record = find_checkpoint(folder, checkpoint)
+    check_run_files(folder, record)
     try:
         task = from_json(config["task"], Task, where="config.task")
         model_config = from_json(on_any_machine(config["model"]), ModelConfig, where="config.model")
@@ -86,11 +85,11 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     return Trained(
         task=task,
         model=model,
-        params=read_params(folder, step, like),
+        params=read_params(folder, record, like),
         processor=processor,
         name=config.get("recipe", folder.name),
         folder=folder,
-        step=step,
+        step=record.step,
         config=config,
     )
 

@@ -15,22 +15,20 @@ import numpy as np
 from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
-from jaxnlp.saving.serialization import to_json
-from jaxnlp.tasks import Evaluation
 from train.config import TrainConfig
-from train.evaluation.validation import Validation, checkpoint_score, has_stalled
+from train.evaluation.validation import Validation, has_stalled
 from train.logs.log import RunLog
 from train.optimizer import plateau_scale
 from train.optimizer.schedules import with_plateau_scale
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
 from train.run import folder as run_folder
-from train.run.announcement import announcement, ending
+from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import Initialisation, begin
 from train.run.checkpoint import Checkpoints
 from train.run.early_stopping import stops_early
 from train.run.lock import locked
-from train.run.setup import Setup, count_parameters, set_up, step_function
+from train.run.setup import Setup, set_up, step_function
 from train.run.signals import StopSignal
 from train.step import NonFiniteError, StepOutput, TrainState, all_finite
 
@@ -95,11 +93,8 @@ def fit(
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
-    workdir, console, layout = (
-        Path(workdir),
-        console or Console(markup=False, emoji=False, highlight=False),
-        make_parallel(parallel),
-    )
+    workdir, layout = Path(workdir), make_parallel(parallel)
+    console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
         run_folder.check(workdir, config, extend=extend)
         begun = begin(config, workdir)
@@ -108,13 +103,13 @@ def fit(
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
             run = _restore(workdir, checkpoints, setup, layout, batches, extend) or _initialise(setup, layout)
-            # The state has the given parameters now.
-            setup, begun = setup.release(), begun._replace(params={}, params_for=None)
-            run_folder.create(workdir, config, setup.spec, begun.typed_model)
-            _announce(console, setup, begun, run)
+            # The state has the given parameters now: only one copy stays in memory.
+            setup, begun = setup._replace(given={}), begun._replace(params={}, params_for=None)
+            run_folder.create(workdir, setup.spec, begun.typed_model)
+            print_lines(console, announcement(setup, begun, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 _record_environment(workdir, setup, begun, parallel, command)
-            train_step = layout.compile_train(step_function(setup), setup.abstract_state())
+            train_step = layout.compile_train(step_function(setup), setup.abstract_state)
             validate = Validation(setup, layout, workdir)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
                 while not run.ended(config):
@@ -131,14 +126,16 @@ def fit(
                         _log(log, run, output)
                         _check_finite(run, output, config, checkpoints, workdir)
                     with log.paused():
-                        evaluation = validate(run.step, run.state, log) if due.evaluate else None
-                        _after_evaluation(run, evaluation, setup, layout, workdir)
+                        score = validate(run.step, run.state, log) if due.evaluate else None
+                        if score is not None:
+                            _after_evaluation(run, score, config, layout, workdir)
                         if due.save:
-                            _save(checkpoints, run, evaluation, setup, layout, batches.get_state(), log.train_seconds)
+                            _save(checkpoints, run, score, setup, layout, batches.get_state(), log.train_seconds)
                     if stopped:
                         break
-        _announce_end(console, workdir, setup, run)
-        return FitResult(layout.fetch(run.state), None if run.ended(config) else stop.received)
+        ended = run.ended(config)
+        print_lines(console, ending(workdir, setup, scores=run.scores, ended=ended))
+        return FitResult(layout.fetch(run.state), None if ended else stop.received)
 
 
 def _initialise(setup: Setup, layout: Parallel) -> Progress:
@@ -154,7 +151,7 @@ def _restore(
     Raises: RunMismatchError when the folder has another run; nothing is written then.
     """
     check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir, extend=extend)
-    restored = checkpoints.restore_latest(layout.like(setup.abstract_state()), check)
+    restored = checkpoints.restore_latest(layout.like(setup.abstract_state), check)
     if restored is None:
         return None
     record = restored.record
@@ -162,28 +159,16 @@ def _restore(
     return Progress(layout.place(restored.state), record.step, record.train_seconds, record.losses, record.scores)
 
 
-def _announce(console: Console, setup: Setup, begun: Initialisation, run: Progress) -> None:
-    if run_folder.writes_folder():
-        for line in announcement(setup, begun, step=run.step, scores=run.scores):
-            console.print(line, highlight=False, markup=False, emoji=False)
-
-
-def _announce_end(console: Console, workdir: Path, setup: Setup, run: Progress) -> None:
-    if run_folder.writes_folder():
-        for line in ending(workdir, setup, scores=run.scores):
-            console.print(line, highlight=False, markup=False, emoji=False)
-
-
 def _record_environment(
     workdir: Path, setup: Setup, begun: Initialisation, parallel: ParallelMode, command: str | None
 ) -> None:
     run_folder.write_environment(
         workdir,
-        parameters=count_parameters(setup.abstract_state().params),
+        parameters=setup.num_parameters,
         parallel=parallel,
         command=command,
         pretrained=begun.digest,
-        compute=to_json(setup.config.model.compute),
+        compute=setup.spec.config["model"]["compute"],
         metrics={
             name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
             for name, kind in setup.metrics.items()
@@ -247,13 +232,10 @@ def _check_finite(
 
 
 def _after_evaluation(
-    run: Progress, evaluation: Evaluation | None, setup: Setup, layout: Parallel, workdir: Path
+    run: Progress, score: dict[str, float], config: TrainConfig, layout: Parallel, workdir: Path
 ) -> None:
     """Records the validation loss and the score, and updates the report. If the loss has stopped improving, it starts
     averaging (NT-ASGD), or lowers the learning rate (plateau)."""
-    if evaluation is None:
-        return
-    config, score = setup.config, checkpoint_score(evaluation, setup)
     run.losses = [*run.losses, score["loss"]]
     run.scores = [*run.scores, score["score"]]
     patience = config.nt_asgd_patience
@@ -270,7 +252,7 @@ def _after_evaluation(
 def _save(
     checkpoints: Checkpoints,
     run: Progress,
-    evaluation: Evaluation | None,
+    score: dict[str, float] | None,
     setup: Setup,
     layout: Parallel,
     data_state: dict[str, Any],
@@ -280,7 +262,7 @@ def _save(
         layout.fetch(run.state),
         setup.spec,
         train_seconds=train_seconds,
-        metrics=None if evaluation is None else checkpoint_score(evaluation, setup),
+        metrics=score,
         losses=run.losses,
         scores=run.scores,
         data_state=data_state,

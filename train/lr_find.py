@@ -80,7 +80,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     begun = begin(dataclasses.replace(config, optimizer=in_steps))
     setup = set_up(begun, devices=layout.devices, schedule=exponential)
     state = layout.initialise(setup.initial_state, setup.given)
-    train_step = layout.compile_train(step_function(setup), setup.abstract_state())
+    train_step = layout.compile_train(step_function(setup), setup.abstract_state)
     batches = iter(setup.corpus.train)
     rates: list[float] = []
     losses: list[float] = []

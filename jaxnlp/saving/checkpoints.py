@@ -108,18 +108,20 @@ def checkpoint_steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in path.iterdir() if p.name.isdecimal() and p.is_dir()) if path.is_dir() else []
 
 
-def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
-    """The step of a run's checkpoint; the best is the latest if none has a score or a loss.
+def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> Record:
+    """The record of a run's checkpoint; the best is the latest if none has a score or a loss.
 
-    Raises: RunError when the checkpoint does not exist; the message has those that exist.
+    Raises:
+      RunError: when the checkpoint does not exist; the message has those that exist.
+      DamagedCheckpointError: as `read_record`.
     """
     steps = checkpoint_steps(folder)
     if not steps:
         raise RunError(f"{folder} has no checkpoint yet")
-    if checkpoint == "latest":
-        return steps[-1]
+    if isinstance(checkpoint, int) and checkpoint not in steps:
+        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has those of {', '.join(map(str, steps))}")
     if checkpoint == "best":
-        ranks = {}
+        ranked = []
         for step in steps:
             try:
                 record = read_record(folder, step)
@@ -127,11 +129,10 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
                 _logger.warning("the checkpoint of step %d is ignored: %s", step, error)
                 continue
             if record.rank > (-math.inf, -math.inf):
-                ranks[step] = record.rank
-        return max(ranks, key=ranks.__getitem__) if ranks else steps[-1]
-    if checkpoint not in steps:
-        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has those of {', '.join(map(str, steps))}")
-    return checkpoint
+                ranked.append(record)
+        if ranked:
+            return max(ranked, key=lambda record: record.rank)
+    return read_record(folder, checkpoint if isinstance(checkpoint, int) else steps[-1])
 
 
 @logging_unchanged()
@@ -156,10 +157,10 @@ def read_record(folder: Path, step: int) -> Record:
 
 def check_run_files(folder: Path, record: Record) -> None:
     """Raises RunError, naming the field, when config.json or processor.json was edited since the checkpoint."""
-    config, before = _read_json(folder / CONFIG_FILE), record.identity
-    if has_more_steps(before, config):  # the run was extended since
-        before = before | {"total_steps": config["total_steps"]}
-    changed = differences(before, same_fields(config, before))
+    before, now = record.identity, same_fields(_read_json(folder / CONFIG_FILE), record.identity)
+    if has_more_steps(before, now):  # the run was extended since
+        before = before | {"total_steps": now["total_steps"]}
+    changed = differences(before, now)
     if changed:
         lines = "".join(f"\n  {line}" for line in changed)
         raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
@@ -184,19 +185,18 @@ def has_more_steps(before: dict[str, Any], now: dict[str, Any]) -> bool:
     return isinstance(first, int) and isinstance(second, int) and first < second
 
 
-def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
+def read_params(folder: Path, record: Record, like: PyTree) -> PyTree:
     """A checkpoint's parameters for evaluation: the average if the run keeps one.
 
     Args:
       folder: of the run.
-      step: of the checkpoint.
+      record: of the checkpoint.
       like: jax.ShapeDtypeStruct of each parameter, with its sharding.
 
     Raises: DamagedCheckpointError when they fail their checksums.
     """
-    record = read_record(folder, step)
     item = EMA if EMA in record.items else PARAMS
-    place = (folder / CHECKPOINTS / str(step)).absolute()
+    place = (folder / CHECKPOINTS / str(record.step)).absolute()
     restored = restore_items(place, **{item: like})[item]
     check_arrays(restored, record.items[item], f"{item} of checkpoint {place}")
     return restored

@@ -31,6 +31,6 @@ def prepared(config):
 
 def restored(config, workdir):
     """The newest checkpoint of a run."""
-    like = make_parallel("jit").like(set_up(begin(config)).abstract_state())
+    like = make_parallel("jit").like(set_up(begin(config)).abstract_state)
     with Checkpoints(workdir, keep=9) as checkpoints:
         return checkpoints.restore_latest(like)

@@ -25,7 +25,7 @@ from train.report import read_blocks
 from train.run import folder as run_folder
 from train.run.begin import begin
 from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
-from train.run.setup import count_parameters, set_up
+from train.run.setup import set_up
 from train.step import NonFiniteError
 
 
@@ -288,7 +288,7 @@ def test_only_the_first_process_writes_the_report_and_the_config_as_it_was_given
     monkeypatch.setattr(loop, "write_report", reported.append)
 
     def write_all():
-        run_folder.create(tmp_path, setup.config, setup.spec, typed_model={"width": 8})
+        run_folder.create(tmp_path, setup.spec, typed_model={"width": 8})
         loop._write_report(tmp_path)
 
     monkeypatch.setattr(jax, "process_index", lambda: 1)
@@ -328,7 +328,7 @@ def test_too_short_text_is_refused_and_leaves_no_folder(tiny_config, tmp_path, q
 
 
 def test_parameters_are_counted(tiny_config):
-    assert count_parameters(prepared(tiny_config())[1].params) == 11 * 8 + 8 * 11 + 11
+    assert prepared(tiny_config())[0].num_parameters == 11 * 8 + 8 * 11 + 11
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +408,7 @@ def test_one_state_is_in_memory_while_a_run_trains(tiny_config, quick_fit, stop_
     if kind == "resumed":
         with stop_at(2):
             quick_fit(config, tmp_path / "run")
-    abstract = set_up(begin(config)).abstract_state()
+    abstract = set_up(begin(config)).abstract_state
     size = sum(math.prod(x.shape) * 4 for x in jax.tree.leaves((abstract.params, abstract.opt_state)))
     jax.clear_caches()
     before, seen = live_bytes(), []

@@ -5,8 +5,7 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.saving.serialization import to_json
-from jaxnlp.tasks import Evaluation, Trained
+from jaxnlp.tasks import Evaluation, MetricKind, Trained
 from train.evaluation.scoring import SplitScoring
 from train.logs.log import RunLog
 from train.parallel import Parallel
@@ -22,8 +21,8 @@ class Validation:
         self._evaluator = setup.config.task.evaluators()["validation"]()
         self._kept: dict[Hashable, Any] = {}
 
-    def __call__(self, step: int, state: TrainState, log: RunLog) -> Evaluation:
-        """Scores the state after a step, and logs what it finds."""
+    def __call__(self, step: int, state: TrainState, log: RunLog) -> dict[str, float]:
+        """Evaluates the state after a step, and logs the metrics. Returns: see `checkpoint_score`."""
         log.announce_evaluation()
         config, corpus = self._setup.config, self._setup.corpus
         trained = Trained(
@@ -34,7 +33,7 @@ class Validation:
             name=config.recipe,
             folder=self._workdir,
             step=step,
-            config=to_json(config),
+            config=self._setup.spec.config,
         )
         scoring = SplitScoring(
             trained,
@@ -54,14 +53,14 @@ class Validation:
             )
         log.log_evaluation(step, "validation", {name: metric.value for name, metric in evaluation.metrics.items()})
         log.log_blocks(step, evaluation.blocks)
-        return evaluation
+        best = config.best_metric
+        return checkpoint_score(evaluation, best, self._setup.metrics[best])
 
 
-def checkpoint_score(evaluation: Evaluation, setup: Setup) -> dict[str, float]:
+def checkpoint_score(evaluation: Evaluation, best_metric: str, kind: MetricKind) -> dict[str, float]:
     """The score that orders checkpoints: the best metric, negated if lower is better; the loss breaks ties."""
-    name = setup.config.best_metric
-    sign = 1.0 if setup.metrics[name].better == "higher" else -1.0
-    return {"score": sign * evaluation.metrics[name].value, "loss": evaluation.metrics["loss"].value}
+    sign = 1.0 if kind.better == "higher" else -1.0
+    return {"score": sign * evaluation.metrics[best_metric].value, "loss": evaluation.metrics["loss"].value}
 
 
 def has_stalled(losses: Sequence[float], patience: int) -> bool:

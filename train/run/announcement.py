@@ -5,38 +5,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import jax
+from rich.console import Console
 
 from jaxnlp.corpus import Corpus
-from jaxnlp.saving.checkpoints import find_checkpoint, read_record
+from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
 from train.optimizer import TO_THE_END
 from train.run import folder as run_folder
 from train.run.begin import Initialisation
-from train.run.early_stopping import reason_to_stop, stops_early
-from train.run.setup import Setup, count_parameters
+from train.run.early_stopping import reason_to_stop
+from train.run.setup import Setup
 
 
-def announcement(setup: Setup, begun: Initialisation, *, step: int, scores: Sequence[float] = ()) -> list[str]:
-    """The lines that summarise a run which has trained `step` steps, with the scores of its evaluations so far."""
+def announcement(setup: Setup, begun: Initialisation, *, step: int, ended: bool = False) -> list[str]:
+    """The lines that summarise a run which has trained `step` steps, and perhaps has ended."""
     total = setup.config.total_steps
     if step >= total:
         state = [f"the run is finished, at step {step} of {total}"]
-    elif stops_early(scores, setup.config.stop_after):
+    elif ended:
         state = ["the run has stopped early; to continue it, give a larger --stop-after, or None"]
     else:
         state = [*([f"continuing from step {step} of {total}"] if step else []), "compiling the training step"]
-    parameters = count_parameters(setup.abstract_state().params)
     return [
         setup.corpus.description,
         *notes_of_splits(setup.corpus),
         *begun.notes,
         *settings_for_longer_runs(setup.config),
-        f"{parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
+        f"{setup.num_parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
         *state,
     ]
 
 
-def ending(workdir: Path, setup: Setup, *, scores: Sequence[float]) -> list[str]:
+def ending(workdir: Path, setup: Setup, *, scores: Sequence[float], ended: bool) -> list[str]:
     """The lines about the end of a run, or of a start that a signal has stopped: its last checkpoint, the state of the
     learning-rate schedule, its best checkpoint, and why it stopped early if it did.
 
@@ -44,17 +44,25 @@ def ending(workdir: Path, setup: Setup, *, scores: Sequence[float]) -> list[str]
       workdir: the run's folder, with at least one checkpoint.
       setup: of the run.
       scores: of all evaluations.
+      ended: whether the run has done its last step, or has stopped early.
     """
-    config, last = setup.config, find_checkpoint(workdir, "latest")
+    config, last = setup.config, find_checkpoint(workdir, "latest").step
     lines = [f"last checkpoint  step {last} of {config.total_steps}; {schedule_state(workdir, config, last)}"]
-    best = read_record(workdir, find_checkpoint(workdir, "best"))
+    best = find_checkpoint(workdir, "best")
     if best.metrics is not None:
         sign = 1.0 if setup.metrics[config.best_metric].better == "higher" else -1.0
         score = sign * best.metrics["score"]
         lines.append(f"best checkpoint  step {best.step}, with the validation {config.best_metric} {score:.4f}")
-    if last < config.total_steps and stops_early(scores, config.stop_after):
+    if ended and last < config.total_steps:
         lines.insert(0, f"stopped early    {reason_to_stop(config.best_metric, scores)}")
     return lines
+
+
+def print_lines(console: Console, lines: Sequence[str]) -> None:
+    """Prints lines as plain texts, in the process that writes the run's folder."""
+    if run_folder.writes_folder():
+        for line in lines:
+            console.print(line, highlight=False, markup=False, emoji=False)
 
 
 def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:

@@ -89,21 +89,26 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
 
 def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     """Raises ConfigError for a field that the user set to a value other than the pretrained model's."""
-    try:
-        recipe = to_json(load_recipe(config.recipe).model)
-    except UnknownRecipeError:  # a config without a recipe: the user has set the fields that differ from their defaults
-        recipe = to_json(config.model)
-        for field in dataclasses.fields(config.model):
-            if field.default_factory is not dataclasses.MISSING:
-                recipe[field.name] = to_json(field.default_factory())
-            elif field.default is not dataclasses.MISSING:
-                recipe[field.name] = to_json(field.default)
-    model = to_json(config.model)
+    recipe, model = _recipe_model(config), to_json(config.model)
     typed = {line.partition(":")[0] for line in differences(recipe, model)}
     lost = [line for line in differences(model, to_json(adopted)) if line.partition(":")[0] in typed]
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
         raise ConfigError(f"--init-from {config.init_from} sets these fields of the model; remove them:{lines}")
+
+
+def _recipe_model(config: TrainConfig) -> dict[str, Any]:
+    """The model of the config's recipe, as JSON. If the recipe is unknown, the config's model with default values."""
+    try:
+        return to_json(load_recipe(config.recipe).model)
+    except UnknownRecipeError:
+        defaults = {}
+        for field in dataclasses.fields(config.model):
+            if field.default_factory is not dataclasses.MISSING:
+                defaults[field.name] = to_json(field.default_factory())
+            elif field.default is not dataclasses.MISSING:
+                defaults[field.name] = to_json(field.default)
+        return to_json(config.model) | defaults
 
 
 def params_digest(params: Params) -> str:

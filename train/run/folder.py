@@ -25,7 +25,7 @@ from jaxnlp.saving.checkpoints import (
     read_record,
     same_fields,
 )
-from jaxnlp.saving.serialization import ConfigError, UntrustedError, differences, from_json, to_json
+from jaxnlp.saving.serialization import ConfigError, UntrustedError, differences, from_json
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines
 from train.run.early_stopping import stops_early
@@ -54,12 +54,14 @@ class RunSpec(NamedTuple):
     """The facts that must stay equal when a run continues.
 
     Attributes:
-      identity: the fields of the config that decide the numbers, as JSON.
+      config: the config as JSON.
+      identity: its fields that decide the numbers.
       processor: the processor as JSON.
       description: one line about the data.
       fingerprint: a digest of the data.
     """
 
+    config: dict[str, Any]
     identity: dict[str, Any]
     processor: dict[str, Any]
     description: str
@@ -179,12 +181,11 @@ def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
     refuse_data_change(read_record(workdir, step), corpus, workdir)
 
 
-def create(workdir: Path, config: TrainConfig, run: RunSpec, typed_model: Any = None) -> None:
+def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
     """Writes the config and the processor. Call it only after the existing checkpoints were read and checked.
 
     Args:
       workdir: the run's folder.
-      config: the config, with the shape of a pretrained model.
       run: its specification.
       typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
     """
@@ -193,13 +194,13 @@ def create(workdir: Path, config: TrainConfig, run: RunSpec, typed_model: Any = 
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     if (workdir / CONFIG_FILE).exists() and (workdir / ENVIRONMENT_FILE).exists():
         before = _config_json(workdir)["total_steps"]
-        if "total_steps" in run.identity and before != config.total_steps:  # it was extended
+        if "total_steps" in run.identity and before != run.config["total_steps"]:  # it was extended
             earlier = read_environment(workdir).get(EXTENDED, [])
             update_environment(workdir, **{EXTENDED: [*earlier, before]})
     if typed_model is not None:
         write_json(workdir / TYPED_MODEL_FILE, typed_model)
     write_json(workdir / PROCESSOR_FILE, run.processor)
-    write_json(workdir / CONFIG_FILE, to_json(config))
+    write_json(workdir / CONFIG_FILE, run.config)
 
 
 def refuse_config_change(
@@ -212,10 +213,11 @@ def refuse_config_change(
     if before.get("recipe") != identity.get("recipe"):  # most fields differ, and none of them helps
         recipes = f"{before.get('recipe')}, not {identity.get('recipe')}"
         raise RunMismatchError(f"{message}, of the recipe {recipes}; give another --workdir")
+    before = same_fields(before, identity)
     longer = has_more_steps(before, identity)
     if longer and extend:
-        before = before | {"total_steps": identity["total_steps"]}
-    changed = differences(same_fields(before, identity), identity)
+        before["total_steps"] = identity["total_steps"]
+    changed = differences(before, identity)
     if longer and len(changed) == 1:
         message += (
             ". The learning rates of the steps so far depend on total_steps. --extend continues nevertheless, with "

@@ -1,7 +1,6 @@
 """The objects of a run before its first step: data, model, objective, optimizer, and the initial state."""
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.saving.checkpoints import RunError
-from jaxnlp.saving.serialization import ConfigError, processor_to_json
+from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.config import TrainConfig
@@ -36,6 +35,7 @@ class Setup(NamedTuple):
       optimizer: see `train.optimizer`.
       initial_state: given parameters -> the state before the first step; jit it.
       given: the parameters that are not initialised at random.
+      abstract_state: the shapes and types of the state.
     """
 
     config: TrainConfig
@@ -47,14 +47,12 @@ class Setup(NamedTuple):
     optimizer: Any
     initial_state: Callable[[Params], TrainState]
     given: Params
+    abstract_state: TrainState
 
-    def release(self) -> "Setup":
-        """A copy with only the shapes of the given parameters, to free their memory: the state has them now."""
-        return self._replace(given=jax.eval_shape(lambda: self.given))
-
-    def abstract_state(self) -> TrainState:
-        """Shapes and types of the state, without computing it."""
-        return jax.eval_shape(self.initial_state, self.given)
+    @property
+    def num_parameters(self) -> int:
+        """Number of values of all parameters, including frozen ones."""
+        return sum(x.size for x in jax.tree.leaves(self.abstract_state.params))
 
 
 def set_up(
@@ -136,8 +134,15 @@ def set_up(
     given = overlay(given, begun.params)
     if begun.params_for is not None:
         given = overlay(given, begun.params_for(corpus.processor))
-    spec = RunSpec(config.identity(), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
-    return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given)
+    spec = RunSpec(
+        to_json(config),
+        config.identity(),
+        processor_to_json(corpus.processor),
+        corpus.description,
+        corpus.fingerprint,
+    )
+    abstract_state = jax.eval_shape(initial_state, given)
+    return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given, abstract_state)
 
 
 def merge(params: Params, given: Params) -> Params:
@@ -171,8 +176,3 @@ def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:
         ema_decay=setup.config.ema_decay,
         accumulation_steps=setup.config.accumulation_steps,
     )
-
-
-def count_parameters(params: Params) -> int:
-    """Number of values, including frozen ones, in arrays or shapes."""
-    return sum(math.prod(x.shape) for x in jax.tree.leaves(params))

@@ -65,7 +65,7 @@ def test_the_best_checkpoint_has_the_highest_score_then_the_lowest_loss(tmp_path
     for step, metrics in enumerate((score(0.5, 2.0), score(0.5, nan), score(0.5, 1.0), score(nan, 0.0), None), 1):
         write(tmp_path, step, metrics)
     assert checkpoint_steps(tmp_path) == [1, 2, 3, 4, 5]
-    assert [find_checkpoint(tmp_path, which) for which in ("best", "latest", 2)] == [3, 5, 2]
+    assert [find_checkpoint(tmp_path, which).step for which in ("best", "latest", 2)] == [3, 5, 2]
     with pytest.raises(RunError, match="has no checkpoint of step 7; it has those of 1, 2, 3, 4, 5"):
         find_checkpoint(tmp_path, 7)
 

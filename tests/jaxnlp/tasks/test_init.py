@@ -202,7 +202,7 @@ def test_an_objective_is_for_the_platform_that_it_is_traced_for(config, monkeypa
     monkeypatch.setattr("jaxnlp.ops.matrix_products._cpu_multiplies_bfloat16", lambda: False)
     compute = dataclasses.replace(config.model.compute, matmul_dtype="auto")
     setup = set_up(begin(dataclasses.replace(config, model=dataclasses.replace(config.model, compute=compute))))
-    state, batch = setup.abstract_state(), next(iter(setup.corpus.train))
+    state, batch = setup.abstract_state, next(iter(setup.corpus.train))
     batch = next(iter(batch.values())) if isinstance(next(iter(batch.values())), dict) else batch
 
     def program(built, traced):

@@ -34,7 +34,7 @@ def facts(step, losses=None):
     """The rest of a checkpoint; a loss is the score too."""
     loss = None if losses is None else losses[step]
     return {
-        "run": RunSpec({"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f"),
+        "run": RunSpec({}, {"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f"),
         "train_seconds": step + 0.5,
         "metrics": None if loss is None else {"score": -loss, "loss": loss},
         "losses": [],
