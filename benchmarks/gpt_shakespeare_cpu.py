@@ -12,7 +12,7 @@ from jaxnlp.models.gpt import GPTConfig
 from train.optimizer import make_schedule
 from train.parallel import make_parallel
 from train.run.begin import begin
-from train.run.setup import set_up, step_function
+from train.run.setup import set_up
 
 TURNS, STEPS = 10, 50
 
@@ -22,7 +22,7 @@ def ours() -> Step:
 
     use_compilation_cache(None)
     setup, layout = set_up(begin(get_config())), make_parallel("jit")
-    train_step = layout.compile_train(step_function(setup), setup.abstract_state)
+    train_step = layout.compile_train(setup.step, setup.abstract_state)
     state = layout.initialise(setup.initial_state, setup.given)
     batches = iter(setup.corpus.train)
 

@@ -15,9 +15,9 @@ from jaxnlp.saving.checkpoints import (
     CONFIG_FILE,
     PROCESSOR_FILE,
     RunError,
-    check_run_files,
     find_checkpoint,
     read_params,
+    read_run_files,
     runs_inside,
 )
 from jaxnlp.saving.serialization import ConfigError, from_json, on_any_machine, processor_from_json
@@ -69,14 +69,14 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
         trust_package(package)
     use_compilation_cache()
     folder = Path(folder)
-    config = read_config_json(folder)
+    read_config_json(folder)  # refuses other folders
     record = find_checkpoint(folder, checkpoint)
-    check_run_files(folder, record)
+    config, processor_json = read_run_files(folder, record)
     try:
         task = from_json(config["task"], Task, where="config.task")
         model_config = from_json(on_any_machine(config["model"]), ModelConfig, where="config.model")
-        processor = processor_from_json(json.loads((folder / PROCESSOR_FILE).read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, OSError) as error:
+        processor = processor_from_json(processor_json)
+    except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"the config or the processor of {folder} cannot be read: {error}") from error
     model = model_config.build(processor)
     here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
 from train.config import TrainConfig
-from train.evaluation.validation import Validation, has_stalled
+from train.evaluation.validation import Validation
 from train.logs.log import RunLog
 from train.optimizer import plateau_scale
 from train.optimizer.schedules import with_plateau_scale
@@ -26,9 +26,9 @@ from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import Initialisation, begin
 from train.run.checkpoint import Checkpoints
-from train.run.early_stopping import stops_early
 from train.run.lock import locked
-from train.run.setup import Setup, set_up, step_function
+from train.run.progress import Progress, has_stalled
+from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
 from train.step import NonFiniteError, StepOutput, TrainState, all_finite
 
@@ -46,22 +46,6 @@ class Due(NamedTuple):
     log: bool
     evaluate: bool
     save: bool
-
-
-@dataclasses.dataclass
-class Progress:
-    """The progress of a run: its state, the number of steps, the seconds of training, and the validation loss and the
-    score of each evaluation so far."""
-
-    state: TrainState
-    step: int = 0
-    train_seconds: float = 0.0
-    losses: Sequence[float] = ()
-    scores: Sequence[float] = ()
-
-    def ended(self, config: TrainConfig) -> bool:
-        """Whether the run has done its last step, or stops early."""
-        return self.step >= config.total_steps or stops_early(self.scores, config.stop_after)
 
 
 def fit(
@@ -102,14 +86,15 @@ def fit(
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
-            run = _restore(workdir, checkpoints, setup, layout, batches, extend) or _initialise(setup, layout)
+            run = _restore(workdir, checkpoints, setup, layout, batches, extend)
+            run = run or Progress(layout.initialise(setup.initial_state, setup.given))
             # The state has the given parameters now: only one copy stays in memory.
             setup, begun = setup._replace(given={}), begun._replace(params={}, params_for=None)
             run_folder.create(workdir, setup.spec, begun.typed_model)
             print_lines(console, announcement(setup, begun, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 _record_environment(workdir, setup, begun, parallel, command)
-            train_step = layout.compile_train(step_function(setup), setup.abstract_state)
+            train_step = layout.compile_train(setup.step, setup.abstract_state)
             validate = Validation(setup, layout, workdir)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
                 while not run.ended(config):
@@ -130,16 +115,13 @@ def fit(
                         if score is not None:
                             _after_evaluation(run, score, config, layout, workdir)
                         if due.save:
-                            _save(checkpoints, run, score, setup, layout, batches.get_state(), log.train_seconds)
+                            run.train_seconds = log.train_seconds
+                            checkpoints.save(layout.fetch(run.state), setup.spec, run, score, batches.get_state())
                     if stopped:
                         break
         ended = run.ended(config)
         print_lines(console, ending(workdir, setup, scores=run.scores, ended=ended))
         return FitResult(layout.fetch(run.state), None if ended else stop.received)
-
-
-def _initialise(setup: Setup, layout: Parallel) -> Progress:
-    return Progress(layout.initialise(setup.initial_state, setup.given))
 
 
 def _restore(
@@ -247,26 +229,6 @@ def _after_evaluation(
         run.state = dataclasses.replace(run.state, opt_state=scaled)
     if not run.ended(config):  # the report of the last step is written when everything is saved
         _write_report(workdir)
-
-
-def _save(
-    checkpoints: Checkpoints,
-    run: Progress,
-    score: dict[str, float] | None,
-    setup: Setup,
-    layout: Parallel,
-    data_state: dict[str, Any],
-    train_seconds: float,
-) -> None:
-    checkpoints.save(
-        layout.fetch(run.state),
-        setup.spec,
-        train_seconds=train_seconds,
-        metrics=score,
-        losses=run.losses,
-        scores=run.scores,
-        data_state=data_state,
-    )
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from train.cli.command_line import UsageError, parse
 from train.config import TrainConfig
 from train.parallel import make_parallel
 from train.run.begin import begin
-from train.run.setup import set_up, step_function
+from train.run.setup import set_up
 from train.step import weighted
 
 PROGRAM = f"{program_name()} lr-find"
@@ -80,7 +80,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     begun = begin(dataclasses.replace(config, optimizer=in_steps))
     setup = set_up(begun, devices=layout.devices, schedule=exponential)
     state = layout.initialise(setup.initial_state, setup.given)
-    train_step = layout.compile_train(step_function(setup), setup.abstract_state)
+    train_step = layout.compile_train(setup.step, setup.abstract_state)
     batches = iter(setup.corpus.train)
     rates: list[float] = []
     losses: list[float] = []

@@ -155,20 +155,25 @@ def read_record(folder: Path, step: int) -> Record:
     return record
 
 
-def check_run_files(folder: Path, record: Record) -> None:
-    """Raises RunError, naming the field, when config.json or processor.json was edited since the checkpoint."""
-    before, now = record.identity, same_fields(_read_json(folder / CONFIG_FILE), record.identity)
+def read_run_files(folder: Path, record: Record) -> tuple[Any, Any]:
+    """The config and the processor of a run, as JSON.
+
+    Raises: RunError, naming the field, when one of the files was edited since the checkpoint.
+    """
+    path = folder / PROCESSOR_FILE
+    if not path.is_file():
+        raise RunError(f"{path} is missing; the run cannot be used without it")
+    config, processor = _read_json(folder / CONFIG_FILE), _read_json(path)
+    before, now = record.identity, same_fields(config, record.identity)
     if has_more_steps(before, now):  # the run was extended since
         before = before | {"total_steps": now["total_steps"]}
     changed = differences(before, now)
     if changed:
         lines = "".join(f"\n  {line}" for line in changed)
         raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
-    path = folder / PROCESSOR_FILE
-    if not path.is_file():
-        raise RunError(f"{path} is missing; the run cannot be used without it")
-    if json_digest(_read_json(path)) != record.processor_digest:
+    if json_digest(processor) != record.processor_digest:
         raise RunError(f"{path} was edited since the run was trained, or belongs to another run; restore it")
+    return config, processor
 
 
 def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from jaxnlp.text.characters import CharacterVocabulary
 from tests.processors import sized
 from train.run.checkpoint import Checkpoints
 from train.run.folder import RunSpec
+from train.run.progress import Progress
 
 
 @pytest.fixture
@@ -43,10 +44,8 @@ def unscored_run(finished_run, tmp_path_factory):
             checkpoints.save(
                 state.replace(step=np.int32(step), ema=average),
                 RunSpec({}, finished_run.config.identity(), processor, description="", fingerprint=""),
-                train_seconds=0.0,
+                Progress(state),
                 metrics=metrics,
-                losses=[],
-                scores=[],
                 data_state={},
             )
     return folder

@@ -9,7 +9,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks.text_to_text import TextToText
 from train.parallel import JitParallel
 from train.run.begin import begin
-from train.run.setup import set_up, step_function
+from train.run.setup import set_up
 
 LENGTHS = (8, 16)
 
@@ -32,7 +32,7 @@ def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(tiny_con
     model = EncoderDecoderConfig(num_layers=1, num_heads=1, width=4, context_length=16, embeddings="shared")
     setup = set_up(begin(tiny_config(data=data, model=model, task=TextToText())))
     layout = JitParallel(jax.devices()[:1])
-    step = layout.compile_train(step_function(setup), setup.abstract_state)
+    step = layout.compile_train(setup.step, setup.abstract_state)
     state = layout.initialise(setup.initial_state, setup.given)
     batches, shapes = iter(setup.corpus.train), []
     while (batch := next(batches)) and batches.get_state()["epoch"] == 0:

@@ -1,7 +1,6 @@
-"""The validation of a run: the task's evaluator, the score of checkpoints, and the start of averaging."""
+"""The validation of a run: the task's evaluator, and the score of checkpoints."""
 
-import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +60,3 @@ def checkpoint_score(evaluation: Evaluation, best_metric: str, kind: MetricKind)
     """The score that orders checkpoints: the best metric, negated if lower is better; the loss breaks ties."""
     sign = 1.0 if kind.better == "higher" else -1.0
     return {"score": sign * evaluation.metrics[best_metric].value, "loss": evaluation.metrics["loss"].value}
-
-
-def has_stalled(losses: Sequence[float], patience: int) -> bool:
-    """Whether the latest validation loss exceeds the lowest one of more than `patience` evaluations before it.
-
-    Losses that are not finite are ignored.
-
-    Source: Merity et al. 2018, algorithm 1.
-    """
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    if not losses or not math.isfinite(losses[-1]):
-        return False
-    older = finite[: max(0, len(finite) - 1 - patience)]
-    return len(older) > 0 and finite[-1] > min(older)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from train.report.formats import is_finite
-from train.run.early_stopping import reason_to_stop, stops_early
+from train.run.progress import reason_to_stop, stops_early
 
 Rows = Sequence[dict[str, Any]]
 

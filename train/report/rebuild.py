@@ -5,9 +5,9 @@ from pathlib import Path
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.saving.checkpoints import (
     DamagedCheckpointError,
-    check_run_files,
     checkpoint_steps,
     read_record,
+    read_run_files,
     runs_inside,
 )
 from train.report import write_report
@@ -42,7 +42,7 @@ def _check_config(run: Path) -> None:
     """Raises ValueError when config.json was edited after the newest checkpoint: the page would show a wrong config."""
     for step in reversed(checkpoint_steps(run)):
         try:
-            check_run_files(run, read_record(run, step))
+            read_run_files(run, read_record(run, step))
         except DamagedCheckpointError:  # the page can still show what was logged
             continue
         return

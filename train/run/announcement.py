@@ -13,7 +13,7 @@ from train.config import TrainConfig
 from train.optimizer import TO_THE_END
 from train.run import folder as run_folder
 from train.run.begin import Initialisation
-from train.run.early_stopping import reason_to_stop
+from train.run.progress import reason_to_stop
 from train.run.setup import Setup
 
 

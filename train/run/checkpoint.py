@@ -32,6 +32,7 @@ from jaxnlp.saving.checkpoints import (
 )
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.run.folder import RunSpec, writes_folder
+from train.run.progress import Progress
 from train.step import TrainState
 
 _logger = logging.getLogger(__name__)
@@ -93,23 +94,18 @@ class Checkpoints:
     def save(
         self,
         state: TrainState,
-        run: RunSpec,
-        *,
-        train_seconds: float,
+        spec: RunSpec,
+        progress: Progress,
         metrics: dict[str, float] | None,
-        losses: Sequence[float],
-        scores: Sequence[float],
         data_state: dict[str, Any],
     ) -> None:
         """Starts to save; the arrays may be donated as soon as this returns.
 
         Args:
           state: without the layout over devices, see `Parallel.fetch`.
-          run: its specification.
-          train_seconds: spent on training so far.
+          spec: of the run.
+          progress: of the run, including the evaluation of this step.
           metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
-          losses: of all evaluations so far, including this step's.
-          scores: of the same evaluations.
           data_state: state of the data's iterator after the last batch.
         """
         step = int(state.step)
@@ -121,14 +117,14 @@ class Checkpoints:
         items = jax.tree.map(np.array, _items(state))
         record = Record(
             step=step,
-            identity=run.identity,
-            processor_digest=json_digest(run.processor),
-            description=run.description,
-            fingerprint=run.fingerprint,
-            train_seconds=train_seconds,
+            identity=spec.identity,
+            processor_digest=json_digest(spec.processor),
+            description=spec.description,
+            fingerprint=spec.fingerprint,
+            train_seconds=progress.train_seconds,
             metrics=metrics,
-            losses=list(losses),
-            scores=list(scores),
+            losses=list(progress.losses),
+            scores=list(progress.scores),
             data_state=data_state,
             items={name: checksums(tree) for name, tree in items.items()},
         )

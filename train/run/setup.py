@@ -32,7 +32,7 @@ class Setup(NamedTuple):
       model: the Linen module.
       objective: the loss.
       metrics: the declared metrics of training and validation.
-      optimizer: see `train.optimizer`.
+      step: (state, batch) -> (state, output), pure.
       initial_state: given parameters -> the state before the first step; jit it.
       given: the parameters that are not initialised at random.
       abstract_state: the shapes and types of the state.
@@ -44,7 +44,7 @@ class Setup(NamedTuple):
     model: Any
     objective: Objective
     metrics: dict[str, MetricKind]
-    optimizer: Any
+    step: Callable[..., tuple[TrainState, StepOutput]]
     initial_state: Callable[[Params], TrainState]
     given: Params
     abstract_state: TrainState
@@ -117,6 +117,13 @@ def set_up(
         parameter=config.model.parameter,
         frozen=config.model.frozen,
     )
+    step = functools.partial(
+        train_step,
+        objective=objective,
+        optimizer=optimizer,
+        ema_decay=config.ema_decay,
+        accumulation_steps=config.accumulation_steps,
+    )
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
 
     def initial_state(given: Params) -> TrainState:
@@ -142,7 +149,7 @@ def set_up(
         corpus.fingerprint,
     )
     abstract_state = jax.eval_shape(initial_state, given)
-    return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given, abstract_state)
+    return Setup(config, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
 
 
 def merge(params: Params, given: Params) -> Params:
@@ -165,14 +172,3 @@ def merge(params: Params, given: Params) -> Params:
 def overlay(params: Params, newer: Params) -> Params:
     """The parameters of both trees. If both have a parameter, the newer tree's is used."""
     return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
-
-
-def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:
-    """The pure step: a function of (state, batch)."""
-    return functools.partial(
-        train_step,
-        objective=setup.objective,
-        optimizer=setup.optimizer,
-        ema_decay=setup.config.ema_decay,
-        accumulation_steps=setup.config.accumulation_steps,
-    )

@@ -12,12 +12,12 @@ from jaxnlp.saving.checkpoints import (
     Record,
     RunError,
     check_arrays,
-    check_run_files,
     checkpoint_steps,
     checksums,
     find_checkpoint,
     json_digest,
     read_record,
+    read_run_files,
 )
 
 MODEL = {"width": 8, "encoder": {"compute": 1}}
@@ -78,7 +78,7 @@ def test_files_that_a_checkpoint_is_not_of_are_refused(tmp_path):
     others = {"log_every_steps": 1, "total_steps": 4, "model": MODEL | {"compute": {"remat": True}}}
     for config in (CONFIG, CONFIG | others):
         write_files(config)
-        check_run_files(tmp_path, record(1))
+        read_run_files(tmp_path, record(1))
     for changed, message in (
         ({"seed": 2}, "seed: 1 -> 2"),
         ({"total_steps": 2}, "total_steps: 3 -> 2"),
@@ -89,13 +89,13 @@ def test_files_that_a_checkpoint_is_not_of_are_refused(tmp_path):
     ):
         write_files(CONFIG | changed)
         with pytest.raises(RunError, match=rf"config\.json was edited .*\n  {re.escape(message)}$"):
-            check_run_files(tmp_path, record(1))
+            read_run_files(tmp_path, record(1))
     write_files(processor=PROCESSOR | {"characters": ["b", "a"]})
     with pytest.raises(RunError, match=r"processor\.json was edited"):
-        check_run_files(tmp_path, record(1))
+        read_run_files(tmp_path, record(1))
     (tmp_path / "processor.json").unlink()
     with pytest.raises(RunError, match=r"processor\.json is missing"):
-        check_run_files(tmp_path, record(1))
+        read_run_files(tmp_path, record(1))
 
 
 def test_checksums_are_the_crc32_of_each_arrays_bytes():

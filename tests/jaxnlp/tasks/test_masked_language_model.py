@@ -23,7 +23,7 @@ from train.evaluation.scoring import SplitScoring
 from train.optimizer import OptimizerConfig
 from train.parallel import make_parallel, pad_rows
 from train.run.begin import begin
-from train.run.setup import set_up, step_function
+from train.run.setup import set_up
 
 VOCABULARY, LENGTH, PREDICTIONS = 17, 8, 3
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=LENGTH)
@@ -286,7 +286,7 @@ def test_training_finds_the_structure_of_a_text(tmp_path):
     config = training_config(tmp_path)
     setup = set_up(begin(config))
     state = jax.jit(setup.initial_state)(setup.given)
-    batches, update = iter(setup.corpus.train), jax.jit(step_function(setup))
+    batches, update = iter(setup.corpus.train), jax.jit(setup.step)
     for _ in range(config.total_steps):
         with jax.numpy_dtype_promotion("standard"):  # Optax raises a Python float to an integer power
             state, _ = update(state, next(batches))

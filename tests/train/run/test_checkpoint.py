@@ -15,6 +15,7 @@ from jaxnlp.saving.checkpoints import DamagedCheckpointError, read_record
 from tests.run_folders import EVERY_SIGN
 from train.run.checkpoint import Checkpoints, _items, bytes_on_disk
 from train.run.folder import RunMismatchError, RunSpec
+from train.run.progress import Progress
 from train.step import init_state
 
 
@@ -30,23 +31,19 @@ def make_state(step, *, ema=True, seed=7):
     return state.replace(step=jnp.int32(step), opt_state=opt_state, skipped_updates=jnp.int32(step // 2))
 
 
-def facts(step, losses=None):
-    """The rest of a checkpoint; a loss is the score too."""
-    loss = None if losses is None else losses[step]
-    return {
-        "run": RunSpec({}, {"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f"),
-        "train_seconds": step + 0.5,
-        "metrics": None if loss is None else {"score": -loss, "loss": loss},
-        "losses": [],
-        "scores": [],
-        "data_state": {"next_index": step},
-    }
+SPEC = RunSpec({}, {"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f")
+
+
+def save_state(checkpoints, step, metrics=None, state=None, **options):
+    state = make_state(step, **options) if state is None else state
+    checkpoints.save(state, SPEC, Progress(state, step, step + 0.5), metrics, {"next_index": step})
 
 
 def save(folder, steps, *, keep=10, losses=None, ema=True):
     with Checkpoints(folder, keep=keep) as checkpoints:
         for step in steps:
-            checkpoints.save(make_state(step, ema=ema), **facts(step, losses))
+            metrics = None if losses is None else {"score": -losses[step], "loss": losses[step]}
+            save_state(checkpoints, step, metrics, ema=ema)
 
 
 def restore(folder, *, ema=True):
@@ -131,7 +128,7 @@ def test_buffers_may_be_donated_as_soon_as_save_returns(tmp_path):
     state = init_state({"kernel": jnp.arange(size, dtype=jnp.float32)}, optax.adam(0.1), jax.random.key(0), ema=True)
     shapes = like(state)
     with Checkpoints(tmp_path, keep=2) as checkpoints:
-        checkpoints.save(state, **facts(0))
+        save_state(checkpoints, 0, state=state)
         rest = state.replace(key=None)
         for _ in range(20):
             rest = overwrite(rest)
@@ -332,7 +329,7 @@ def test_a_kill_while_an_older_checkpoint_is_deleted_does_no_harm(run, caplog, l
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with caplog.at_level(logging.WARNING, logger="train.run.checkpoint"), Checkpoints(run, keep=2) as checkpoints:
         assert_restored(checkpoints.restore_latest(like(make_state(0))), 3)
-        checkpoints.save(make_state(4), **facts(4))
+        save_state(checkpoints, 4)
     assert [record for record in caplog.records if record.name == "train.run.checkpoint"] == []
     assert not (run / "damaged_checkpoints").exists()
     assert 2 not in steps_on_disk(run)
@@ -364,7 +361,7 @@ def test_saving_continues_after_a_damaged_checkpoint_was_set_aside(run):
     with Checkpoints(run, keep=10) as checkpoints:
         checkpoints.restore_latest(like(make_state(0)))
         assert checkpoints.latest_step() == 2
-        checkpoints.save(make_state(3), **facts(3))
+        save_state(checkpoints, 3)
     assert_restored(restore(run), 3)
 
 
@@ -386,7 +383,7 @@ def test_a_tie_of_the_score_is_broken_by_the_loss_and_nan_is_worst(tmp_path):
     pairs = {1: (0.5, 2.0), 2: (0.5, 1.0), 3: (float("nan"), 0.1), 4: (0.5, float("nan")), 5: (0.1, 0.1)}
     with Checkpoints(tmp_path, keep=1) as checkpoints:
         for step, (score, loss) in pairs.items():
-            checkpoints.save(make_state(step), **facts(step) | {"metrics": {"score": score, "loss": loss}})
+            save_state(checkpoints, step, {"score": score, "loss": loss})
     assert steps_on_disk(tmp_path) == [2, 5]
 
 

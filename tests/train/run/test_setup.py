@@ -14,7 +14,7 @@ from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train.run.begin import begin
-from train.run.setup import set_up, step_function
+from train.run.setup import set_up
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_rows_that_carry_state_are_neither_split_over_odd_devices_nor_accumulate
 def test_the_step_uses_the_schedule_that_it_is_given(tiny_config):
     setup = set_up(begin(tiny_config(ema_decay=0.9)), schedule=lambda progress: jnp.float32(0.125))
     state = jax.jit(setup.initial_state)(setup.given)
-    step = jax.jit(step_function(setup))
+    step = jax.jit(setup.step)
     for batch in itertools.islice(setup.corpus.train, 2):
         state, output = step(state, batch)
         assert float(output.learning_rate) == 0.125

@@ -2,6 +2,7 @@ import io
 import shutil
 
 import chex
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -9,8 +10,8 @@ from jaxnlp.saving.checkpoints import checkpoint_steps
 from tests.train.loop_helpers import arrays, rows
 from train.config import update
 from train.report.metrics import early_stop
-from train.run.early_stopping import evaluations_since_best, reason_to_stop, stops_early
 from train.run.folder import has_ended, read_environment
+from train.run.progress import evaluations_since_best, has_stalled, reason_to_stop, stops_early
 from train.sweep import SweptRun
 
 NAN = float("nan")
@@ -39,6 +40,41 @@ def test_evaluations_are_counted_since_the_first_of_the_best(scores, since):
 def test_the_reason_counts_evaluations():
     assert reason_to_stop("f1", [0.5, 0.4]) == "the validation f1 has not improved in 1 evaluation"
     assert reason_to_stop("loss", [-1.0, -2.0, -3.0]) == "the validation loss has not improved in 2 evaluations"
+
+
+@pytest.mark.parametrize(
+    ("losses", "stalled"),
+    [
+        ([3.0, 2.0, 1.0], False),
+        ([3.0, 2.0, 3.5], True),
+        ([3.0, NAN, 2.0, 3.5], True),  # a NaN in between blocks nothing
+        ([3.0, 2.0, NAN], False),
+        ([NAN], False),
+        ([], False),
+    ],
+)
+def test_losses_that_are_not_finite_neither_start_averaging_nor_block_it(losses, stalled):
+    assert has_stalled(losses, 1) == stalled
+
+
+def begins_to_average(losses, patience):
+    """The evaluation, from 1, at which algorithm 1 of Merity et al. 2018 begins to; None where it never does."""
+    logs = []
+    for number, loss in enumerate(losses, start=1):
+        if len(logs) > patience and loss > min(logs[: len(logs) - patience]):
+            return number
+        logs.append(loss)
+    return None
+
+
+@pytest.mark.parametrize("patience", range(7))
+def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
+    begun = set()
+    for losses in np.random.default_rng(patience).random((200, 12)).tolist():
+        stalled = [n for n in range(1, 13) if has_stalled(losses[:n], patience)]
+        assert next(iter(stalled), None) == begins_to_average(losses, patience)
+        begun.add(next(iter(stalled), None))
+    assert len(begun) > 1
 
 
 @pytest.fixture(scope="module")
