@@ -94,8 +94,8 @@ def read_options(
 ) -> list[Any]:
     """An instance of each of some dataclasses, read from a command; their fields are the options, without a prefix.
 
-    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing or
-    of the wrong type.
+    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing
+    or of the wrong type.
 
     Args:
       parts: dataclasses, or instances of them whose values are the defaults.

@@ -174,9 +174,7 @@ def test_a_grid_that_cannot_be_is_refused_before_anything_is_trained(tmp_path, g
         planned(tmp_path, grid)
 
 
-@pytest.mark.parametrize(
-    ("grid", "error"), [(["model.num_heads=3"], UsageError), (["model.width=wide"], SystemExit)]
-)
+@pytest.mark.parametrize(("grid", "error"), [(["model.num_heads=3"], UsageError), (["model.width=wide"], SystemExit)])
 def test_values_that_the_config_refuses_end_the_command(tmp_path, capsys, grid, error):
     with pytest.raises(error) as refused:
         planned(tmp_path, grid)

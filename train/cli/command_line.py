@@ -60,8 +60,8 @@ class RunOptions(Config):
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
     """Parses a command: a recipe's name, then fields of its config and of the program's options.
 
-    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing or
-    of the wrong type.
+    Exits with status 0 after printing help, and with status 2 after printing tyro's error for a value that is missing
+    or of the wrong type.
 
     Args:
       arguments: the command without the program's name.

@@ -157,7 +157,12 @@ def help_on(capsys, *arguments):
     [
         (
             ["--total-steps", "5", "--help"],
-            ["without a download", "--workdir {None}|PATH", "--data.batch-size INT", "prog gpt_python_docs --help GROUP"],
+            [
+                "without a download",
+                "--workdir {None}|PATH",
+                "--data.batch-size INT",
+                "prog gpt_python_docs --help GROUP",
+            ],
             ["--optimizer.beta1"],
         ),
         (["--help", "optimizer"], ["--optimizer.beta1 FLOAT"], ["--model.width", "without a download"]),
