@@ -101,19 +101,17 @@ def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentenc
 
     Raises: DataError when the grammar does not have so many sentences.
     """
-    grammar = _Grammar(random.Random(seed))
-    seen = {sentence.words for sentence in without}
-    found: list[GrammarSentence] = []
+    grammar, excluded = _Grammar(random.Random(seed)), {sentence.words for sentence in without}
+    found: dict[tuple[str, ...], GrammarSentence] = {}
     for _ in range(_TRIES * count):
         if len(found) == count:
             break
         sentence = grammar.sentence()
-        if sentence.words not in seen:
-            seen.add(sentence.words)
-            found.append(sentence)
+        if sentence.words not in excluded:
+            found.setdefault(sentence.words, sentence)
     if len(found) < count:
         raise DataError(f"the small grammar gave {len(found)} different sentences of {count}; ask for fewer")
-    return found
+    return list(found.values())
 
 
 @dataclasses.dataclass
