@@ -137,7 +137,7 @@ def invent(seed: int, *, train: int = 300, dev: int = 100, test: int = 50) -> In
             raise DataError(f"{split} must have at least 1 person, got {size}")
     dice = _Dice(seed)
     names = _names(train + dev + test, dice)
-    places = dice.shuffled(_combined(PLACES))[:PLACE_COUNT]
+    places = dice.shuffled(combined(PLACES))[:PLACE_COUNT]
     urn = [place for rank, place in enumerate(places) for _ in range(round(2520 / (rank + 3)))]
     people = [_facts(first_name, surname, urn, dice) for first_name, surname in names]
     documents = [document for person in people for document in _documents(person, dice)]
@@ -187,7 +187,8 @@ class _Dice:
         return order
 
 
-def _combined(syllables: tuple[tuple[str, ...], tuple[str, ...]]) -> list[str]:
+def combined(syllables: tuple[tuple[str, ...], tuple[str, ...]]) -> list[str]:
+    """All names of a first and a second part."""
     beginnings, endings = syllables
     return [beginning + ending for beginning in beginnings for ending in endings]
 
@@ -198,7 +199,7 @@ def _names(count: int, dice: _Dice) -> list[tuple[str, str]]:
     Person i has first name i mod N and surname i mod (N + 1). The two moduli have no common divisor, so no pair repeats
     before all N (N + 1) are used.
     """
-    first_names, surnames = dice.shuffled(_combined(FIRST_NAMES)), dice.shuffled(_combined(SURNAMES))
+    first_names, surnames = dice.shuffled(combined(FIRST_NAMES)), dice.shuffled(combined(SURNAMES))
     most = min(len(first_names), len(surnames) - 1)
     if count > most * (most + 1):
         raise DataError(f"cannot name {count:,} people: the syllables make {most * (most + 1):,} distinct names")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import jax
 
-from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_type
+from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_types
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.checkpoints import (
@@ -121,7 +121,7 @@ def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
     inside = runs_inside(Path(place))
     if inside and not is_pretrained(place):
         raise RunError(f"{place} is not a training run{inside}")
-    kind = pretrained_type(place)
+    kinds = pretrained_types(place)[0 if whole else -1 :]
     exported = exported_task(place) if whole else None
     if exported is not None:
         return type(from_json(exported, Task, where=f"the task of {place}"))
@@ -134,9 +134,10 @@ def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
                     f"{other.__name__} and {task.__name__} both claim weights of {model_type}; set "
                     "model_types to () in one of them"
                 )
-    if kind not in tasks:
-        raise PretrainedError(f"{place}: model_type must be one of {', '.join(sorted(tasks))}, got {kind!r}")
-    return tasks[kind]
+    known = [kind for kind in kinds if kind in tasks]
+    if not known:
+        raise PretrainedError(f"{place}: model_type must be one of {', '.join(sorted(tasks))}, got {kinds[-1]!r}")
+    return tasks[known[0]]
 
 
 def find_task(place: str | Path, *, whole: bool = True) -> Task:

@@ -222,7 +222,7 @@ def test_modules_import_only_what_is_below_them():
         ("train.report.new", "from jaxnlp.decoding import beam", ["jaxnlp.decoding.beam"]),
         ("jaxnlp.runs", "from jaxnlp.text.words import WordVocabulary", ["jaxnlp.text.words"]),
         ("jaxnlp.runs", "from jaxnlp.convert.bert import load", ["jaxnlp.convert.bert"]),
-        ("jaxnlp.runs", "from jaxnlp.convert import pretrained_type", []),
+        ("jaxnlp.runs", "from jaxnlp.convert import pretrained_types", []),
         ("jaxnlp.cli.verbs", "from jaxnlp.decoding.generation import generate", ["jaxnlp.decoding.generation"]),
         ("jaxnlp.pages.new", "from jaxnlp.text.words import WordVocabulary", ["jaxnlp.text.words"]),
         ("jaxnlp.runs", "from jaxnlp.tasks.language_model import LanguageModel", ["jaxnlp.tasks.language_model"]),

@@ -68,7 +68,7 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    for number, (line, found) in enumerate(_objects(text, file), 1):
+    for number, (line, found) in enumerate(json_objects(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
         place = f"sentence {number}, line {line}"
         if not isinstance(found, dict):
@@ -98,7 +98,7 @@ def is_json(text: str) -> bool:
     return True
 
 
-def _objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
+def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
     """The values of JSON lines, or of a list, and the number of each one's line."""
     if not text.lstrip().startswith("["):
         for line, content in enumerate(text.split("\n"), 1):

@@ -27,7 +27,7 @@ class Files(Protocol):
         """Test file."""
 
 
-def hold_out(sentences: Sequence[T], file: str) -> tuple[list[T], list[T]]:
+def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tuple[list[T], list[T]]:
     """The sentences for training, and a tenth of all for validation, both in their order in the file.
 
     The choice depends only on the number of sentences, so that runs with several seeds have the same validation split.
@@ -35,13 +35,14 @@ def hold_out(sentences: Sequence[T], file: str) -> tuple[list[T], list[T]]:
     Args:
       sentences: at least 10.
       file: its name, for messages.
+      what: the noun for them.
 
     Raises: DataError when there are fewer sentences.
     """
     if len(sentences) < 10:
         raise DataError(
-            f"{file}: expected at least 10 sentences, to hold out a tenth of them, got {len(sentences)}; give more, or "
-            "a validation file with --data.validation FILE"
+            f"{file}: expected at least 10 {what}, to hold out a tenth of them, got {len(sentences)}; give more, or a "
+            "validation file with --data.validation FILE"
         )
     chosen = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
     train = [one for place, one in enumerate(sentences) if place not in chosen]

@@ -1,7 +1,14 @@
 """Conversion of weights from and to other libraries."""
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.model_types import exported_task, is_pretrained, pretrained_type
+from jaxnlp.convert.model_types import exported_task, is_pretrained, pretrained_types
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 
-__all__ = ["PretrainedError", "exported_task", "is_pretrained", "pretrained_type", "read_pretrained", "save_pretrained"]
+__all__ = [
+    "PretrainedError",
+    "exported_task",
+    "is_pretrained",
+    "pretrained_types",
+    "read_pretrained",
+    "save_pretrained",
+]

@@ -12,18 +12,20 @@ def is_pretrained(folder: str | Path) -> bool:
     return any((Path(folder) / name).is_file() for name in (CONFIG, MODULES))
 
 
-def pretrained_type(folder_or_name: str | Path) -> str:
-    """The `model_type` of pretrained weights, such as bert.
+def pretrained_types(folder_or_name: str | Path) -> list[str]:
+    """The names of the model of pretrained weights, the most specific first: its class in Transformers, such as
+    BertForQuestionAnswering, if the config names it, and its `model_type`, such as bert.
 
     Raises: PretrainedError when the folder has no weights, or its config does not name a model type.
     """
     file = encoder_folder(find_folder(folder_or_name)) / CONFIG
     if not file.is_file():
         raise PretrainedError(f"{folder_or_name} is neither a training run nor pretrained weights: it has no {CONFIG}")
-    found = read_object(file).get("model_type")
-    if not isinstance(found, str):
-        raise PretrainedError(f"{file}: expected a text as model_type, got {found!r}")
-    return found
+    config = read_object(file)
+    model_type, classes = config.get("model_type"), config.get("architectures") or []
+    if not isinstance(model_type, str):
+        raise PretrainedError(f"{file}: expected a text as model_type, got {model_type!r}")
+    return [*(name for name in classes if isinstance(name, str)), model_type]
 
 
 def exported_task(folder_or_name: str | Path) -> Any:

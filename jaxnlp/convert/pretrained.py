@@ -64,17 +64,38 @@ class Pretrained(NamedTuple):
     embeddings: EmbeddingSettings = PLAIN
 
 
+class HeadClass(NamedTuple):
+    """A class of Transformers: a BERT with dropout and a dense layer.
+
+    Attributes:
+      name: of the class.
+      prefix: of the names of the layer's tensors.
+      reads_pooler: whether the layer reads the pooler's output. Otherwise it reads the vector of each token, and the
+        encoder has no pooler.
+    """
+
+    name: str
+    prefix: str
+    reads_pooler: bool
+
+
+OF_TEXTS = HeadClass("BertForSequenceClassification", "classifier.", reads_pooler=True)
+OF_TOKENS = HeadClass("BertForTokenClassification", "classifier.", reads_pooler=False)
+OF_SPANS = HeadClass("BertForQuestionAnswering", "qa_outputs.", reads_pooler=False)
+HEAD_PREFIXES = ("classifier.", "qa_outputs.")
+"""Prefixes of the tensors of all these heads."""
+
+
 class Classifier(NamedTuple):
-    """The head of a BertForSequenceClassification: dropout and a dense layer, on the pooler's output. Or that of a
-    BertForTokenClassification, on the vector of each token. Or that of a class in a program of the folder.
+    """The head of a class of Transformers, or of a class in a program of the folder.
 
     Attributes:
       kernel: [D, C] for C outputs.
       bias: [C].
       dropout_rate: dropout rate in training.
-      names: names of the C outputs.
+      names: names of the C outputs; () = the config does not have any.
       problem: problem type of Transformers' config: one class, any number of classes, or a number.
-      each_token: whether it classifies each token, not the text; the encoder then has no pooler.
+      head: its class.
       program: the class that computes it, by its module in the folder; None = Transformers' own. With a program, the
         bias is stored as [1, C], so that Transformers' own class refuses the head.
     """
@@ -84,7 +105,7 @@ class Classifier(NamedTuple):
     dropout_rate: float
     names: tuple[str, ...]
     problem: Problem = "single_label_classification"
-    each_token: bool = False
+    head: HeadClass = OF_TEXTS
     program: str | None = None
 
 
@@ -160,9 +181,8 @@ def save_pretrained(
       folder: a new or empty folder.
       pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
         a BertForNextSentencePrediction.
-      classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification, or a
-        BertForTokenClassification. The names of its tensors begin with `classifier.`, so `read_pretrained` needs
-        ignore=("classifier.",).
+      classifier: a head instead of pretraining heads; the folder becomes one of its class. `read_pretrained` then needs
+        ignore=HEAD_PREFIXES.
       further_heads: whether the model has heads that no class of Transformers has. Its classes with a classifier then
         refuse the folder, since they would add a random head: their bias is an empty tensor in the weights.
       further_files: contents of further files, by name.
@@ -175,9 +195,9 @@ def save_pretrained(
         one of tokens on an encoder with a pooler.
     """
     config, params, heads, vocabulary = pretrained[:4]
-    misfit = classifier is not None and classifier.program is None and config.use_pooler == classifier.each_token
+    misfit = classifier is not None and classifier.program is None and config.use_pooler != classifier.head.reads_pooler
     if classifier is not None and (heads is not None or misfit):
-        pooler = "without" if classifier.each_token else "with"
+        pooler = "with" if classifier.head.reads_pooler else "without"
         raise ValueError(f"a classifier needs an encoder {pooler} a pooler, and no pretraining heads")
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -199,17 +219,24 @@ def save_pretrained(
     if further_heads:
         tensors[_BARRIER] = np.zeros(0, np.float32)
     if classifier is not None:
-        tensors["classifier.weight"] = np.array(classifier.kernel.T, np.float32, order="C")
-        tensors["classifier.bias"] = np.array(classifier.bias, np.float32)
+        weight, bias = (f"{classifier.head.prefix}{name}" for name in ("weight", "bias"))
+        tensors[weight] = np.array(classifier.kernel.T, np.float32, order="C")
+        tensors[bias] = np.array(classifier.bias, np.float32)
         if classifier.program is not None:
-            tensors["classifier.bias"] = tensors["classifier.bias"][None]
+            tensors[bias] = tensors[bias][None]
             settings["auto_map"] = {"AutoModelForSequenceClassification": classifier.program}
-        settings |= {} if classifier.each_token else {"problem_type": classifier.problem}
-        settings |= {
-            "classifier_dropout": classifier.dropout_rate,
-            "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # also defines num_labels
-            "label2id": {name: label for label, name in enumerate(classifier.names)},
-        }
+        settings |= {"problem_type": classifier.problem} if classifier.head.reads_pooler else {}
+        settings |= {"classifier_dropout": classifier.dropout_rate}
+        settings |= (
+            {}
+            if not classifier.names
+            else {
+                "id2label": {
+                    str(label): name for label, name in enumerate(classifier.names)
+                },  # also defines num_labels
+                "label2id": {name: label for label, name in enumerate(classifier.names)},
+            }
+        )
     documents = {CONFIG: settings, **module_files(config.width, *pretrained[4:])}
     files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -232,7 +259,7 @@ def save_pretrained(
 def architecture(heads: Params | None, classifier: Classifier | None = None) -> str:
     """Transformers' name of a BERT with these pretraining heads, or with a classifier."""
     if classifier is not None:
-        return "BertForTokenClassification" if classifier.each_token else "BertForSequenceClassification"
+        return classifier.head.name
     if heads is None:
         return "BertModel"
     if "follows" not in heads:

@@ -27,7 +27,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.cache import cache_rows, log_coverage
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.nn.recurrent import Recurrent, RecurrentCompute, uniform_of_width
+from jaxnlp.nn.recurrent import Recurrent, RecurrentCompute, parameter_axes, uniform_of_width
 from jaxnlp.ops.input_feeding import Decoded, DecoderState, Memory, ScoreName, decode
 from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
@@ -88,11 +88,10 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         table = parameter_table.entries({(name, "embedding"): "VD" for name in names}, "below")
         if self.use_convolution:
             table |= parameter_table.entries({("convolution", "kernel"): "2DD", ("convolution", "bias"): "D"}, 0)
-        gates: dict[tuple[str, ...], str] = {("kernel",): "D4K", ("recurrent_kernel",): "K4K", ("bias",): "4K"}
         for number in range(self.encoder_layers):
             for direction in ("forward", "backward"):
                 prefix = ("encoder", f"layer_{number}_{direction}")
-                table |= parameter_table.entries(gates, number, prefix=prefix)
+                table |= parameter_table.entries(parameter_axes("lstm"), number, prefix=prefix)
         above: dict[tuple[str, ...], str] = {
             ("initial_hidden", "kernel"): "EK",
             ("initial_cell", "kernel"): "EK",

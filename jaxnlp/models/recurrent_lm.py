@@ -25,7 +25,7 @@ from jaxnlp.nn.recurrent import (
     Recurrent,
     RecurrentCompute,
     empty_states,
-    find_cell,
+    parameter_axes,
     uniform_of_width,
 )
 from jaxnlp.ops.checks import expect, expect_tokens
@@ -95,15 +95,9 @@ class RecurrentLMConfig(RecurrentModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
         layers: dict[tuple[str, ...], Parameter] = {}
-        gates = find_cell(self.cell).gates
         for number in range(len(self.widths)):
-            axes: dict[tuple[str, ...], str] = {
-                ("kernel",): f"D{gates}K",
-                ("recurrent_kernel",): f"K{gates}K",
-                ("bias",): f"{gates}K",
-            }
-            axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
-            layers |= parameter_table.entries(axes, number, prefix=("recurrent", f"layer_{number}_forward"))
+            prefix = ("recurrent", f"layer_{number}_forward")
+            layers |= parameter_table.entries(parameter_axes(self.cell), number, prefix=prefix)
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
         head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}

@@ -22,7 +22,7 @@ from jaxnlp.config import Rate, Within
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, find_cell, uniform_of_width
+from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes, uniform_of_width
 from jaxnlp.nn.transformer import rows
 from jaxnlp.ops.activations import softmax
 from jaxnlp.ops.matrix_products import matmul
@@ -69,16 +69,11 @@ class TextRNNConfig(WordClassifierConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = self.parameters_around("EC")
-        gates = find_cell(self.cell).gates
-        axes: dict[tuple[str, ...], str] = {
-            ("kernel",): f"D{gates}K",
-            ("recurrent_kernel",): f"K{gates}K",
-            ("bias",): f"{gates}K",
-        }
-        axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
         for number in range(len(self.widths)):
             for direction in ("forward", "backward") if self.bidirectional else ("forward",):
-                table |= parameter_table.entries(axes, number, prefix=("recurrent", f"layer_{number}_{direction}"))
+                table |= parameter_table.entries(
+                    parameter_axes(self.cell), number, prefix=("recurrent", f"layer_{number}_{direction}")
+                )
         if self.pooling == "attention":
             attention = parameter_table.dense(("attention",), "EE") | {("attention_vector",): "E"}
             table |= parameter_table.entries(attention)

@@ -32,7 +32,7 @@ from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.convolution import Convolution
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, find_cell
+from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
 from jaxnlp.text.word_vectors import read_word_vectors
@@ -165,17 +165,10 @@ class WordEncoderConfig(ModelConfig):
         if self.character_features:
             table |= parameter_table.entries({("characters", "embedding"): "VD"})
             table |= parameter_table.entries(parameter_table.dense(("convolution",), "DF"))
-        gates = find_cell(self.cell).gates
-        axes: dict[tuple[str, ...], str] = {
-            ("kernel",): f"D{gates}K",
-            ("recurrent_kernel",): f"K{gates}K",
-            ("bias",): f"{gates}K",
-        }
-        axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
         for number in range(len(self.recurrent_widths)):
             for direction in ("forward", "backward"):
                 prefix = ("recurrent", f"layer_{number}_{direction}")
-                table |= parameter_table.entries(axes, prefix=prefix)
+                table |= parameter_table.entries(parameter_axes(self.cell), prefix=prefix)
         return {(NAME, *path): entry for path, entry in table.items()}
 
     def find_parameter(self, table: Table, path: tuple[str, ...]) -> Any:

@@ -47,6 +47,17 @@ def find_cell(name: str) -> Cell:
     return CELLS[name]
 
 
+def parameter_axes(cell: CellName) -> dict[tuple[str, ...], str]:
+    """The parameters of a `RecurrentDirection` and the glossary letters of their axes, for `ModelConfig.parameter`."""
+    gates = find_cell(cell).gates
+    axes: dict[tuple[str, ...], str] = {
+        ("kernel",): f"D{gates}K",
+        ("recurrent_kernel",): f"K{gates}K",
+        ("bias",): f"{gates}K",
+    }
+    return axes | ({("recurrent_bias",): f"{gates}K"} if cell == "gru" else {})
+
+
 def uniform_of_width(width: int) -> Initializer:
     """Uniform in [-1 / sqrt(K), 1 / sqrt(K)], K the width of the layer's state.
 

@@ -272,7 +272,8 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
     model_types: ClassVar[tuple[str, ...]] = ()
-    """The `model_type`s of pretrained weights that `from_pretrained` reads."""
+    """The pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which
+    goes before it."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         """Every metric of the evaluator `validation` on a split and of the training log, by name.

@@ -272,7 +272,7 @@ def test_help_needs_no_run_and_options_depend_on_the_evaluator(run, capsys):
 
 
 def test_what_is_no_run_is_refused_and_not_looked_for_on_the_hub(tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxnlp.runs.pretrained_type", None)  # not to be called
+    monkeypatch.setattr("jaxnlp.runs.pretrained_types", None)  # not to be called
     for place in (tmp_path, Path("runs/no_such_run")):
         with pytest.raises(RunError, match=f"{place} is not a training run"):
             find_evaluator(place, "validation")

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.convert.pretrained import OF_TEXTS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.input_files.notes import report_blank, report_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
@@ -27,7 +27,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     max_length_of,
     vocabulary_of,
 )
-from jaxnlp.tasks.bert_verbs.exported import HEADS, description, heads_file
+from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_CLASS, PROGRAM_FILE, torch_classifier
 from jaxnlp.text.raw_texts import blank_rows, one_line
 
@@ -135,7 +135,7 @@ class Export(Command):
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
         further_files = {HEADS: heads_file(trained.model.config, others)} if others else {}
         if others or classifier is not None:
-            further_files[EXPORTED] = description(trained, trained.model.config)
+            further_files[EXPORTED] = description(trained, trained.model.config, exported_head_of(trained))
         program = torch_classifier(trained, max_length_of(trained))
         if program is not None:
             further_files[PROGRAM_FILE] = program.encode()
@@ -187,12 +187,18 @@ def classifier_of(trained: Trained) -> Classifier | None:
     A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
     """
     config: Any = trained.model.config
-    found = config.only_head(trained.processor) if isinstance(config, BertClassifierConfig) else None
-    if found is None:
+    head = exported_head_of(trained)
+    if head is None:
         return None
-    targets, layer = found.targets, trained.params[found.head]
-    kernel = targets.width * np.asarray(layer["kernel"])
-    bias = targets.lowest + targets.width * np.asarray(layer["bias"])
+    targets, layer = config.only_head(trained.processor).targets, trained.params[head.name]
+    kernel, bias = (head.scale * np.asarray(layer[name]) for name in ("kernel", "bias"))
     program = None if config.pooling == "pooler" else PROGRAM_CLASS
     names, rate = targets.names or ("number",), config.head_dropout_rate
-    return Classifier(kernel, bias, rate, names, targets.problem, program=program)
+    return Classifier(kernel, head.shift + bias, rate, names, targets.problem, program=program)
+
+
+def exported_head_of(trained: Trained) -> ExportedHead | None:
+    """The only head of a classifier as the weights of Transformers have it."""
+    config: Any = trained.model.config
+    only = config.only_head(trained.processor) if isinstance(config, BertClassifierConfig) else None
+    return only and ExportedHead(only.head, OF_TEXTS.prefix, only.targets.width, only.targets.lowest)

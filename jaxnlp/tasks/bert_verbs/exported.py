@@ -1,8 +1,8 @@
-"""Exported models, read back whole: what the verb `export` writes for this library only."""
+"""Exported models, read back whole: what the verbs `export` write for this library only."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,25 +11,38 @@ from safetensors.numpy import load_file, save
 
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
+from jaxnlp.convert.pretrained import HEAD_PREFIXES
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.models.tagger import HEAD as LABEL_SCORES
-from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.typing import Params
 
 HEADS = "heads.safetensors"
-CLASSIFIER = "classifier."
-"""Prefix of the names of a head in Transformers' weights."""
 
 
-def description(trained: Trained, config: ModelConfig) -> bytes:
-    """The file `jaxnlp.json` of an exported model: its task, the config of what was exported, and its processor."""
+class ExportedHead(NamedTuple):
+    """A head that is in the weights of Transformers: `weight` = scale W^T and `bias` = scale b + shift.
+
+    Attributes:
+      name: of its parameters W and b.
+      prefix: of its tensors.
+      scale, shift: of its outputs.
+    """
+
+    name: str
+    prefix: str
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+def description(trained: Trained, config: ModelConfig, head: ExportedHead | None = None) -> bytes:
+    """The file `jaxnlp.json` of an exported model: its task, the config of what was exported, its processor, and its
+    head, unless `heads_file` has it."""
     parts = {
         "task": to_json(trained.task),
         "model": to_json(config),
         "processor": processor_to_json(trained.processor),
+        "head": head and head._asdict(),
     }
     return (json.dumps(parts) + "\n").encode()
 
@@ -54,8 +67,8 @@ def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -
     task = from_json(parts.get("task"), Task, where=f"{folder / EXPORTED}: task")
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
     processor = processor_from_json(parts.get("processor"), where=f"{folder / EXPORTED}: processor")
-    bert = flatten_dict(read_pretrained(folder, ignore=(CLASSIFIER,)).params)
-    others = flatten_dict(_heads(folder, config, processor))
+    bert = flatten_dict(read_pretrained(folder, ignore=HEAD_PREFIXES).params)
+    others = flatten_dict(_heads(folder, parts.get("head")))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     model = config.build(processor)
     expected = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))["params"]
@@ -67,21 +80,25 @@ def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -
     return Trained(task, model, jax.device_put(params, jax.local_devices()[0]), processor, name=str(folder_or_name))
 
 
-def _heads(folder: Path, config: Any, processor: Any) -> Params:
-    """The parameters outside the BERT, [inputs, outputs] for kernels."""
+def _heads(folder: Path, head: Any) -> Params:
+    """The parameters outside the BERT, [inputs, outputs] for kernels. Args: head: the fields of an `ExportedHead`."""
     if (folder / HEADS).is_file():
         return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
+    try:
+        return read_head(folder, ExportedHead(**head))
+    except (TypeError, KeyError) as error:
+        raise PretrainedError(
+            f"{folder} has neither {HEADS} nor the head of {EXPORTED}; export the run again"
+        ) from error
+
+
+def read_head(folder: Path, head: ExportedHead) -> Params:
+    """The parameters of a head, from the weights of Transformers. Raises: KeyError for a missing tensor."""
     tensors = read_tensors(folder, str(folder))
-    found = config.only_head(processor) if isinstance(config, BertClassifierConfig) else None
-    head = LABEL_SCORES if isinstance(config, TaggerConfig) else found and found.head
-    names = (f"{CLASSIFIER}weight", f"{CLASSIFIER}bias")
-    if head is None or not tensors.keys() >= set(names):
-        raise PretrainedError(f"{folder} has neither {HEADS} nor {names[0]}; export the run again")
-    weight, bias = (np.asarray(tensors[name], np.float32) for name in names)
-    kernel, bias = np.ascontiguousarray(weight.T), bias.reshape(-1)  # [1, C] next to a program of its own
-    if found is not None:
-        kernel, bias = kernel / found.targets.width, (bias - found.targets.lowest) / found.targets.width
-    return {head: {"kernel": kernel, "bias": bias}}
+    weight, bias = (np.asarray(tensors[f"{head.prefix}{name}"], np.float32) for name in ("weight", "bias"))
+    kernel = np.ascontiguousarray(weight.T) / head.scale
+    bias = (bias.reshape(-1) - head.shift) / head.scale  # [1, C] next to a program of its own
+    return {head.name: {"kernel": kernel, "bias": bias}}
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:

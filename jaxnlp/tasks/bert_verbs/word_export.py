@@ -9,11 +9,11 @@ import numpy as np
 import tyro
 
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.convert.pretrained import OF_TOKENS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.exported import HEADS, description, heads_file
+from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,8 @@ class ExportWords(Command):
         pretrained, others = bert_of_words(trained)
         tagger = token_classifier_of(trained)
         config: Any = dataclasses.replace(trained.model.config, encoder=pretrained.config)
-        further_files = {EXPORTED: description(trained, config)}
+        head = tagger and ExportedHead(HEAD, tagger.head.prefix)
+        further_files = {EXPORTED: description(trained, config, head)}
         if tagger is None:
             further_files[HEADS] = heads_file(config, others)
         save_pretrained(
@@ -85,4 +86,4 @@ def token_classifier_of(trained: Trained) -> Classifier | None:
     if not isinstance(config, TaggerConfig) or config.crf or set(trained.params[NAME]) != {"bert"}:
         return None
     kernel, bias = (np.asarray(trained.params[HEAD][name]) for name in ("kernel", "bias"))
-    return Classifier(kernel, bias, config.input_dropout_rate, trained.processor.labels, each_token=True)
+    return Classifier(kernel, bias, config.input_dropout_rate, trained.processor.labels, head=OF_TOKENS)

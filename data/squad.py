@@ -1,0 +1,325 @@
+"""Questions about contexts, whose answers are spans of them: in SQuAD's format, or about invented people.
+
+A file is one of these, as JSON or as JSON lines:
+
+    {"data": [{"paragraphs": [{"context": "Ann ...", "qas": [{"id": "1", "question": "Who ...?", "answers": [...]}]}]}]}
+    [{"id": "1", "context": "Ann ...", "question": "Who ...?", "answers": [...]}]
+
+An answer is {"text": "Ann", "answer_start": 0}, or only its text; answers are a list of these, or {"text": ["Ann"],
+"answer_start": [0]} as in the `datasets` library. [] and "is_impossible": true mean that the context has no answer.
+Without an `id`, questions are numbered from 1.
+
+Source: Rajpurkar et al. 2016 and 2018 for the format.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import grain
+import numpy as np
+
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.invented_people import BIRTH_DOCUMENTS, PLACE_COUNT, PLACES, InventedPeople, combined, invent
+from data.pipelines.buckets import bucketed, rounded_up, sorted_batches
+from data.pipelines.endless import iterable, shuffled
+from data.pipelines.fingerprints import fingerprint, vocabulary_text
+from data.readers.annotations import json_objects
+from data.readers.file_options import TextFiles
+from data.readers.held_out import hold_out
+from jaxnlp.config import Count, Natural, Within
+from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
+from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, Span, Window
+from jaxnlp.text.raw_texts import is_blank
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+PEOPLE = 4
+"""Documents in a context about invented people, each about another one."""
+_PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionContexts(TextFiles):
+    """Questions with a context each. A long context is read as several windows, which overlap. Answers are whole words.
+
+    Batches have the arrays of `QuestionProcessor.batch`, and `span` [B, 2] int32: the first and the last token of the
+    answer, or 0 twice if the window does not have it.
+    """
+
+    usual = ("source", "train", "batch_size")
+
+    source: Literal["invented_people", "files"] = "invented_people"
+    """Birth places of invented people, which need no files; or files of your own."""
+    train: str | None = None
+    """Your training file, in SQuAD's format or as JSON lines; required for data.source files."""
+    validation: str | None = None
+    """Your validation file; None = a tenth of the training contexts is held out."""
+    test: str | None = None
+    """Your test file; None = no test split."""
+    people: Count = 1_000
+    """Number of invented people with training questions."""
+    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 8_000
+    """Maximum number of tokens of a vocabulary trained on the training texts. A pretrained model has its own."""
+    max_length: Annotated[int, Within("[8, inf)")] = 256
+    """Maximum length of a window in tokens: the question, a part of the context, and three special tokens."""
+    overlap: Natural = 64
+    """Number of tokens of the context that are in a window and also in the next one; longer answers may be in none.
+    Other software calls it the stride."""
+    length_multiple: Count = 64
+    """Batches have the length of their longest window, rounded up to a multiple of this; JAX compiles a program for
+    each length."""
+    evaluation_batch_size: Count = 64
+    """Number of windows in an evaluation step."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        own = self.source == "files"
+        self.only_if(own, "data.source files", "train", "validation", "test")
+        self.writing_only_if(own, "data.source files")
+        self.only_if(not own, "data.source invented_people", "people")
+        most = QuestionProcessor.max_overlap(self.max_length)
+        if self.overlap > most:
+            raise ValueError(
+                f"data.overlap must be at most {most} for windows of {self.max_length} tokens, got {self.overlap}"
+            )
+
+    @property
+    def needs(self) -> str:
+        return "your questions" if self.source == "files" else ""
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the questions; the splits are `validation` and, if there is a file, `test`.
+
+        Args:
+          seed: decides the order of training.
+          processor: the tokenizer of a pretrained model, or the processor of an earlier run, whose tokenizer is used.
+
+        Raises: FileNotFoundError, DataError.
+        """
+        questions = self._invented() if self.source == "invented_people" else self._read()
+        train = questions.pop("train")
+        vocabulary = self._vocabulary(train, processor)
+        processor = QuestionProcessor(vocabulary, self.max_length, self.overlap)
+        windows = processor.windows(train)
+        if len(windows) < self.batch_size:
+            raise DataError(
+                f"{len(windows)} training windows are fewer than a batch; set --data.batch-size to {len(windows)} or "
+                "less"
+            )
+        shuffled_windows = shuffled(grain.MapDataset.source(windows), seed)
+        batches = bucketed(shuffled_windows, self.batch_size, seed=seed + 1, **self._padding(train, processor))
+        counts = ", ".join(f"{len(rows):,} for {split}" for split, rows in {"training": train, **questions}.items())
+        return Corpus(
+            train=iterable(batches),
+            splits={split: self._split(rows, processor) for split, rows in questions.items()},
+            processor=processor,
+            description=f"questions: {counts}; training windows: {len(windows):,}; {vocabulary.size:,} tokens",
+            fingerprint=fingerprint(
+                vocabulary_text(vocabulary), repr((train, questions, self.max_length, self.overlap))
+            ),
+        )
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """Reads a file of questions, with or without answers. Raises: FileNotFoundError, DataError."""
+        return self._split(read_questions(path, self.encoding), require_processor(processor, QuestionProcessor))
+
+    def _read(self) -> dict[str, list[ContextQuestion]]:
+        if self.train is None:
+            raise DataError("data.source files needs your training file: give it with --data.train FILE")
+        given = {"train": self.train, "validation": self.validation, "test": self.test}
+        paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
+        questions = {
+            split: read_questions(path, self.encoding, answered=None if split == "test" else True)
+            for split, path in paths.items()
+        }
+        if self.validation is None:
+            contexts = list(dict.fromkeys(one.context for one in questions["train"]))
+            _, held_out = hold_out(contexts, str(paths["train"]), "contexts")
+            sides: dict[bool, list[ContextQuestion]] = {True: [], False: []}
+            for one in questions["train"]:
+                sides[one.context in set(held_out)].append(one)
+            questions |= {"train": sides[False], "validation": sides[True]}
+        return questions
+
+    def _invented(self) -> dict[str, list[ContextQuestion]]:
+        people = invent(0, train=self.people, dev=200)
+        return {
+            "train": about_people(people, "train", seed=0),
+            "validation": about_people(people, "validation", seed=1),
+        }
+
+    def _vocabulary(self, train: Sequence[ContextQuestion], given: Any) -> WordPieceVocabulary:
+        if given is not None:
+            return require_processor(getattr(given, "vocabulary", given), WordPieceVocabulary)
+        texts = dict.fromkeys(text for one in train for text in (one.question, one.context))
+        try:
+            return WordPieceVocabulary.of_texts(list(texts), self.vocabulary_size)
+        except ValueError as error:
+            raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
+
+    def _padding(self, questions: Sequence[ContextQuestion], processor: QuestionProcessor) -> dict[str, Any]:
+        """Options of `bucketed` and of `sorted_batches`."""
+        pad = functools.partial(_padded, questions, processor)
+        return {"multiple": self.length_multiple, "length": lambda window: len(window.tokens), "pad": pad}
+
+    def _split(self, questions: Sequence[ContextQuestion], processor: QuestionProcessor) -> Split[ContextQuestion]:
+        """One pass over the windows; `rows` has the index of each one's window."""
+        padding = self._padding(questions, processor)
+        batches, rows = sorted_batches(processor.windows(questions), self.evaluation_batch_size, **padding)
+        scored = all(one.answers is not None for one in questions)
+        return Split(batches, examples=tuple(questions), rows=rows, scored=scored)
+
+
+def _padded(
+    questions: Sequence[ContextQuestion],
+    processor: QuestionProcessor,
+    windows: list[Window],
+    size: int,
+    multiple: int,
+) -> NumpyBatch:
+    longest = max(len(window.tokens) for window in windows)
+    length = min(rounded_up(longest, multiple), processor.max_length)
+    span = np.zeros((size, 2), np.int32)
+    span[: len(windows)] = [window.tokens_of(questions[window.question_index].answers or ()) for window in windows]
+    return processor.batch(windows, size, length) | {"span": span}
+
+
+def about_people(people: InventedPeople, split: Literal["train", "validation"], seed: int) -> list[ContextQuestion]:
+    """Questions about invented people, with contexts of a few documents, each about another person.
+
+    Each document that has a birth place is in the context of the question about it. A last context of each person has
+    only a document without it: that question has no answer. In each context, places have other names, so that only
+    reading finds the answer; those of the validation split are in no training context.
+
+    Args:
+      people: their documents and questions.
+      split: the questions.
+      seed: decides the other documents of each context, their order, and the names of places.
+    """
+    generator, about = np.random.default_rng(seed), dict[str, list[str]]()
+    for document in people.documents:
+        about.setdefault(document.partition(".")[0], []).append(document)
+    names, examples = list(about), list[ContextQuestion]()
+    used = sorted({*_PLACE.findall(" ".join(people.documents))})
+    unused = [place for place in combined(PLACES) if place not in used]
+    new_names = unused[PLACE_COUNT:] if split == "train" else unused[:PLACE_COUNT]
+    for question, place in people.train if split == "train" else people.dev:
+        name = question.removeprefix("Where was ").removesuffix(" born?")
+        born = [document for document in about[name] if place in document]
+        for document in [*born, *(d for d in about[name] if d not in born)][: BIRTH_DOCUMENTS + 1]:
+            others = [names[index] for index in generator.choice(len(names), PEOPLE) if names[index] != name]
+            parts = [document, *(str(generator.choice(about[other])) for other in others[: PEOPLE - 1])]
+            renamed = dict(zip(used, generator.choice(new_names, len(used), replace=False).tolist(), strict=True))
+            new = [_with_names(part, renamed) for part in parts]
+            context = " ".join(new[index] for index in generator.permutation(len(new)))
+            start = context.index(new[0]) + new[0].find(renamed[place])
+            answers = (Span(start, start + len(renamed[place]), renamed[place]),) if document in born else ()
+            examples.append(ContextQuestion(str(len(examples) + 1), question, context, answers))
+    return examples
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda place: names[place.group()], text)
+
+
+def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None = None) -> list[ContextQuestion]:
+    """Reads a file of questions; those with a blank question or context are skipped with a warning.
+
+    Args:
+      path: the file; see the docstring of this module.
+      encoding: of the file.
+      answered: whether questions must have answers; None = the first question decides.
+
+    Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object.
+    """
+    questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
+    for index, (place, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
+        question, context = (_text(fields, name, where) for name in ("question", "context"))
+        name = str(fields.get("id", index))
+        if name in names:
+            raise DataError(f"{where}: the id {name!r} occurs twice, so a prediction would be lost; change it")
+        names.add(name)
+        answers = _answers(fields, context, where)
+        answered = answers is not None if answered is None else answered
+        if answered != (answers is not None):
+            what = "expected answers, got none" if answered else "it has answers, but the questions before it do not"
+            raise DataError(f"{where}: {what}; write [] for a question whose context has no answer")
+        if is_blank((question,)) or is_blank((context,)):
+            skipped.append(place)
+        else:
+            questions.append(ContextQuestion(name, question, context, answers))
+    warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")
+    if not questions:
+        raise DataError(f"{path}: expected questions in SQuAD's format, or as JSON lines, got none")
+    return questions
+
+
+def _questions(text: str, file: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """The line or number of each question, where it is, and its fields."""
+    whole: Any = None
+    with contextlib.suppress(json.JSONDecodeError):  # JSON lines, or an error that their reader names
+        whole = json.loads(text) if text.lstrip().startswith("{") else None
+    if isinstance(whole, dict) and "data" in whole:
+        rows = [row for entry in _list(whole, "data", file) for row in _of_article(entry, file)]
+        found = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
+    else:
+        found = ((line, f"{file}, line {line}", row) for line, row in json_objects(text, file))
+    for number, where, row in found:
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
+        yield number, where, row
+
+
+def _of_article(entry: Any, file: str) -> Iterator[Any]:
+    if not isinstance(entry, dict) or "paragraphs" not in entry:
+        yield entry  # a question
+        return
+    for paragraph in _list(entry, "paragraphs", file):
+        for row in _list(paragraph, "qas", file):
+            yield {**row, "context": paragraph.get("context")} if isinstance(row, dict) else row
+
+
+def _list(fields: Any, name: str, where: str) -> list[Any]:
+    if not isinstance(fields, dict) or not isinstance(fields.get(name), list):
+        raise DataError(f"{where}: expected an object with a list of {name}, got {json.dumps(fields)[:60]}")
+    return fields[name]
+
+
+def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
+    if not isinstance(fields.get(name), str):
+        raise DataError(f"{where}: expected {name} as a text, got {json.dumps(fields.get(name))[:40]}")
+    return fields[name]
+
+
+def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Span, ...] | None:
+    """The answers; None if they are not given."""
+    given = fields.get("answers", fields.get("answer"))
+    if fields.get("is_impossible") is True:
+        return ()
+    if isinstance(given, dict) and isinstance(given.get("text"), list):
+        texts, starts = given["text"], given.get("answer_start", [None] * len(given["text"]))
+        if not isinstance(starts, list) or len(starts) != len(texts):
+            raise DataError(f"{where}: expected a list of {len(texts)} numbers as answer_start, got {starts!r:.40}")
+        given = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    if given is None:
+        return None
+    return tuple(_span(one, context, where) for one in (given if isinstance(given, list) else [given]))
+
+
+def _span(given: Any, context: str, where: str) -> Span:
+    """An answer in its context: where it is said to be, or where it occurs nearest to that character."""
+    fields = {"text": given} if isinstance(given, str) else given
+    text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
+    if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):
+        expected = '{"text": "...", "answer_start": 0}'
+        raise DataError(f"{where}: expected an answer as {expected}, got {json.dumps(given)[:60]}")
+    starts = [index for index in range(len(context)) if context.startswith(text, index)]
+    if not starts:
+        raise DataError(f"{where}: the answer {text!r} does not occur in the context; copy it from there")
+    nearest = min(starts, key=lambda index: abs(index - (start or 0)))
+    return Span(nearest, nearest + len(text), text)

@@ -1,0 +1,93 @@
+"""Extractive question answering: the answer is a span of a context, or the context has none.
+
+Sources: Rajpurkar et al. 2016 and 2018 for the task; Devlin et al. 2019, sections 4.2 and 4.3, for the loss.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from jaxnlp.config import Count, Within
+from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.models.answer_span import AnswerSpanConfig, BertSpanConfig
+from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks.bert_verbs.commands import PairAttention
+from jaxnlp.tasks.bert_verbs.encodings import attend
+from jaxnlp.tasks.extractive_qa.answers import ask, warm_up_ask
+from jaxnlp.tasks.extractive_qa.commands import Ask
+from jaxnlp.tasks.extractive_qa.evaluators import Threshold, Validation
+from jaxnlp.tasks.extractive_qa.export import ExportSpans, from_pretrained
+from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtractiveQA(Task):
+    """The mean of two cross-entropies in nats: of the answer's first token, and of its last one.
+
+    Batches are those of `jaxnlp.text.question_contexts`. A window without the answer has [CLS] as both tokens.
+    """
+
+    model_types = ("BertForQuestionAnswering",)
+
+    max_answer_tokens: Count = 30
+    """Maximum length of an answer in tokens."""
+    no_answer_threshold: Annotated[float, Within("(-inf, inf)")] = 0.0
+    """A question has no answer if the log-probability of no answer is higher than that of the best answer by more than
+    this. `evaluate RUN threshold` finds the best one."""
+
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        del processor
+        declared = {"loss": MetricKind("windows", "nats", "lower")}
+        if not split.scored or not split.examples:
+            return declared
+        declared |= {"exact_match": MetricKind("questions"), "f1": MetricKind("questions", title="F1")}
+        if len({bool(one.answers) for one in split.examples}) == 2:
+            declared["answerable/f1"] = MetricKind("questions with an answer", title="F1, with an answer")
+            declared["unanswerable/accuracy"] = MetricKind("questions without an answer", title="accuracy, without")
+        return declared
+
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        if not isinstance(model, AnswerSpanConfig):
+            raise ValueError(f"extractive question answering needs an AnswerSpanConfig, got {type(model).__name__}")
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            scores = model.apply(
+                {"params": params},
+                *(batch[name] for name in model.config.reads),
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+            )
+            scores = jnp.where(batch["answer_mask"], scores, jnp.finfo(scores.dtype).min).swapaxes(1, 2)
+            losses = cross_entropy(scores, batch["span"], jnp.repeat(batch["loss_mask"][:, None], 2, axis=1))
+            count = losses.count / 2
+            return losses.nll / jnp.maximum(losses.count, 1.0), ({"loss": (losses.nll / 2, count)}, carry)
+
+        return Objective(loss)
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation, "threshold": Threshold}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"ask": Ask, "attention": PairAttention, "export": ExportSpans}
+
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        has_bert = model is None or isinstance(getattr(model, "config", None), BertSpanConfig)
+        return {"ask": ask} | ({"attend": attend} if has_bert else {})
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"ask": warm_up_ask}
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A BertForQuestionAnswering of Transformers, or a model that `jaxnlp export` wrote.
+
+        Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained`.
+        """
+        return from_pretrained(cls(), place, ignore=ignore)

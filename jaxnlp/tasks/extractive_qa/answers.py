@@ -1,0 +1,164 @@
+"""Answers to questions about a context, from the best spans of its windows."""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.batches import Shape, in_batches, text_shapes, warm_up
+from jaxnlp.ops.answer_spans import BestSpans, best_spans
+from jaxnlp.tasks import Trained
+from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, Window
+from jaxnlp.text.raw_texts import require_texts, unless_blank
+from jaxnlp.typing import Batch, Params
+
+SPANS = 20
+"""Number of spans of each window that are compared."""
+
+
+class Answer(NamedTuple):
+    """An answer.
+
+    Attributes:
+      text: a part of the context; "" = the context has no answer.
+      start: its first character.
+      stop: the character after its last one.
+      log_prob: of the span in its window, or of no answer in the window where that is lowest.
+    """
+
+    text: str
+    start: int
+    stop: int
+    log_prob: float
+
+    @property
+    def confidence(self) -> float:
+        """The probability."""
+        return math.exp(self.log_prob)
+
+
+class Candidates(NamedTuple):
+    """What a model finds in the context of a question.
+
+    Attributes:
+      answers: with distinct texts, the best first; perhaps none.
+      no_answer: that the context has no answer.
+    """
+
+    answers: tuple[Answer, ...]
+    no_answer: Answer
+
+    @property
+    def margin(self) -> float:
+        """The log-probability of no answer, less that of the best answer."""
+        return self.no_answer.log_prob - self.answers[0].log_prob if self.answers else math.inf
+
+    def ranked(self, threshold: float) -> list[Answer]:
+        """All answers, the best first; no answer is before those that it beats by more than the threshold."""
+        better = [answer for answer in self.answers if self.no_answer.log_prob - answer.log_prob <= threshold]
+        return [*better, self.no_answer, *self.answers[len(better) :]]
+
+
+@one_or_many
+def ask(
+    trained: Trained,
+    questions: Sequence[str],
+    context: str | Sequence[str],
+    *,
+    n_best: int | None = None,
+    no_answer_threshold: float | None = None,
+) -> list[Any]:
+    """The answer to each question in its context, or to one question.
+
+    Args:
+      questions: one question, or a list of N.
+      context: a text for all questions, or a list of N. Long ones are read in windows.
+      n_best: return a list of so many answers with distinct texts to each question; None = one answer.
+      no_answer_threshold: no answer must be better than the best span by more than this; None = that of the task.
+
+    Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer, and for a
+      blank question or context.
+
+    Raises: ValueError for arguments that are not texts, for other numbers of contexts than of questions, and for
+      `n_best` below 1.
+    """
+    texts = require_texts(questions, "questions")
+    contexts = [context] * len(texts) if isinstance(context, str) else require_texts(context, "contexts")
+    if len(contexts) != len(texts):
+        raise ValueError(f"give one context, or one for each of the {len(texts)} questions; got {len(contexts)}")
+    if n_best is not None and n_best < 1:
+        raise ValueError(f"n_best must be at least 1, got {n_best}")
+    task: Any = trained.task
+    threshold = task.no_answer_threshold if no_answer_threshold is None else no_answer_threshold
+    nothing = Answer(*_NOWHERE, -math.inf)
+
+    def answers(rows: list[tuple[str, str]]) -> list[Any]:
+        examples = [ContextQuestion("", *row) for row in rows]
+        ranked = [found.ranked(threshold) for found in find(trained, examples)]
+        return [row[0] if n_best is None else row[:n_best] for row in ranked]
+
+    return unless_blank(list(zip(texts, contexts, strict=True)), answers, nothing if n_best is None else [])
+
+
+def warm_up_ask(trained: Trained) -> None:
+    """Compiles the programs of `ask` ahead."""
+    warm_up(text_shapes(trained.processor.max_length), _computation(trained, ()))
+
+
+def find(trained: Trained, questions: Sequence[ContextQuestion]) -> list[Candidates]:
+    """What the model finds in the context of each question."""
+    windows = trained.processor.windows(questions)
+    shapes = text_shapes(trained.processor.max_length)
+    rows = in_batches([len(window.tokens) for window in windows], shapes, _computation(trained, windows))
+    return candidates(questions, windows, rows)
+
+
+def spans_of(model: Any, max_tokens: int) -> Any:
+    """The function from parameters and a batch to the best spans."""
+    return functools.partial(_best_spans, model, max_tokens)
+
+
+def candidates(
+    questions: Sequence[ContextQuestion], windows: Sequence[Window], rows: Sequence[BestSpans]
+) -> list[Candidates]:
+    """What a model finds in the context of each question. Args: rows: the best spans of each window."""
+    best: list[dict[str, Answer]] = [{} for _ in questions]
+    nothing = [math.inf] * len(questions)
+    for window, row in zip(windows, rows, strict=True):
+        context, texts = questions[window.question_index].context, best[window.question_index]
+        nothing[window.question_index] = min(nothing[window.question_index], float(row.no_answer))
+        for (first, last), log_prob in zip(row.spans, row.log_probs, strict=True):
+            if log_prob == -np.inf:
+                break
+            start, stop = int(window.places[first, 0]), int(window.places[last, 1])
+            text = context[start:stop]
+            if text not in texts or texts[text].log_prob < log_prob:
+                texts[text] = Answer(text, start, stop, float(log_prob))
+    return [
+        Candidates(tuple(sorted(texts.values(), key=lambda answer: -answer.log_prob)), Answer(*_NOWHERE, log_prob))
+        for texts, log_prob in zip(best, nothing, strict=True)
+    ]
+
+
+def _computation(trained: Trained, windows: Sequence[Window]) -> Any:
+    processor: QuestionProcessor = trained.processor
+    task: Any = trained.task
+
+    def compute(indices: Sequence[int], shape: Shape) -> BestSpans:
+        batch = processor.batch([windows[index] for index in indices], *shape)
+        return _jitted(trained.model, task.max_answer_tokens, trained.separate_params, batch)
+
+    return compute
+
+
+def _best_spans(model: Any, max_tokens: int, params: Params, batch: Batch) -> BestSpans:
+    scores = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
+    return best_spans(scores, batch["answer_mask"], max_tokens=max_tokens, k=SPANS)
+
+
+_jitted = jax.jit(_best_spans, static_argnums=(0, 1))
+_NOWHERE = ("", 0, 0)

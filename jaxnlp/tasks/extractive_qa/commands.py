@@ -1,0 +1,104 @@
+"""`jaxnlp ask` of models that find answers in a text."""
+
+import dataclasses
+import html
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from jaxnlp.config import Count
+from jaxnlp.input_files.notes import report_blank
+from jaxnlp.input_files.rows import name_of, read_text, rows_of
+from jaxnlp.pages.page import page
+from jaxnlp.saving.atomic_files import require_place, write_file
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.extractive_qa.answers import Answer
+from jaxnlp.text.raw_texts import blank_rows, one_line
+
+_STYLE = """
+body { max-width: 900px }
+h2 { margin-top: 2em; font-size: 1.1rem }
+p { white-space: pre-wrap }
+mark { padding: .1em .2em; border-radius: 4px; color: inherit; background: hsl(140 70% 50% / .35) }
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask(Command):
+    """Answers questions about a text by parts of it: one line for each question.
+
+    The line is blank if the text has no answer, or the question is blank. Notes on standard error count both.
+    """
+
+    questions: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Questions; none = those of the file, or of standard input."""
+    context: Path = dataclasses.field(kw_only=True)
+    """A UTF-8 file: the text that has the answers. - = standard input."""
+    file: Path | None = None
+    """A UTF-8 file with one question a line; - = standard input."""
+    n_best: Count = 1
+    """Print so many answers to each question with their confidences, the best first."""
+    no_answer_threshold: float | None = None
+    """No answer must be better than the best answer by more than this; None = as in training. Higher values give more
+    answers."""
+    json: bool = False
+    """Print a JSON object for each question: its answers, their first and last characters, and their confidences."""
+    html: Path | None = None
+    """Also write a page of the text with the best answer to each question marked."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Prints the answers.
+
+        Raises: ValueError, OSError for questions or a text that are missing, blank or cannot be read.
+        """
+        require_place(self.html)
+        if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":
+            raise ValueError("standard input has either the text or the questions; give one of them another way")
+        context = read_text(self.context)
+        if not context.strip():
+            raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")
+        rows = list(rows_of(self.questions, (), self.file, count=1))
+        questions = [question for (question,) in rows]
+        options: dict[str, Any] = {"no_answer_threshold": self.no_answer_threshold}
+        answers = trained.ask(questions, context, n_best=self.n_best, **options)
+        for question, found in zip(questions, answers, strict=True):
+            print(self._shown(question, found))
+        blank = blank_rows(rows, 0)
+        report_blank(blank, len(rows), self.questions, self.file)
+        without = sum(bool(found) and not found[0].text for found in answers)
+        if without:
+            print(
+                f"note: {name_of(self.context)} has no answer to {without:,} of {len(rows):,} questions",
+                file=sys.stderr,
+            )
+        if self.html is not None:
+            body = "\n".join(
+                _section(question, context, found) for question, found in zip(questions, answers, strict=True)
+            )
+            write_file(self.html, page(f"Answers in {name_of(self.context)}", body, _STYLE).encode())
+            print(f"answers in {self.html}", file=sys.stderr)
+
+    def _shown(self, question: str, answers: Sequence[Answer]) -> str:
+        if self.json:
+            names = ("text", "start", "stop", "confidence")
+            listed = [{name: getattr(answer, name) for name in names} for answer in answers]
+            return json.dumps({"question": question, "answers": listed}, ensure_ascii=False)
+        if self.n_best == 1:
+            return one_line(answers[0].text) if answers else ""
+        lines = [f"{answer.confidence:.3f}\t{one_line(answer.text) or '(no answer)'}" for answer in answers]
+        return "\n".join([one_line(question), *lines])
+
+
+def _section(question: str, context: str, answers: Sequence[Answer]) -> str:
+    """A question, and the context with the best answer marked. Both are escaped."""
+    heading = f"<h2>{html.escape(question)}</h2>"
+    if not answers or not answers[0].text:
+        return f"{heading}\n<p>No answer was found.</p>"
+    best = answers[0]
+    parts = context[: best.start], context[best.start : best.stop], context[best.stop :]
+    before, answer, after = map(html.escape, parts)
+    return f'{heading}\n<p>{before}<mark title="confidence {best.confidence:.2f}">{answer}</mark>{after}</p>'

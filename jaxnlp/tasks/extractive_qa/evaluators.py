@@ -1,0 +1,129 @@
+"""Evaluators of extractive question answering: exact match and F1, and the best threshold for no answer."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.corpus import DataError
+from jaxnlp.ops.answer_spans import BestSpans
+from jaxnlp.pages.blocks import MarkedText, Table
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, candidates, spans_of
+from jaxnlp.tasks.extractive_qa.scores import best_threshold, exact_match, f1
+from jaxnlp.text.question_contexts import ContextQuestion
+
+MAX_LISTED = 50
+"""Number of answers listed in the report."""
+MAX_SHOWN = 8
+"""Number of contexts shown in the report, with the answer marked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """Exact match and F1 by SQuAD's definition, and the loss of the windows.
+
+    Answers are written as predictions.json, {id: answer}, and how much better no answer is than the best answer as
+    no_answer_scores.json, {id: difference of log-probabilities}. The evaluation script of SQuAD reads both.
+    """
+
+    no_answer_threshold: float | None = None
+    """No answer must be better than the best answer by more than this; None = as in training."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        task: Any = scoring.trained.task
+        threshold = task.no_answer_threshold if self.no_answer_threshold is None else self.no_answer_threshold
+        questions: Sequence[ContextQuestion] = scoring.split.examples
+        found = _candidates(scoring)
+        answers = [one.ranked(threshold)[0] for one in found]
+        files = {
+            "predictions.json": {q.name: answer.text for q, answer in zip(questions, answers, strict=True)},
+            "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, found, strict=True)},
+        }
+        predictions = {name: json.dumps(held, ensure_ascii=False, indent=1) + "\n" for name, held in files.items()}
+        blocks = [_contexts(questions, answers)]
+        if not scoring.split.scored:
+            return Evaluation({}, predictions, blocks)
+        metrics = scoring.sums() | _metrics(questions, answers)
+        return Evaluation(metrics, predictions, [_table(questions, answers), *blocks])
+
+
+@dataclasses.dataclass(frozen=True)
+class Threshold(Evaluator):
+    """The threshold for no answer with the best F1 on the split; give it with --no-answer-threshold."""
+
+    @property
+    def metrics(self) -> Mapping[str, MetricKind]:
+        threshold = MetricKind("questions", "nats", title="threshold for no answer")
+        return {"best_f1": MetricKind("questions", title="best F1"), "no_answer_threshold": threshold}
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        questions: Sequence[ContextQuestion] = scoring.split.examples
+        if not scoring.split.scored or len({bool(one.answers) for one in questions}) < 2:
+            raise DataError(f"{scoring.split_name} needs questions with an answer, and questions without one")
+        found = _candidates(scoring)
+        values = [
+            f1(one.answers[0].text, _texts(question)) if one.answers else 0.0
+            for question, one in zip(questions, found, strict=True)
+        ]
+        threshold, value = best_threshold([one.margin for one in found], values, [bool(q.answers) for q in questions])
+        count = len(questions)
+        return Evaluation({"best_f1": Metric(value, count), "no_answer_threshold": Metric(threshold, count)})
+
+
+def _candidates(scoring: Scoring) -> list[Candidates]:
+    questions, trained = scoring.split.examples, scoring.trained
+    task: Any = trained.task
+    spans: BestSpans = scoring.outputs(scoring.once(spans_of, trained.model, task.max_answer_tokens))
+    windows = trained.processor.windows(questions)
+    rows = [jax.tree.map(lambda x, index=index: x[index], spans) for index in range(len(windows))]
+    return candidates(questions, windows, rows)
+
+
+def _texts(question: ContextQuestion) -> list[str]:
+    return [answer.text for answer in question.answers or ()]
+
+
+def _metrics(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> dict[str, Metric]:
+    right = np.array([exact_match(answer.text, _texts(q)) for q, answer in zip(questions, answers, strict=True)])
+    values = np.array([f1(answer.text, _texts(q)) for q, answer in zip(questions, answers, strict=True)])
+    answerable = np.array([bool(q.answers) for q in questions])
+    metrics = {"exact_match": Metric(float(right.mean()), len(right)), "f1": Metric(float(values.mean()), len(right))}
+    if 0 < answerable.sum() < len(right):
+        count = int(answerable.sum())
+        metrics["answerable/f1"] = Metric(float(values[answerable].mean()), count)
+        metrics["unanswerable/accuracy"] = Metric(float(right[~answerable].mean()), len(right) - count)
+    return metrics
+
+
+def _table(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> Block:
+    right = [bool(exact_match(answer.text, _texts(q))) for q, answer in zip(questions, answers, strict=True)]
+    rows = tuple(
+        (q.question, answer.text or "no answer", " | ".join(dict.fromkeys(_texts(q))) or "no answer")
+        for q, answer in zip(questions[:MAX_LISTED], answers[:MAX_LISTED], strict=True)
+    )
+    table = Table(
+        ("question", "answer", "expected"),
+        rows,
+        marks=tuple("good" if one else "bad" for one in right[:MAX_LISTED]),
+        note=f"{sum(right):,} of {len(right):,} right; the first {len(rows)} are listed.",
+        folded=True,
+    )
+    return Block("Answers", table)
+
+
+def _contexts(questions: Sequence[ContextQuestion], answers: Sequence[Answer]) -> Block:
+    shown = zip(questions[:MAX_SHOWN], answers[:MAX_SHOWN], strict=True)
+    paragraphs = tuple(
+        (
+            (f"{question.question} ", False),
+            (question.context[: answer.start], False),
+            (question.context[answer.start : answer.stop], True),
+            (question.context[answer.stop :], False),
+        )
+        for question, answer in shown
+    )
+    return Block("Contexts", MarkedText(paragraphs, note="The answer is marked; without one, no answer was found."))

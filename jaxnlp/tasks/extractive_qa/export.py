@@ -1,0 +1,70 @@
+"""Models that find answers in a text as Transformers has them: `jaxnlp export`, and reading them."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from jaxnlp.convert import exported_task, read_pretrained
+from jaxnlp.convert.folders import EXPORTED, find_folder
+from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, save_pretrained
+from jaxnlp.models.answer_span import HEAD, BertSpanConfig
+from jaxnlp.tasks import Command, Task, Trained
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
+from jaxnlp.text.question_contexts import QuestionProcessor
+
+OUR_HEAD = ExportedHead(HEAD, OF_SPANS.prefix)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSpans(Command):
+    """Writes a BERT that finds answers as a directory that Hugging Face Transformers reads: a BertForQuestionAnswering
+    with its tokenizer. `jaxnlp.load_pretrained` and the verbs read it back."""
+
+    folder: tyro.conf.Positional[Path]
+    """Directory to write: new, or empty."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Writes the directory atomically.
+
+        Raises:
+          ValueError: when the model does not have a BERT.
+          WeightsError: for variants that Transformers' BERT does not have.
+          OSError: when the directory is not empty or cannot be written.
+        """
+        config: Any = trained.model.config
+        if not isinstance(config, BertSpanConfig):
+            raise ValueError(
+                f"{trained.name} does not have a BERT, and Transformers has no such model; load the run with "
+                "jaxnlp.load_run, or train bert_qa"
+            )
+        config = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, use_pooler=False))
+        params = jax.tree.map(np.asarray, dict(trained.params))
+        encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
+        processor: QuestionProcessor = trained.processor
+        save_pretrained(
+            self.folder,
+            Pretrained(config.encoder, encoder, None, processor.vocabulary),
+            classifier=Classifier(params[HEAD]["kernel"], params[HEAD]["bias"], 0.0, (), head=OF_SPANS),
+            further_files={EXPORTED: description(trained, config, OUR_HEAD)},
+        )
+        print(f"{self.folder}: transformers.{OF_SPANS.name}.from_pretrained reads it, and jaxnlp")
+
+
+def from_pretrained(task: Task, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    """A BertForQuestionAnswering: one that `ExportSpans` wrote, or one of Transformers with windows of its length.
+
+    Raises: PretrainedError, WeightsError as `read_pretrained`.
+    """
+    if exported_task(place) is not None:
+        return read_exported(place, ignore=ignore)
+    pretrained = read_pretrained(place, ignore=(*ignore, OF_SPANS.prefix))
+    longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions, 384)
+    processor = QuestionProcessor(pretrained.vocabulary, longest, QuestionProcessor.max_overlap(longest) // 2)
+    head = read_head(find_folder(place), OUR_HEAD)
+    config = BertSpanConfig(encoder=pretrained.config)
+    params = jax.device_put({"encoder": pretrained.params} | head, jax.local_devices()[0])
+    return Trained(task, config.build(processor), params, processor, name=str(place))

@@ -1,0 +1,170 @@
+"""Questions about a context, such as an article, and the windows of tokens in which a model looks for the answer."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from tokenizers import Encoding
+
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+
+MAX_QUESTION = 64
+"""Number of tokens to which questions are truncated, or half of a window if that is less."""
+
+
+class Span(NamedTuple):
+    """A span of a context: its first character, the character after its last one, and its text."""
+
+    start: int
+    stop: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextQuestion:
+    """A question about a context.
+
+    Attributes:
+      name: its id in files of predictions.
+      question: its text.
+      context: the text that may have the answer.
+      answers: right ones; () = the context has no answer; None = not known.
+    """
+
+    name: str
+    question: str
+    context: str
+    answers: tuple[Span, ...] | None = None
+
+
+class Window(NamedTuple):
+    """A question with a part of its context: [CLS] question [SEP] part [SEP].
+
+    Attributes:
+      question_index: of the question among all.
+      tokens: ids [T].
+      segments: 0 up to the first [SEP], 1 after it [T].
+      places: the first character of each token of the context, and the one after its last [T, 2]; 0 for other tokens.
+      edges: whether an answer may begin and may end with a token [T, 2] bool: tokens at the edges of the context's
+        words, and the first one, [CLS], which stands for no answer.
+    """
+
+    question_index: int
+    tokens: np.ndarray
+    segments: np.ndarray
+    places: np.ndarray
+    edges: np.ndarray
+
+    def tokens_of(self, answers: Sequence[Span]) -> tuple[int, int]:
+        """The first and the last token of the words of the first answer; token 0, [CLS], twice, unless the window has
+        the whole answer."""
+        starts, stops = self.places.T
+        for answer in answers[:1]:
+            inside = np.flatnonzero((stops > answer.start) & (starts < answer.stop))
+            if inside.size and starts[stops > 0][0] <= answer.start and answer.stop <= stops.max():
+                first, last = (np.flatnonzero(side) for side in self.edges.T)
+                return int(first[first <= inside[0]][-1]), int(last[last >= inside[-1]][0])
+        return 0, 0
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionProcessor:
+    """Reads questions and contexts as windows. Equal by value.
+
+    Attributes:
+      vocabulary: the tokenizer.
+      max_length: maximum length of a window in tokens, special tokens included.
+      overlap: number of tokens of the context that are in a window and also in the next one.
+    """
+
+    vocabulary: WordPieceVocabulary
+    max_length: int
+    overlap: int
+
+    def __post_init__(self):
+        if self.max_length < 8:
+            raise ValueError(f"max_length must be at least 8, got {self.max_length}")
+        if not 0 <= self.overlap <= self.max_overlap(self.max_length):
+            raise ValueError(
+                f"overlap must be from 0 to {self.max_overlap(self.max_length)} for windows of {self.max_length} "
+                f"tokens, got {self.overlap}"
+            )
+
+    @staticmethod
+    def max_overlap(max_length: int) -> int:
+        """The overlap that leaves a new token of the context in each window, beside the longest question."""
+        return max_length - min(MAX_QUESTION, max_length // 2) - 4
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V."""
+        return self.vocabulary.size
+
+    def windows(self, questions: Sequence[ContextQuestion]) -> list[Window]:
+        """The windows of all questions, in their order; a short context is one window."""
+        tokenizer, longest = self.vocabulary.tokenizer, min(MAX_QUESTION, self.max_length // 2)
+        heads = [one.question.strip() for one in questions]
+        encoded = tokenizer.encode_batch(heads, add_special_tokens=False)
+        for index, encoding in enumerate(encoded):
+            if len(encoding) > longest:
+                heads[index] = heads[index][: encoding.offsets[longest - 1][1]]
+        tokenizer.enable_truncation(self.max_length, stride=self.overlap, strategy="only_second")
+        try:
+            pairs = [(head, one.context) for head, one in zip(heads, questions, strict=True)]
+            encodings: list[Encoding] = tokenizer.encode_batch(pairs)
+        finally:
+            tokenizer.no_truncation()
+        return [
+            _window(index, part)
+            for index, encoding in enumerate(encodings)
+            for part in (encoding, *encoding.overflowing)
+        ]
+
+    def batch(self, windows: Sequence[Window], size: int, length: int) -> dict[str, np.ndarray]:
+        """Windows as a batch of B rows; the last ones are padding.
+
+        Args:
+          windows: at most B, each of at most T tokens.
+          size: B.
+          length: T.
+
+        Returns:
+          `tokens`, `segments` [B, T] int32; `attention_mask` [B, T] bool, False for padding; `answer_mask` [B, T, 2]
+          bool, whether an answer may begin and may end with a token; `loss_mask` [B] bool, False for rows of padding.
+          Token 0, [CLS], which stands for no answer, is True in both masks.
+        """
+        tokens, segments = np.zeros((2, size, length), np.int32)
+        mask, edges = np.zeros((size, length), bool), np.zeros((size, length, 2), bool)
+        mask[:, 0] = edges[:, 0] = True
+        for row, window in enumerate(windows):
+            count = len(window.tokens)
+            tokens[row, :count], segments[row, :count], mask[row, :count] = window.tokens, window.segments, True
+            edges[row, :count] = window.edges
+        return {
+            "tokens": tokens,
+            "segments": segments,
+            "attention_mask": mask,
+            "answer_mask": edges,
+            "loss_mask": np.arange(size) < len(windows),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"vocabulary": self.vocabulary.to_json(), "max_length": self.max_length, "overlap": self.overlap}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The processor whose `to_json` this is. Raises: ValueError, KeyError or TypeError for wrong fields."""
+        vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
+        return cls(vocabulary, int(fields["max_length"]), int(fields["overlap"]))
+
+
+def _window(index: int, encoding: Encoding) -> Window:
+    of_context = np.array([part == 1 for part in encoding.sequence_ids])
+    places = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
+    words = np.array([-1 if word is None else word for word in encoding.word_ids])
+    changes = words[1:] != words[:-1]
+    edges = np.stack([np.append(True, changes), np.append(changes, True)], axis=1) & of_context[:, None]
+    edges[0] = True
+    return Window(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), places, edges)

@@ -1,0 +1,192 @@
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from data import DataError
+from data.invented_people import invent
+from data.squad import QuestionContexts, about_people, read_questions
+from jaxnlp.text.question_contexts import QuestionProcessor, Span
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+CONTEXT = "Ann was born in Lima. Lima is in Peru."
+SMALL = QuestionContexts(people=12, max_length=64, overlap=8, length_multiple=64, batch_size=4, vocabulary_size=400)
+
+
+def answer(text="Lima", start=16):
+    return {"text": text, "answer_start": start}
+
+
+def row(**fields):
+    return {"id": "1", "context": CONTEXT, "question": "Where?", "answers": [answer()]} | fields
+
+
+def written(tmp_path, content, name="file.json"):
+    path = tmp_path / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=1), encoding="utf-8")
+    return path
+
+
+SQUAD = {"data": [{"title": "Ann", "paragraphs": [{"context": CONTEXT, "qas": [row(context=0)]}]}], "version": "v2.0"}
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (SQUAD, "squad.json"),
+        ([row()], "list.json"),
+        ({"data": [row()]}, "data.json"),
+        (json.dumps(row()) + "\n\n", "lines.jsonl"),
+        ([row(answers={"text": ["Lima"], "answer_start": [16]})], "datasets.json"),
+        ([row(answers={"text": ["Lima"]})], "no_start.json"),
+        ([row(answers="Lima")], "text.json"),
+        ([{key: value for key, value in row().items() if key != "answers"} | {"answer": ["Lima"]}], "answer.json"),
+        ([row(answers=[answer(start=15)])], "wrong_start.json"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value and len(value) < 20 else "",
+)
+def test_all_formats_give_the_same_question(tmp_path, content, name):
+    (question,) = read_questions(written(tmp_path, content, name))
+    assert (question.name, question.question, question.context) == ("1", "Where?", CONTEXT)
+    assert question.answers == (Span(16, 20, "Lima"),)
+
+
+def test_an_answer_is_where_the_file_says_or_the_nearest_place(tmp_path):
+    answers = [answer(start=start) for start in (16, 20, 22, 0)]
+    (question,) = read_questions(written(tmp_path, [row(answers=answers)]))
+    assert [span.start for span in question.answers] == [16, 22, 22, 16]
+
+
+def test_no_answer_and_an_unknown_answer_differ(tmp_path):
+    rows = [row(answers=[]), row(id="2", is_impossible=True), row(id="3", answers={"text": [], "answer_start": []})]
+    assert [one.answers for one in read_questions(written(tmp_path, rows))] == [(), (), ()]
+    assert read_questions(written(tmp_path, [row(answers=None)]))[0].answers is None
+
+
+def test_questions_without_an_id_are_numbered_and_blank_ones_are_skipped_and_counted(tmp_path, caplog):
+    rows = [{key: value for key, value in row(question=text).items() if key != "id"} for text in ("One?", " ", "Two?")]
+    found = read_questions(written(tmp_path, "".join(json.dumps(one) + "\n" for one in rows)))
+    assert [(one.name, one.question) for one in found] == [("1", "One?"), ("3", "Two?")]
+    assert "skipped: 1, the first in line 2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([row(), row(answers=[answer("Oslo")])], "line 13: the id '1' occurs twice"),
+        ([row(answers=[answer("Oslo")])], "the answer 'Oslo' does not occur in the context"),
+        ([row(answers=[3])], "expected an answer as .*got 3"),
+        ([row(answers=[answer(" ")])], "expected an answer as"),
+        ([row(answers={"text": ["Lima"], "answer_start": []})], "a list of 1 numbers as answer_start"),
+        ([row(context=None)], "expected context as a text, got null"),
+        ([{"context": CONTEXT}], "expected question as a text"),
+        ([row(), row(id="2", answers=None)], "expected answers, got none; write \\[\\]"),
+        ([row(answers=None), row(id="2")], "it has answers, but the questions before it do not"),
+        ({"data": [{"paragraphs": 3}]}, "a list of paragraphs"),
+        ({"data": [{"paragraphs": [{"context": CONTEXT}]}]}, "a list of qas"),
+        ({"data": [3]}, "question 1: expected a question as a JSON object, got 3"),
+        ({"data": []}, "expected questions in SQuAD's format"),
+        ("[", "not JSON"),
+        ("{", "not JSON"),
+        ([row(question="")], "all 1 questions are blank"),
+    ],
+)
+def test_other_content_is_refused_with_its_place(tmp_path, content, words):
+    path = written(tmp_path, content)
+    with pytest.raises(DataError, match=words) as refused:
+        read_questions(path)
+    assert str(path) in str(refused.value)
+
+
+def test_invented_questions_have_their_answer_in_the_context_and_unseen_places_in_validation():
+    people = invent(0, train=30, dev=10)
+    train, validation = about_people(people, "train", seed=0), about_people(people, "validation", seed=1)
+    assert (len(train), len(validation)) == (120, 40)
+    places = []
+    for questions in (train, validation):
+        assert sum(not one.answers for one in questions) == len(questions) / 4
+        for one in questions:
+            name = one.question.removeprefix("Where was ").removesuffix(" born?")
+            assert name in one.context
+            for span in one.answers:
+                assert one.context[span.start : span.stop] == span.text
+                assert one.context.count(span.text) >= 1
+        places.append({span.text for one in questions for span in one.answers})
+    assert not places[0] & places[1]
+    assert about_people(people, "train", seed=0) == train
+
+
+def test_a_corpus_has_windows_with_the_tokens_of_their_answers():
+    corpus = SMALL.load(0)
+    split = corpus.splits["validation"]
+    windows = corpus.processor.windows(split.examples)
+    spans = np.concatenate([batch["span"][batch["loss_mask"]] for batch in split.batches])
+    tokens = np.concatenate([batch["tokens"][batch["loss_mask"]] for batch in split.batches])
+    assert len(spans) == len(windows) == len(split.rows)
+    for row_, (index, (first, last)) in enumerate(zip(split.rows, spans, strict=True)):
+        window = windows[index]
+        question = split.examples[window.question_index]
+        found = corpus.processor.vocabulary.decode(tokens[row_, first : last + 1]).replace(" ", "")
+        assert (first, last) == window.tokens_of(question.answers)
+        assert found in ("", *(span.text.lower() for span in question.answers))
+    assert 0 < (spans == 0).all(axis=1).sum() < len(spans)
+    batches = list(itertools.islice(iter(corpus.train), 3))
+    assert {batch["tokens"].shape for batch in batches} == {(4, 64)}
+    assert "48 for training, 800 for validation" in corpus.description
+
+
+def test_the_order_of_training_depends_on_the_seed_and_continues_from_its_state():
+    first, second = (iter(SMALL.load(seed).train) for seed in (0, 1))
+    assert not np.array_equal(next(first)["tokens"], next(second)["tokens"])
+    state = first.get_state()
+    expected = next(first)
+    again = iter(SMALL.load(0).train)
+    again.set_state(state)
+    np.testing.assert_array_equal(next(again)["tokens"], expected["tokens"])
+
+
+def test_own_files_hold_out_a_tenth_of_the_contexts_and_keep_the_vocabulary_of_a_pretrained_model(tmp_path):
+    rows = [
+        row(id=f"{context}-{number}", context=f"{CONTEXT} {context}")
+        for context, number in itertools.product(range(20), range(2))
+    ]
+    config = QuestionContexts(
+        source="files", train=str(written(tmp_path, rows)), batch_size=4, max_length=64, overlap=8
+    )
+    vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, "lima", "ann"])
+    corpus = config.load(0, vocabulary)
+    assert corpus.processor == QuestionProcessor(vocabulary, 64, 8)
+    examples = corpus.splits["validation"].examples
+    assert len(examples) == 4
+    assert len({one.context for one in examples}) == 2
+    path = written(tmp_path, [row(answers=None)], "asked.json")
+    assert not config.read_file(path, corpus.processor).scored
+    given = QuestionContexts(
+        source="files",
+        train=config.train,
+        validation=config.train,
+        test=str(path),
+        batch_size=4,
+        max_length=64,
+        overlap=8,
+    )
+    assert {name: split.scored for name, split in given.load(0).splits.items()} == {"validation": True, "test": False}
+    assert given.load(0, corpus.processor).processor == corpus.processor
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"source": "files"}, "--data.train FILE"),
+        ({"train": "x.json"}, "data.train"),
+        ({"encoding": "cp1252"}, "data.encoding"),
+        ({"source": "files", "people": 3}, "data.people"),
+        ({"max_length": 64, "overlap": 29}, "at most 28"),
+        ({"max_length": 64, "overlap": 8, "people": 1}, "set --data.batch-size"),
+        ({"vocabulary_size": 10, "people": 3}, "--data.vocabulary-size 10"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(fields, words):
+    with pytest.raises(ValueError, match=words):
+        QuestionContexts(**fields).load(0)
