@@ -36,6 +36,5 @@ def require_processor(processor: Any, kind: type[P]) -> P:
 
 
 def short_reason(error: Exception) -> str:
-    """The cause of an error in one short line; urllib3 has the cause as `reason`."""
-    cause = getattr(error.args[0], "reason", error) if error.args else error
-    return textwrap.shorten(str(cause) or type(cause).__name__, width=240, placeholder=" ...")
+    """An error in one short line."""
+    return textwrap.shorten(str(error) or type(error).__name__, width=240, placeholder=" ...")

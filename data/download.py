@@ -81,7 +81,7 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
         _download(file, cached)
     except (OSError, ValueError) as error:  # whatever requests raises is an OSError
         raise DataNotFoundError(
-            f"{file.name}: {searched}, and the download from {file.url} failed ({short_reason(error)}); "
+            f"{file.name}: {searched}, and the download from {file.url} failed ({_reason(error)}); "
             f"set JAXNLP_DATA to a folder that contains {file.relative_path}, or give its path with --data.path"
         ) from error
     return cached
@@ -189,7 +189,7 @@ def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> 
                 _download(file, Path(temporary, file.relative_path), bar)
             except (OSError, ValueError) as error:
                 raise DataNotFoundError(
-                    f"{data_set.name}: the download from {file.url} failed ({short_reason(error)})"
+                    f"{data_set.name}: the download from {file.url} failed ({_reason(error)})"
                 ) from error
         for file in missing:
             there = folder.parent / file.relative_path
@@ -246,6 +246,11 @@ def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> N
             with served.open("rb") as plain, gzip.open(whole, "wb") as compressed:
                 shutil.copyfileobj(plain, compressed)
         os.replace(whole, destination)
+
+
+def _reason(error: Exception) -> str:
+    """The cause of an error in one short line; errors of requests have urllib3's, with the cause as `reason`."""
+    return short_reason(getattr(error.args[0], "reason", error) if error.args else error)
 
 
 def _refuse_plain_http(response: Any, **_: Any) -> None:
