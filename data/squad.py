@@ -34,7 +34,7 @@ from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
-from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, Span, Window
+from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, AnswerSpan, Window
 from jaxnlp.text.raw_texts import is_blank
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -218,7 +218,7 @@ def about_people(people: InventedPeople, split: Literal["train", "validation"], 
             new = [_with_names(part, renamed) for part in parts]
             context = " ".join(new[index] for index in generator.permutation(len(new)))
             start = context.index(new[0]) + new[0].find(renamed[place])
-            answers = (Span(start, start + len(renamed[place]), renamed[place]),) if document in born else ()
+            answers = (AnswerSpan(start, start + len(renamed[place]), renamed[place]),) if document in born else ()
             examples.append(ContextQuestion(str(len(examples) + 1), question, context, answers))
     return examples
 
@@ -296,7 +296,7 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
     return fields[name]
 
 
-def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Span, ...] | None:
+def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[AnswerSpan, ...] | None:
     """The answers; None if they are not given."""
     given = fields.get("answers", fields.get("answer"))
     if fields.get("is_impossible") is True:
@@ -311,7 +311,7 @@ def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Span,
     return tuple(_span(one, context, where) for one in (given if isinstance(given, list) else [given]))
 
 
-def _span(given: Any, context: str, where: str) -> Span:
+def _span(given: Any, context: str, where: str) -> AnswerSpan:
     """An answer in its context: where it is said to be, or where it occurs nearest to that character."""
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
@@ -322,4 +322,4 @@ def _span(given: Any, context: str, where: str) -> Span:
     if not starts:
         raise DataError(f"{where}: the answer {text!r} does not occur in the context; copy it from there")
     nearest = min(starts, key=lambda index: abs(index - (start or 0)))
-    return Span(nearest, nearest + len(text), text)
+    return AnswerSpan(nearest, nearest + len(text), text)

@@ -13,7 +13,7 @@ MAX_QUESTION = 64
 """Number of tokens to which questions are truncated, or half of a window if that is less."""
 
 
-class Span(NamedTuple):
+class AnswerSpan(NamedTuple):
     """A span of a context: its first character, the character after its last one, and its text."""
 
     start: int
@@ -35,7 +35,7 @@ class ContextQuestion:
     name: str
     question: str
     context: str
-    answers: tuple[Span, ...] | None = None
+    answers: tuple[AnswerSpan, ...] | None = None
 
 
 class Window(NamedTuple):
@@ -56,7 +56,7 @@ class Window(NamedTuple):
     places: np.ndarray
     edges: np.ndarray
 
-    def tokens_of(self, answers: Sequence[Span]) -> tuple[int, int]:
+    def tokens_of(self, answers: Sequence[AnswerSpan]) -> tuple[int, int]:
         """The first and the last token of the words of the first answer; token 0, [CLS], twice, unless the window has
         the whole answer."""
         starts, stops = self.places.T

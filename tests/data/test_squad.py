@@ -7,7 +7,7 @@ import pytest
 from data import DataError
 from data.invented_people import invent
 from data.squad import QuestionContexts, about_people, read_questions
-from jaxnlp.text.question_contexts import QuestionProcessor, Span
+from jaxnlp.text.question_contexts import QuestionProcessor, AnswerSpan
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 CONTEXT = "Ann was born in Lima. Lima is in Peru."
@@ -49,7 +49,7 @@ SQUAD = {"data": [{"title": "Ann", "paragraphs": [{"context": CONTEXT, "qas": [r
 def test_all_formats_give_the_same_question(tmp_path, content, name):
     (question,) = read_questions(written(tmp_path, content, name))
     assert (question.name, question.question, question.context) == ("1", "Where?", CONTEXT)
-    assert question.answers == (Span(16, 20, "Lima"),)
+    assert question.answers == (AnswerSpan(16, 20, "Lima"),)
 
 
 def test_an_answer_is_where_the_file_says_or_the_nearest_place(tmp_path):

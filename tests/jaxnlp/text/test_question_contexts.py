@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.saving.serialization import processor_from_json, processor_to_json
-from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, Span
+from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, AnswerSpan
 from jaxnlp.text.wordpiece import CLS, SEP, SPECIAL, WordPieceVocabulary
 
 WORDS = ["where", "was", "ann", "born", "in", "oslo", "lim", "##a", "?", ".", "x"]
@@ -23,7 +23,7 @@ def tokens(window):
 
 
 def span(context, text):
-    return Span(context.index(text), context.index(text) + len(text), text)
+    return AnswerSpan(context.index(text), context.index(text) + len(text), text)
 
 
 def test_a_short_context_is_one_window_of_question_and_context():
