@@ -34,7 +34,7 @@ from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
-from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, AnswerSpan, Window
+from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, QuestionProcessor, Window
 from jaxnlp.text.raw_texts import is_blank
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 

@@ -7,7 +7,7 @@ import pytest
 from data import DataError
 from data.invented_people import invent
 from data.squad import QuestionContexts, about_people, read_questions
-from jaxnlp.text.question_contexts import QuestionProcessor, AnswerSpan
+from jaxnlp.text.question_contexts import AnswerSpan, QuestionProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 CONTEXT = "Ann was born in Lima. Lima is in Peru."

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.saving.serialization import processor_from_json, processor_to_json
-from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, AnswerSpan
+from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, QuestionProcessor
 from jaxnlp.text.wordpiece import CLS, SEP, SPECIAL, WordPieceVocabulary
 
 WORDS = ["where", "was", "ann", "born", "in", "oslo", "lim", "##a", "?", ".", "x"]

@@ -5,7 +5,7 @@ import pytest
 from jaxnlp.__main__ import main
 from jaxnlp.tasks.extractive_qa.answers import find
 from jaxnlp.tasks.extractive_qa.scores import exact_match, f1
-from jaxnlp.text.question_contexts import ContextQuestion, AnswerSpan
+from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion
 
 PEOPLE = "Marina Dovsen. Marina Dovsen was born in Harkstad . Alanna Moretti. Moretti was a poet who died in Rusport ."
 
