@@ -29,10 +29,10 @@ from data.invented_people import BIRTH_DOCUMENTS, PLACE_COUNT, PLACES, InventedP
 from data.pipelines.buckets import bucketed, rounded_up, sorted_batches
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
-from data.readers.annotations import json_objects
 from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
 from jaxnlp.config import Count, Natural, Within
+from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
 from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, QuestionProcessor, Window
 from jaxnlp.text.raw_texts import is_blank

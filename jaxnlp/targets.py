@@ -305,7 +305,7 @@ class Number(Targets):
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"must be a finite number, got {text.strip()!r}")
+            raise ValueError(f"must be a finite number, such as 2.5, got {text.strip()!r}")
         return number
 
     def show(self, label: float) -> str:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from data import DataError
 from data.readers.raw_sentences import Counts, RawSentence
+from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
@@ -34,7 +35,6 @@ SHOWN = 60
 """Maximum number of characters of an entity in a message."""
 SPANS = ("entities", "spans", "label", "labels")
 """Keys of the entities of an object with a text."""
-_BETWEEN = re.compile(r"[\s,]*")
 _SPACE = re.compile(r"(?:\s|\\n)+")
 
 Words = tuple[tuple[str, ...], tuple[str, ...] | None]
@@ -96,37 +96,6 @@ def is_json(text: str) -> bool:
     except json.JSONDecodeError:
         return False
     return True
-
-
-def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
-    """The values of JSON lines, or of a list, and the number of each one's line."""
-    if not text.lstrip().startswith("["):
-        for line, content in enumerate(text.split("\n"), 1):
-            if content.strip():
-                yield line, _loaded(content, file, line)
-        return
-    _loaded(text, file, 1)
-    place, line, decoder = text.index("[") + 1, 1, json.JSONDecoder()
-    counted = 0
-    while True:
-        between = _BETWEEN.match(text, place)
-        assert between is not None
-        place = between.end()
-        if text[place] == "]":
-            return
-        line, counted = line + text.count("\n", counted, place), place
-        found, place = decoder.raw_decode(text, place)
-        yield line, found
-
-
-def _loaded(text: str, file: str, line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{file}, line {line + error.lineno - 1}: not JSON: {error.msg} at character {error.colno}; expected an "
-            "object a line, or a list of objects"
-        ) from error
 
 
 def _split_already(found: dict[str, Any], where: str) -> Words:

@@ -8,6 +8,7 @@ the next quote.
 
 import csv
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -31,6 +32,12 @@ class Record(NamedTuple):
 def between(delimiter: str) -> str:
     """The delimiter in words: `commas`."""
     return DELIMITERS.get(delimiter, repr(delimiter))
+
+
+def stated_delimiter(text: str) -> tuple[str | None, str]:
+    """The delimiter that the first line states, as `sep=;` for Excel, and the text with this line empty."""
+    stated = re.match(r"sep=(.)\n", text)
+    return (stated[1], text[len("sep=;") :]) if stated else (None, text)
 
 
 def header_fields(text: str, delimiter: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, Writing, is_table, read_table
 from jaxnlp.input_files.text_files import bad_byte, decoded
+from jaxnlp.text.raw_texts import has_surrogate
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -86,7 +87,7 @@ def rows_of(
 
 def check_row(row: Row, number: int) -> None:
     """Raises ValueError naming the texts of a command that are not UTF-8. Args: number: of the row, from 1."""
-    if any("\ud800" <= character <= "\udfff" for text in row for character in text):
+    if any(map(has_surrogate, row)):
         pair = ", or its pair is not" if len(row) == 2 else ""
         raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
 
@@ -99,7 +100,7 @@ def read_text(path: Path) -> str:
       OSError: when it cannot be read.
     """
     raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    return decoded(raw, name_of(path)).replace("\r\n", "\n").replace("\r", "\n")
+    return decoded(raw, name_of(path), option=False).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
@@ -181,7 +182,9 @@ def _rows_of_lines(file: Path, *, given: bool, count: int) -> Iterator[Row]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                raise ValueError(bad_byte(line, error.start, where)) from error
+                known = file.read_bytes() if file.is_file() else line
+                start = known.index(line) + error.start
+                raise ValueError(bad_byte(known, start, where, option=False)) from error
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if count == 2 and not text.strip():
                 row = ("", "")

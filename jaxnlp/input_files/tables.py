@@ -6,14 +6,15 @@ import io
 import json
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jaxnlp.corpus import DataError, SourceRows
-from jaxnlp.input_files.delimited import Quotes, between, find_delimiter, header_fields, read_records
+from jaxnlp.input_files.delimited import Quotes, between, find_delimiter, header_fields, read_records, stated_delimiter
+from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+from jaxnlp.text.raw_texts import has_surrogate
 
 TableFormat = Literal["csv", "tsv", "json"]
 ENDINGS: dict[str, TableFormat] = {
@@ -116,8 +117,8 @@ def format_of(path: Path) -> TableFormat:
     """The format of a table by its suffix. Raises: DataError for other suffixes."""
     if _suffix(path) not in ENDINGS:
         raise DataError(
-            f"{path} must end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (a JSON object a "
-            "line), or in one of these with .gz"
+            f"{path} must end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (JSON "
+            "objects), or in one of these with .gz"
         )
     return ENDINGS[_suffix(path)]
 
@@ -130,11 +131,13 @@ def read_header(path: Path, writing: Writing = Writing()) -> list[str]:  # a con
     """The columns of a table, or the names of the first JSON object. Raises: FileNotFoundError, DataError."""
     format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
     if format != "json":
-        return header_fields(text, writing.delimiter or find_delimiter(text, USUAL_DELIMITERS[format], ()))
-    try:
-        return list(json.loads(text.lstrip().partition("\n")[0]))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: the first line is not a JSON object: {error}") from error
+        stated, text = stated_delimiter(text)
+        delimiter = writing.delimiter or stated or find_delimiter(text, USUAL_DELIMITERS[format], ())
+        return header_fields(text, delimiter)
+    line, fields = next(json_objects(text, str(path)), (1, {}))
+    if not isinstance(fields, dict):
+        raise DataError(f"{path}, line {line}: expected a JSON object, got {type(fields).__name__}")
+    return list(fields)
 
 
 def read_rows(
@@ -175,7 +178,8 @@ def read_table(
     if format == "json":
         found = _json_table(path, text, columns, labelled, separator)
     else:
-        delimiter = writing.delimiter
+        stated, text = stated_delimiter(text)
+        delimiter = writing.delimiter or stated
         if delimiter is None:
             usual = USUAL_DELIMITERS[format]
             delimiter = find_delimiter(text, usual, columns.needed(labelled=bool(labelled)))
@@ -274,15 +278,8 @@ def _places(header: Sequence[str], path: Path, columns: Columns, between: str, l
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> Table:
     rows, objects, optional = list[TableRow](), list[dict[str, Any]](), labelled is None
-    for line, row in enumerate(text.split("\n"), 1):
-        if not row.strip():
-            continue
+    for line, fields in json_objects(text, str(path)):
         where = f"{path}, line {line}"
-        try:
-            fields = json.loads(row, object_pairs_hook=_object)
-        except ValueError as error:
-            what = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-            raise DataError(f"{where}: not JSON: {what}; expected one JSON object a line") from error
         if not isinstance(fields, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(fields).__name__}")
         if labelled is None:  # the first row decides
@@ -315,21 +312,13 @@ def _json_cell(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises: ValueError for a name that occurs twice, of which only the last would count."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError(f"the name {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} occurs twice")
-    return fields
-
-
 def _json_text(value: Any, where: str) -> str:
     """A text; null is a blank one."""
     if value is None:
         return ""
     if not isinstance(value, str):
         raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if has_surrogate(value):
         raise DataError(f"{where} has half of a surrogate pair, which is not a character: {value[:40]!a}; remove it")
     return value
 

@@ -56,13 +56,14 @@ def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = T
     return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
 
 
-def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8) -> str:
+def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool = True) -> str:
     """The text of a file's bytes, without a byte-order mark. Line ends stay unchanged.
 
     Args:
       raw: all bytes of the file; uncompressed if they are those of a gzip file, or if the file's name ends in .gz.
       file: its name.
       encoding: of the text.
+      option: whether --data.encoding can set it.
 
     Raises: DataError as `read_text_file`.
     """
@@ -74,10 +75,10 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8) -> str:
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding)) from error
+        raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding, option=option)) from error
     if (place := text.find("\0")) >= 0:
         start = raw.index(0) if _is_utf8(encoding) else len(text[:place].encode(encoding))
-        raise DataError(bad_byte(raw, start, _place(raw, start, file), encoding))
+        raise DataError(bad_byte(raw, start, _place(raw, start, file), encoding, option=option))
     if not _is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
         _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
     return text
@@ -101,7 +102,7 @@ def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: st
         _logger.warning("%s: %s %s, which are skipped: %s, the first in line %s", path, what, why, len(lines), lines[0])
 
 
-def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8) -> str:
+def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, option: bool = True) -> str:
     """The message about bytes that are not text.
 
     Args:
@@ -109,6 +110,7 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8) -> str:
       start: index of the first wrong byte.
       where: the file and the line.
       encoding: the expected encoding.
+      option: whether --data.encoding can set it.
     """
     problem, guess = f"{where}: byte {raw[start]:#04x} is not", probable_encoding(raw)
     if not _is_utf8(encoding):
@@ -118,15 +120,14 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8) -> str:
     if guess is not None:
         kind = {_WINDOWS: "Windows-1252, as of Excel", "latin1": "Latin-1"}.get(guess, guess.upper())
         return (
-            f"{problem} UTF-8; the file is probably {kind}: train with --data.encoding {guess}, or convert it: "
-            f"iconv -f {guess} -t utf-8 FILE > NEW_FILE"
+            f"{problem} UTF-8; the file is probably {kind}; "
+            + f"train with --data.encoding {guess}, or " * option
+            + f"convert it: iconv -f {guess} -t utf-8 FILE > NEW_FILE"
         )
     if raw[start] == 0:
         return f"{problem} text: this is a binary file, or it is damaged; give a text file"
-    return (
-        f"{problem} UTF-8; train with the file's encoding, such as --data.encoding cp1251 (Cyrillic), gb18030 "
-        "(Chinese) or shift_jis (Japanese), or convert it to UTF-8"
-    )
+    by_option = "train with the file's encoding, such as --data.encoding cp1251 (Cyrillic), gb18030 (Chinese) or "
+    return f"{problem} UTF-8; {(by_option + 'shift_jis (Japanese), or ') * option}convert it to UTF-8"
 
 
 def probable_encoding(raw: bytes) -> str | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=Sequence[Any])
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -31,11 +32,23 @@ def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
-    """The texts as a list. Raises: ValueError for an entry that is not a text. Args: what: their name in messages."""
-    for number, text in enumerate(texts):
+    """The texts as a list. Args: what: their name in messages.
+
+    Raises: ValueError for an entry that is not a text, or that UTF-8 cannot encode.
+    """
+    for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"expected {what}, got {type(text).__name__} at index {number}")
+            raise ValueError(f"expected {what}, got {type(text).__name__} at index {index}")
+        if has_surrogate(text):
+            raise ValueError(
+                f"expected {what} of characters, got half of a surrogate pair at index {index}: {text[:40]!a}"
+            )
     return list(texts)
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether a text has half of a surrogate pair, which is not a character and which UTF-8 cannot encode."""
+    return bool(_SURROGATE.search(text))
 
 
 def is_blank(row: Sequence[Any]) -> bool:
@@ -69,7 +82,8 @@ def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]
 
 
 def refuse_blank(row: Sequence[Any]) -> None:
-    """Raises: ValueError for a text without characters, or a pair with such a text."""
+    """Raises: ValueError as `require_texts`, and for a blank text, or a pair with one."""
+    require_texts(row, "a text" if len(row) == 1 else "two texts")
     if is_blank(row):
         raise ValueError(f"the text is blank{', or its pair is' if len(row) == 2 else ''}; give a text with characters")
 

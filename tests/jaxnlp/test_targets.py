@@ -62,7 +62,7 @@ def test_numbers_are_scaled_and_scaled_back():
     assert (NUMBER.lowest, NUMBER.width, ONE.lowest, ONE.width) == (1.0, 4.0, 0.0, 1.0)
     assert (NUMBER.parse(" 2.5 "), NUMBER.show(2.5), NUMBER.outputs, NUMBER.names) == (2.5, "2.5", 1, ())
     for text in ("nan", "inf", "many", ""):
-        with pytest.raises(ValueError, match="must be a finite number, got"):
+        with pytest.raises(ValueError, match=r"must be a finite number, such as 2.5, got"):
             NUMBER.parse(text)
 
 

@@ -9,6 +9,7 @@ from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs.encodings import attention_of
+from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit, split_words
 
@@ -30,6 +31,7 @@ def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_lengt
     inputs: WordInputs = trained.processor.inputs
     if max_length is not None:
         inputs = dataclasses.replace(inputs, max_pieces=min(max_length, inputs.max_pieces))
+    require_texts((text,), "a text")
     words = [word.word for word in split_words(text, unit)]
     if not words:
         raise ValueError("the text has no words")

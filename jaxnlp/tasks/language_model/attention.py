@@ -9,6 +9,7 @@ from jaxnlp.models.gpt import GPT, Places
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
+from jaxnlp.text.raw_texts import require_texts
 
 SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
 """Signs for white space, which would be invisible as a token."""
@@ -31,6 +32,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     limit = model.capacity if max_length is None else min(max_length, model.capacity)
     if limit < 1:
         raise ValueError(f"max_length must be at least 1, got {limit}")
+    (text,) = require_texts((text,), "a text")
     ids = trained.processor.encode(text)
     if not len(ids):
         raise ValueError("the text has no tokens")

@@ -68,7 +68,7 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
     [
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
-        (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; "),
+        (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; .*; convert it: iconv"),
         (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),
     ],
 )
@@ -93,6 +93,12 @@ def test_a_wrong_line_of_a_file_is_found_before_the_first_row_and_one_of_standar
     assert next(found) == ("a",)
     with pytest.raises(ValueError, match="line 2: byte 0xff is not UTF-8"):
         next(found)
+
+
+def test_all_bytes_of_a_file_decide_which_encoding_it_probably_has(tmp_path):
+    (tmp_path / "x").write_bytes("café three\n\u201cnice\u201d\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"line 1: byte 0xe9 is not UTF-8; .* Windows-1252, as of Excel; convert it: "):
+        rows(tmp_path / "x")
 
 
 def test_standard_input_is_read_where_nothing_else_is_given(on_standard_input):

@@ -82,8 +82,17 @@ def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.jsonl", '{"text": "x", "label": "1"}\n{"text": \n', "t.jsonl, line 2: not JSON: .*one JSON object a line"),
-        ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got list"),
+        (
+            "t.jsonl",
+            '{"text": "x", "label": "1"}\n{"text": \n',
+            "t.jsonl, line 2: not JSON: .*an object a line, or a list",
+        ),
+        ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got int"),
+        (
+            "t.json",
+            '[{"text": "x", "label": 1},\n\n {"text": "y"}]',
+            "line 3: expected the names text, label, got text",
+        ),
         ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
         ("t.jsonl", '{"text": "x", "label": {}}\n', "line 1: label must be a text, a number or a list"),
         (
@@ -129,7 +138,7 @@ def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
         ('{"text": "x", "label": NaN}', "line 1: label must be a text or a finite number, got NaN"),
         ('{"text": "\\ud800", "label": "a"}', "line 1: text has half of a surrogate pair"),
         ('{"text": "x", "label": "a", "text": "y"}', "line 1: not JSON: the name 'text' occurs twice; expected"),
-        ('{"text": "x", "label": }', "line 1: not JSON: Expecting value at character 24; expected one JSON object"),
+        ('{"text": "x", "label": }', "line 1: not JSON: Expecting value at character 24; expected an object a line"),
     ],
 )
 def test_labels_and_texts_of_json_that_are_none_are_named(tmp_path, row, message):
@@ -141,8 +150,28 @@ def test_the_header_of_json_lines_is_the_names_of_the_first_object(tmp_path):
     assert read_header(written(tmp_path, '{"text": "a", "label": 1}\n{"text": "b"}\n', "t.jsonl")) == ["text", "label"]
     assert read_header(written(tmp_path, '"text", label\na,1\n', "t.csv")) == ["text", "label"]
     assert read_header(written(tmp_path, "text;label\na;1\n", "t.csv")) == ["text", "label"]
-    with pytest.raises(DataError, match="the first line is not a JSON object"):
+    with pytest.raises(DataError, match=r"t.jsonl, line 2: not JSON"):
         read_header(written(tmp_path, "[1,\n", "t.jsonl"))
+    with pytest.raises(DataError, match=r"t.jsonl, line 1: expected a JSON object, got int"):
+        read_header(written(tmp_path, "1\n", "t.jsonl"))
+
+
+def test_a_list_of_objects_is_read_as_objects_a_line_are(tmp_path):
+    listed = written(tmp_path, '[\n {"text": "a", "label": 1},\n {"text": "b",\n  "label": 2}\n]\n', "t.json")
+    lines = written(tmp_path, '{"text": "a", "label": 1}\n{"text": "b", "label": 2}\n', "t.jsonl")
+    assert read_header(listed) == read_header(lines) == ["text", "label"]
+    (first, second), expected = read_rows(listed, COLUMNS), read_rows(lines, COLUMNS)
+    assert [row._replace(line=0) for row in (first, second)] == [row._replace(line=0) for row in expected]
+    assert (first.line, second.line) == (2, 3)
+
+
+def test_the_delimiter_that_a_first_line_states_is_used(tmp_path):
+    path = written(tmp_path, "sep=;\ntext;label\na, b;1\nc;2;3\n", "t.csv")
+    assert read_header(path) == ["text", "label"]
+    with pytest.raises(DataError, match=r"t.csv, line 4: expected 2 fields between semicolons"):
+        read_rows(path, COLUMNS)
+    path = written(tmp_path, "sep=;\ntext;label\na, b;1\n", "t.csv")
+    assert [(row.line, row.texts, row.label) for row in read_rows(path, COLUMNS)] == [(3, ("a, b",), "1")]
 
 
 @pytest.mark.parametrize(

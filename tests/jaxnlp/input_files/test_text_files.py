@@ -57,7 +57,7 @@ def test_another_encoding_is_read(tmp_path, encoding):
         (b"one\rtwo \x80 ab", "line 2, offset 8", "0x80", "--data.encoding cp1252"),
         (b"abcdefgh \x81\n", "line 1, offset 9", "0x81", "--data.encoding cp1251 (Cyrillic), gb18030"),
         (bytes(range(0xC0, 0xF0)) + b" no", "line 1, offset 0", "0xc0", "cp1251 (Cyrillic)"),
-        (QUOTED.encode("utf-16"), "line 1, offset 0", "0xff", "probably UTF-16: train with --data.encoding utf-16,"),
+        (QUOTED.encode("utf-16"), "line 1, offset 0", "0xff", "probably UTF-16; train with --data.encoding utf-16,"),
         (QUOTED.encode("utf-32"), "line 1, offset 0", "0xff", "--data.encoding utf-32,"),
         ("text\tlabel".encode("utf-16-le"), "line 1, offset 1", "0x00", "--data.encoding utf-16-le,"),
         ("text\tlabel".encode("utf-16-be"), "line 1, offset 0", "0x00", "--data.encoding utf-16-be,"),

@@ -18,6 +18,12 @@ def test_texts_must_be_texts():
     assert require_texts([], "questions") == []
     with pytest.raises(ValueError, match="expected questions, got int at index 1"):
         require_texts(["a", 2], "questions")
+    with pytest.raises(
+        ValueError, match=r"questions of characters, got half of a surrogate pair at index 0: 'a\\ud800'"
+    ):
+        require_texts(["a\ud800"], "questions")
+    with pytest.raises(ValueError, match="expected a text, got list at index 0"):
+        refuse_blank((["a"],))
 
 
 def test_a_processor_needs_a_text():

@@ -1,0 +1,54 @@
+"""JSON files of objects: one object a line, or a list of objects."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from jaxnlp.corpus import DataError
+
+_SEPARATOR = re.compile(r"[\s,]*")
+
+
+def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
+    """The values of JSON lines, or of a list, each with the line at which it starts, from 1.
+
+    Args:
+      text: of the file, with LF at line ends.
+      file: its name, for messages.
+
+    Raises: DataError naming the line that is not JSON, or whose object has a name twice.
+    """
+    if not text.lstrip().startswith("["):
+        for line, content in enumerate(text.split("\n"), 1):
+            if content.strip():
+                yield line, _parsed(content, file, line)
+        return
+    _parsed(text, file, 1, object_pairs_hook=dict)  # syntax errors of the whole list have the right line
+    decoder, index, counted, line = json.JSONDecoder(), text.index("[") + 1, 0, 1
+    while text[index := _SEPARATOR.match(text, index).end()] != "]":  # type: ignore[union-attr]  # it always matches
+        line, counted = line + text.count("\n", counted, index), index
+        stop = decoder.raw_decode(text, index)[1]
+        yield line, _parsed(text[index:stop], file, line)
+        index = stop
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises: ValueError for a name that occurs twice, of which only the last would count."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError(f"the name {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} occurs twice")
+    return fields
+
+
+def _parsed(text: str, file: str, line: int, object_pairs_hook: Any = _unique) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=object_pairs_hook)
+    except (ValueError, RecursionError) as error:
+        what = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            line, what = line + error.lineno - 1, f"{error.msg} at character {error.colno}"
+        raise DataError(
+            f"{file}, line {line}: not JSON: {what}; expected an object a line, or a list of objects"
+        ) from error
