@@ -11,8 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, Writing, is_table, read_table
-from jaxnlp.input_files.text_files import bad_byte, decoded
-from jaxnlp.text.raw_texts import has_surrogate
+from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate
 
 T = TypeVar("T")
 Row = tuple[str, ...]

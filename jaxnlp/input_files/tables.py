@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple
 from jaxnlp.corpus import DataError, SourceRows
 from jaxnlp.input_files.delimited import Quotes, between, find_delimiter, header_fields, read_records, stated_delimiter
 from jaxnlp.input_files.json_objects import json_objects
-from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
-from jaxnlp.text.raw_texts import has_surrogate
+from jaxnlp.input_files.text_files import UTF_8, has_surrogate, read_text_file, warn_of_skipped
 
 TableFormat = Literal["csv", "tsv", "json"]
 ENDINGS: dict[str, TableFormat] = {

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import logging
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ _MARKS = {
 }
 """Byte-order marks, longer ones first."""
 _WINDOWS = "cp1252"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _logger = logging.getLogger(__name__)
 
@@ -153,6 +155,11 @@ def probable_encoding(raw: bytes) -> str | None:
     if any(0x80 <= byte <= 0x9F for byte in raw):
         return _WINDOWS if _fits(raw, _WINDOWS) else None
     return "latin1"
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether a text has half of a surrogate pair, which is not a character and which UTF-8 cannot encode."""
+    return bool(_SURROGATE.search(text))
 
 
 def _place(raw: bytes, start: int, file: Path | str) -> str:

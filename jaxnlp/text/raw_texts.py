@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxnlp.input_files.text_files import has_surrogate
+
 T = TypeVar("T")
 Row = TypeVar("Row", bound=Sequence[Any])
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -44,11 +45,6 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
                 f"expected {what} of characters, got half of a surrogate pair at index {index}: {text[:40]!a}"
             )
     return list(texts)
-
-
-def has_surrogate(text: str) -> bool:
-    """Whether a text has half of a surrogate pair, which is not a character and which UTF-8 cannot encode."""
-    return bool(_SURROGATE.search(text))
 
 
 def is_blank(row: Sequence[Any]) -> bool:

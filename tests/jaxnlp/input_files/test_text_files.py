@@ -51,7 +51,7 @@ def test_another_encoding_is_read(tmp_path, encoding):
             b"one\r\ntwo \x80",
             "line 2, offset 9",
             "0x80",
-            "Windows-1252, as of Excel: train with --data.enc",
+            "Windows-1252, as of Excel; train with --data.enc",
         ),
         (QUOTED.encode("cp1252"), "line 2, offset 7", "0x93", "iconv -f cp1252 -t utf-8 FILE > NEW_FILE"),
         (b"one\rtwo \x80 ab", "line 2, offset 8", "0x80", "--data.encoding cp1252"),

@@ -1,0 +1,32 @@
+import pytest
+
+from jaxnlp.corpus import DataError
+from jaxnlp.input_files.json_objects import json_objects
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1\n\n[2]\n", [(1, 1), (3, [2])]),
+        ('{"a": 1}\n {"a": "[x]"} \n', [(1, {"a": 1}), (2, {"a": "[x]"})]),
+        ("[]", []),
+        ('\n[{"a": 1},\n{"a":\n2}, 3\n]\n', [(2, {"a": 1}), (3, {"a": 2}), (4, 3)]),
+    ],
+)
+def test_values_have_the_line_at_which_they_start(text, values):
+    assert [*json_objects(text, "x.json")] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1\n{", "x.json, line 2: not JSON: Expecting property name .* at character 2; expected an object a line"),
+        ("[1,\n 2", "x.json, line 2: not JSON"),
+        ('[{},\n{"a": 1, "a": 2}]', "x.json, line 2: not JSON: the name 'a' occurs twice"),
+        ("1\n" + "[" * 100_000, "x.json, line 2: not JSON: .*recursion"),
+        ("[" * 100_000, "x.json, line 1: not JSON: .*recursion"),
+    ],
+)
+def test_what_is_not_json_is_named_with_its_line(text, words):
+    with pytest.raises(DataError, match=words):
+        list(json_objects(text, "x.json"))
