@@ -1,8 +1,8 @@
-"""A BiLSTM that finds birth places in texts about invented people, or finds that a text does not have them.
+"""A BiLSTM that finds birth places in texts about invented people, and questions that a text does not answer.
 
 Source: Chen et al. 2017, section 3.2, for the BiLSTM and for the feature of tokens that are also in the question.
-Cost: half a minute on two CPU cores.
-Expect: 99% of the questions about held-out people right.
+Cost: a minute on two CPU cores.
+Expect: F1 above 0.99 of questions about held-out people in held-out places.
 Command: jaxnlp train invented_people_qa --workdir runs/invented_people_qa
 """
 

@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.invented_people import BIRTH_DOCUMENTS, PLACE_COUNT, PLACES, InventedPeople, combined, invent
+from data.invented_people import BIRTH_DOCUMENTS, PLACES, InventedPeople, combined, invent
 from data.pipelines.buckets import bucketed, rounded_up, sorted_batches
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
@@ -40,6 +41,14 @@ from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 PEOPLE = 4
 """Documents in a context about invented people, each about another one."""
+SYLLABLE = (
+    (*"bcdfghjklmnpqrstvwz", "br", "ch", "gl", "kr", "sh", "st", "tr", ""),
+    (*"aeiouy", "ai", "ea", "oo"),
+    ("", "", *"lmnrstx", "ck", "ng", "rd", "st"),
+)
+"""Beginnings, vowels and endings of the syllables of new names of places."""
+NEW_NAMES, HELD_OUT_NAMES = 5_000, 500
+"""Number of new names, and how many of them only validation has."""
 _PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
 
 
@@ -62,7 +71,7 @@ class QuestionContexts(TextFiles):
     test: str | None = None
     """Your test file; None = no test split."""
     people: Count = 1_000
-    """Number of invented people with training questions."""
+    """Number of invented people with training questions; a fifth as many others have validation questions."""
     vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 8_000
     """Maximum number of tokens of a vocabulary trained on the training texts. A pretrained model has its own."""
     max_length: Annotated[int, Within("[8, inf)")] = 256
@@ -147,7 +156,7 @@ class QuestionContexts(TextFiles):
         return questions
 
     def _invented(self) -> dict[str, list[ContextQuestion]]:
-        people = invent(0, train=self.people, dev=200)
+        people = invent(0, train=self.people, dev=-(-self.people // 5))
         return {
             "train": about_people(people, "train", seed=0),
             "validation": about_people(people, "validation", seed=1),
@@ -193,7 +202,7 @@ def about_people(people: InventedPeople, split: Literal["train", "validation"], 
     """Questions about invented people, with contexts of a few documents, each about another person.
 
     Each document that has a birth place is in the context of the question about it. A last context of each person has
-    only a document without it: that question has no answer. In each context, places have other names, so that only
+    only a document without it: that question has no answer. In each context, places have new names, so that only
     reading finds the answer; those of the validation split are in no training context.
 
     Args:
@@ -206,8 +215,8 @@ def about_people(people: InventedPeople, split: Literal["train", "validation"], 
         about.setdefault(document.partition(".")[0], []).append(document)
     names, examples = list(about), list[ContextQuestion]()
     used = sorted({*_PLACE.findall(" ".join(people.documents))})
-    unused = [place for place in combined(PLACES) if place not in used]
-    new_names = unused[PLACE_COUNT:] if split == "train" else unused[:PLACE_COUNT]
+    new_names = _new_names(NEW_NAMES)
+    new_names = new_names[HELD_OUT_NAMES:] if split == "train" else new_names[:HELD_OUT_NAMES]
     for question, place in people.train if split == "train" else people.dev:
         name = question.removeprefix("Where was ").removesuffix(" born?")
         born = [document for document in about[name] if place in document]
@@ -217,10 +226,25 @@ def about_people(people: InventedPeople, split: Literal["train", "validation"], 
             renamed = dict(zip(used, generator.choice(new_names, len(used), replace=False).tolist(), strict=True))
             new = [_with_names(part, renamed) for part in parts]
             context = " ".join(new[index] for index in generator.permutation(len(new)))
-            start = context.index(new[0]) + new[0].find(renamed[place])
-            answers = (AnswerSpan(start, start + len(renamed[place]), renamed[place]),) if document in born else ()
+            answers: tuple[AnswerSpan, ...] = ()
+            if document in born:
+                before = _with_names(document.partition(place)[0], renamed)
+                start = context.index(new[0]) + len(before)
+                answers = (AnswerSpan(start, start + len(renamed[place]), renamed[place]),)
             examples.append(ContextQuestion(str(len(examples) + 1), question, context, answers))
     return examples
+
+
+def _new_names(count: int) -> list[str]:
+    """Distinct names of places, of one to three syllables; one in eight has a second word."""
+    generator, names = random.Random(0), dict[str, None]()
+    while len(names) < count:
+        words = []
+        for _ in range(1 + (generator.random() < 1 / 8)):
+            parts = (generator.choice(part) for _ in range(generator.randint(1, 3)) for part in SYLLABLE)
+            words.append("".join(parts).capitalize())
+        names[" ".join(words)] = None
+    return list(names)
 
 
 def _with_names(text: str, names: Mapping[str, str]) -> str:
