@@ -8,7 +8,7 @@ Command: jaxnlp train bert_qa --data.train train.json --workdir runs/bert_qa
 """
 
 from data.squad import QuestionContexts
-from jaxnlp.models.answer_span import BertSpanConfig
+from jaxnlp.models.extractive_qa import BertSpanConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
 from train.config import TrainConfig

@@ -7,7 +7,7 @@ Command: jaxnlp train invented_people_qa --workdir runs/invented_people_qa
 """
 
 from data.squad import QuestionContexts
-from jaxnlp.models.answer_span import RecurrentSpanConfig
+from jaxnlp.models.extractive_qa import RecurrentSpanConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
 from train.config import TrainConfig

@@ -35,7 +35,7 @@ from data.readers.held_out import hold_out
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
-from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, QuestionProcessor, Window
+from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, ContextWindow, QuestionProcessor
 from jaxnlp.text.raw_texts import is_blank
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -187,7 +187,7 @@ class QuestionContexts(TextFiles):
 def _padded(
     questions: Sequence[ContextQuestion],
     processor: QuestionProcessor,
-    windows: list[Window],
+    windows: list[ContextWindow],
     size: int,
     multiple: int,
 ) -> NumpyBatch:

@@ -38,7 +38,7 @@ class ContextQuestion:
     answers: tuple[AnswerSpan, ...] | None = None
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     """A question with a part of its context: [CLS] question [SEP] part [SEP].
 
     Attributes:
@@ -96,12 +96,7 @@ class QuestionProcessor:
         """The overlap that leaves a new token of the context in each window, beside the longest question."""
         return max_length - min(MAX_QUESTION, max_length // 2) - 4
 
-    @property
-    def vocabulary_size(self) -> int:
-        """V."""
-        return self.vocabulary.size
-
-    def windows(self, questions: Sequence[ContextQuestion]) -> list[Window]:
+    def windows(self, questions: Sequence[ContextQuestion]) -> list[ContextWindow]:
         """The windows of all questions, in their order; a short context is one window."""
         tokenizer, longest = self.vocabulary.tokenizer, min(MAX_QUESTION, self.max_length // 2)
         heads = [one.question.strip() for one in questions]
@@ -121,7 +116,7 @@ class QuestionProcessor:
             for part in (encoding, *encoding.overflowing)
         ]
 
-    def batch(self, windows: Sequence[Window], size: int, length: int) -> dict[str, np.ndarray]:
+    def batch(self, windows: Sequence[ContextWindow], size: int, length: int) -> dict[str, np.ndarray]:
         """Windows as a batch of B rows; the last ones are padding.
 
         Args:
@@ -160,11 +155,11 @@ class QuestionProcessor:
         return cls(vocabulary, int(fields["max_length"]), int(fields["overlap"]))
 
 
-def _window(index: int, encoding: Encoding) -> Window:
+def _window(index: int, encoding: Encoding) -> ContextWindow:
     of_context = np.array([part == 1 for part in encoding.sequence_ids])
     places = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
     words = np.array([-1 if word is None else word for word in encoding.word_ids])
     changes = words[1:] != words[:-1]
     edges = np.stack([np.append(True, changes), np.append(changes, True)], axis=1) & of_context[:, None]
     edges[0] = True
-    return Window(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), places, edges)
+    return ContextWindow(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), places, edges)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxnlp.config import Count, Within
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.answer_span import AnswerSpanConfig, BertSpanConfig
+from jaxnlp.models.extractive_qa import AnswerSpanConfig, BertSpanConfig
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import PairAttention

@@ -12,7 +12,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import Shape, in_batches, text_shapes, warm_up
 from jaxnlp.ops.answer_spans import BestSpans, best_spans
 from jaxnlp.tasks import Trained
-from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, Window
+from jaxnlp.text.question_contexts import ContextQuestion, ContextWindow, QuestionProcessor
 from jaxnlp.text.raw_texts import require_texts, unless_blank
 from jaxnlp.typing import Batch, Params
 
@@ -123,7 +123,7 @@ def spans_of(model: Any, max_tokens: int) -> Any:
 
 
 def candidates(
-    questions: Sequence[ContextQuestion], windows: Sequence[Window], rows: Sequence[BestSpans]
+    questions: Sequence[ContextQuestion], windows: Sequence[ContextWindow], rows: Sequence[BestSpans]
 ) -> list[Candidates]:
     """What a model finds in the context of each question. Args: rows: the best spans of each window."""
     best: list[dict[str, Answer]] = [{} for _ in questions]
@@ -144,7 +144,7 @@ def candidates(
     ]
 
 
-def _computation(trained: Trained, windows: Sequence[Window]) -> Any:
+def _computation(trained: Trained, windows: Sequence[ContextWindow]) -> Any:
     processor: QuestionProcessor = trained.processor
     task: Any = trained.task
 

@@ -11,7 +11,7 @@ import tyro
 from jaxnlp.convert import exported_task, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, save_pretrained
-from jaxnlp.models.answer_span import HEAD, BertSpanConfig
+from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.tasks import Command, Task, Trained
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
 from jaxnlp.text.question_contexts import QuestionProcessor

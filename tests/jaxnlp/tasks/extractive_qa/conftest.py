@@ -4,8 +4,8 @@ import jax
 import pytest
 
 from configs.invented_people_qa import get_config
-from jaxnlp.models.answer_span import BertSpanConfig
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.extractive_qa import BertSpanConfig
 from jaxnlp.runs import load_run
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.extractive_qa import ExtractiveQA

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 import jaxnlp
-from jaxnlp.models.answer_span import BertSpanConfig
+from jaxnlp.models.extractive_qa import BertSpanConfig
 from jaxnlp.tasks.extractive_qa.export import ExportSpans
 
 CONTEXT, QUESTION = "Ann was born in Lima.", "Where was Ann born?"

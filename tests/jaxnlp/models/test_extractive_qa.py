@@ -9,8 +9,8 @@ import torch
 import transformers
 
 from jaxnlp.convert.bert import to_huggingface
-from jaxnlp.models.answer_span import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.nn.recurrent import CellName
 from jaxnlp.text.question_contexts import QuestionProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary

@@ -53,7 +53,7 @@ class BertSpanConfig(BertModelConfig, AnswerSpanConfig):
             )
 
     def build(self, processor: QuestionProcessor) -> "BertSpan":
-        return BertSpan(self, self.encoder.embeddings(processor.vocabulary_size))
+        return BertSpan(self, self.encoder.embeddings(processor.vocabulary.size))
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder of any model with a BERT, and the head of a model of this class."""
@@ -127,7 +127,7 @@ class RecurrentSpanConfig(AnswerSpanConfig):
         return ("embedding_width", "widths")
 
     def build(self, processor: QuestionProcessor) -> "RecurrentSpan":
-        return RecurrentSpan(self, processor.vocabulary_size)
+        return RecurrentSpan(self, processor.vocabulary.size)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries({("tokens", "embedding"): "VD", ("features", "embedding"): "3D"}, "below")
