@@ -49,7 +49,7 @@ class ExtractiveQA(Task):
         declared |= {"exact_match": MetricKind("questions"), "f1": MetricKind("questions", title="F1")}
         if len({bool(one.answers) for one in split.examples}) == 2:
             declared["answerable/f1"] = MetricKind("questions with an answer", title="F1, with an answer")
-            declared["unanswerable/accuracy"] = MetricKind("questions without an answer", title="accuracy, without")
+            declared["unanswerable/accuracy"] = MetricKind("questions without an answer", title="accuracy, without an answer")
         return declared
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
