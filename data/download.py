@@ -66,9 +66,9 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
 
     searched = "JAXNLP_DATA is not set"
     if (own := own_folder(file.name)) is not None:
-        if (found := own / file.relative_path).is_file():
-            return found
-        searched = f"not in JAXNLP_DATA at {found}"
+        if (own_path := own / file.relative_path).is_file():
+            return own_path
+        searched = f"not in JAXNLP_DATA at {own_path}"
 
     cached = cached_data() / file.relative_path
     searched += f", not in the cache at {cached}"
@@ -238,8 +238,8 @@ def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> N
         )
         get(file.url, str(served), None)
         if (digest := digest_of(served)) != file.sha256:
-            found = "it is not a gzip file" if digest is None else f"its SHA-256 is {digest}"
-            raise ValueError(f"{found}, expected {file.sha256}")
+            problem = "it is not a gzip file" if digest is None else f"its SHA-256 is {digest}"
+            raise ValueError(f"{problem}, expected {file.sha256}")
         whole = served
         if destination.suffix == ".gz" and served.suffix != ".gz":
             whole = Path(temporary, f"{served.name}.gz")
@@ -258,22 +258,22 @@ def _refuse_plain_http(response: Any, **_: Any) -> None:
 def places_of(data_set: DataSet) -> dict[str, Path]:
     """Where a data set can be: "JAXNLP_DATA" if it is set, and "the cache", in the order in which they are searched."""
     own = own_folder(data_set.name)
-    found = {} if own is None else {"JAXNLP_DATA": own / data_set.name}
-    return {**found, "the cache": cached_data() / data_set.name}
+    places = {} if own is None else {"JAXNLP_DATA": own / data_set.name}
+    return {**places, "the cache": cached_data() / data_set.name}
 
 
 def state_of(data_set: DataSet) -> str:
     """What of a data set is at hand, and otherwise where it comes from, in a few words."""
     needed = [file.relative_path.partition("/")[2] for file in data_set.remote] or list(data_set.checksums)
-    found = []
+    states = []
     for place, folder in places_of(data_set).items():
         count = sum((folder / name).is_file() for name in needed)
         if count == len(needed):
             return f"in {place}"
         if count:
-            found.append(f"{count} of {len(needed)} files in {place}")
-    found.append("to download" if data_set.remote else f"by hand, from {data_set.page}")
-    return "; ".join(found)
+            states.append(f"{count} of {len(needed)} files in {place}")
+    states.append("to download" if data_set.remote else f"by hand, from {data_set.page}")
+    return "; ".join(states)
 
 
 def print_list() -> None:

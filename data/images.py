@@ -118,20 +118,20 @@ class Images(DataConfig):
         train, dropped = _without_duplicates(train, validation) if self.drop_duplicates else (train, "")
         mean, stddev = pixel_statistics(train.images)
         _, size, _, channels = train.images.shape
-        found = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
+        fitted = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
         if earlier is not None:
-            if (earlier.shape, earlier.classes) != (found.shape, found.classes):
+            if (earlier.shape, earlier.classes) != (fitted.shape, fitted.classes):
                 raise DataError(
                     f"the model reads images of {earlier.shape} with the classes {', '.join(earlier.classes[:10])}, "
-                    f"but these images have {found.shape} and the classes {', '.join(found.classes[:10])}"
+                    f"but these images have {fitted.shape} and the classes {', '.join(fitted.classes[:10])}"
                 )
-            found = dataclasses.replace(earlier, resize=found.resize)
+            fitted = dataclasses.replace(earlier, resize=fitted.resize)
         if len(train.images) < self.batch_size:
             raise DataError(
                 f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train.images)}; give "
                 f"{len(train.images)} or less"
             )
-        fields = found.to_json()
+        fields = fitted.to_json()
         del fields["resize"]  # the images below are scaled already, and runs of an earlier version continue
         arrays = [array for part in (train, validation) for array in (part.images, part.labels.astype(np.int32))]
         seen = set(map(_digest, train.images))
@@ -144,7 +144,7 @@ class Images(DataConfig):
         return Corpus(
             train=self._training_batches(train, seed),
             splits={"validation": self._split(validation)},
-            processor=found,
+            processor=fitted,
             description=(
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
                 f"validation; {_class_sizes(train.classes, counts)}{note}{dropped}"
@@ -160,13 +160,13 @@ class Images(DataConfig):
         """
         processor = require_processor(processor, ImageProcessor)
         resize = processor.size if processor.resize else None
-        found = read_images(path, processor.classes, channels=processor.channels, resize=resize, skip_broken=True)
-        if found.images.shape[1:] != processor.shape:
+        labelled = read_images(path, processor.classes, channels=processor.channels, resize=resize, skip_broken=True)
+        if labelled.images.shape[1:] != processor.shape:
             raise DataError(
-                f"{path}: images of shape {found.images.shape[1:]}, but the model reads {processor.shape}; crop and "
+                f"{path}: images of shape {labelled.images.shape[1:]}, but the model reads {processor.shape}; crop and "
                 f"scale them first, or train with --data.resize {processor.size}"
             )
-        return self._split(found)
+        return self._split(labelled)
 
     def _parts(self, channels: int | None) -> tuple[LabelledImages, LabelledImages]:
         if self.source == "cifar10":
@@ -204,20 +204,20 @@ class Images(DataConfig):
             image = erase(image, self.erase_rate, generator)
         return {"images": image, "labels": np.int32(train.labels[number]), "loss_mask": np.array(True)}
 
-    def _split(self, found: LabelledImages) -> Split:
+    def _split(self, labelled: LabelledImages) -> Split:
         size = self.evaluation_batch_size
         batches = []
-        for start in range(0, len(found.images), size):
-            images, labels = found.images[start : start + size], found.labels[start : start + size].astype(np.int32)
+        for start in range(0, len(labelled.images), size):
+            images, labels = (array[start : start + size] for array in (labelled.images, labelled.labels))
             missing = size - len(images)
             batches.append(
                 {
                     "images": np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]),
-                    "labels": np.pad(labels, (0, missing)),
+                    "labels": np.pad(labels.astype(np.int32), (0, missing)),
                     "loss_mask": np.arange(size) < len(images),
                 }
             )
-        rows = zip(found.images, found.labels.tolist(), found.names, strict=True)
+        rows = zip(labelled.images, labelled.labels.tolist(), labelled.names, strict=True)
         return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
 
 
@@ -240,24 +240,24 @@ def digits() -> LabelledImages:
     """Scikit-learn's 1,797 handwritten digits, 8 x 8 pixels, with 17 levels of grey."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    images = np.rint(found.images * (255.0 / 16.0)).astype(np.uint8)[..., None]
-    return LabelledImages(images, found.target.astype(np.int64), tuple(map(str, range(10))), numbered(len(images)))
+    bunch = load_digits()
+    images = np.rint(bunch.images * (255.0 / 16.0)).astype(np.uint8)[..., None]
+    return LabelledImages(images, bunch.target.astype(np.int64), tuple(map(str, range(10))), numbered(len(images)))
 
 
-def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
+def held_out_part(labelled: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
     """The training images, and the validation images: a fraction of each class, at least one. The seed chooses them.
 
     Raises: DataError for a class with fewer than two images.
     """
-    held_out = np.zeros(len(found.labels), bool)
-    for label, name in enumerate(found.classes):
-        rows = np.flatnonzero(found.labels == label)
+    held_out = np.zeros(len(labelled.labels), bool)
+    for label, name in enumerate(labelled.classes):
+        rows = np.flatnonzero(labelled.labels == label)
         if len(rows) < 2:
             raise DataError(f"the class {name} has fewer than two images; it needs two, one of them for validation")
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
-    return found.part(~held_out), found.part(held_out)
+    return labelled.part(~held_out), labelled.part(held_out)
 
 
 def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[LabelledImages, str]:

@@ -193,8 +193,8 @@ class TokenizedDocuments:
     @classmethod
     def of(cls, documents: Sequence[Sequence[str]], vocabulary: WordPieceVocabulary) -> "TokenizedDocuments":
         """Tokenizes documents; removes sentences without tokens, and then documents of fewer than two sentences."""
-        found = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
-        tokenized = [[tokens for tokens in (next(found) for _ in document) if len(tokens)] for document in documents]
+        encoded = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
+        tokenized = [[tokens for tokens in (next(encoded) for _ in document) if len(tokens)] for document in documents]
         tokenized = [document for document in tokenized if len(document) > 1]
         sentences = [sentence for document in tokenized for sentence in document]
         return cls(
@@ -224,12 +224,12 @@ class TokenizedDocuments:
 
     def tiles(self, room: int) -> list[int]:
         """Starts of chunks that do not overlap. They leave out a single last sentence."""
-        found = []
+        starts = []
         for document, sentence in enumerate(self.bounds[:-1].tolist()):
             while sentence + 1 < self.bounds[document + 1]:
-                found.append(sentence - document)
+                starts.append(sentence - document)
                 sentence = self.chunk(sentence, document, room)
-        return found
+        return starts
 
     def text(self, first: int, end: int) -> np.ndarray:
         """Tokens of sentences first..end - 1."""
@@ -335,8 +335,8 @@ class _Examples(grain.transforms.RandomMap):
         """The tokens that replace the predicted tokens."""
         draws = rng.random(len(ids))
         random = self._ordinary[rng.integers(len(self._ordinary), size=len(ids))]
-        found = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
-        return np.where(draws < MASKED_SHARE, np.int32(self._mask), found)
+        replacements = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
+        return np.where(draws < MASKED_SHARE, np.int32(self._mask), replacements)
 
 
 def _shortened(first: int, second: int, room: int) -> tuple[int, int]:

@@ -98,7 +98,7 @@ class NumberWords(SentencePairs):
 
         It tries all numbers below 1,000, then all thousands with the longest of these, and so on.
         """
-        found = []
+        longest = []
         for encode, language in ((processor.encode_source, "en"), (processor.encode_target, self.language)):
             numbers, unit = [0], 1
             while unit < self.highest:
@@ -106,9 +106,9 @@ class NumberWords(SentencePairs):
                 sizes = sorted(
                     (len(encode(_words(number, language))), number) for number in tried if number < self.highest
                 )
-                found.append(sizes[-1])
+                longest.append(sizes[-1])
                 numbers, unit = [number for _, number in sizes[-_MOST_TOKENS:]], 1_000 * unit
-        return max(found)
+        return max(longest)
 
     def _held_out(self) -> list[int]:
         """The numbers of validation, followed by those of test."""
@@ -119,12 +119,12 @@ class NumberWords(SentencePairs):
 
     def _drawn(self, generator: np.random.Generator, count: int, excluded: frozenset[int]) -> list[int]:
         """Numbers below random powers of ten, without those that are excluded."""
-        found: list[int] = []
+        drawn: list[int] = []
         digits = math.ceil(math.log10(self.highest))
-        while len(found) < count:
+        while len(drawn) < count:
             bounds = np.minimum(10 ** generator.integers(1, digits + 1, size=count), self.highest)
-            found += [number for number in generator.integers(bounds).tolist() if number not in excluded]
-        return found[:count]
+            drawn += [number for number in generator.integers(bounds).tolist() if number not in excluded]
+        return drawn[:count]
 
     def _pairs(self, numbers: Sequence[int]) -> tuple[SentencePair, ...]:
         return tuple(SentencePair(_words(number, "en"), _words(number, self.language)) for number in numbers)

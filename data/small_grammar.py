@@ -102,16 +102,16 @@ def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentenc
     Raises: DataError when the grammar does not have so many sentences.
     """
     grammar, excluded = _Grammar(random.Random(seed)), {sentence.words for sentence in without}
-    found: dict[tuple[str, ...], GrammarSentence] = {}
+    sentences: dict[tuple[str, ...], GrammarSentence] = {}
     for _ in range(_TRIES * count):
-        if len(found) == count:
+        if len(sentences) == count:
             break
         sentence = grammar.sentence()
         if sentence.words not in excluded:
-            found.setdefault(sentence.words, sentence)
-    if len(found) < count:
-        raise DataError(f"the small grammar gave {len(found)} different sentences of {count}; ask for fewer")
-    return list(found.values())
+            sentences.setdefault(sentence.words, sentence)
+    if len(sentences) < count:
+        raise DataError(f"the small grammar gave {len(sentences)} different sentences of {count}; ask for fewer")
+    return list(sentences.values())
 
 
 @dataclasses.dataclass

@@ -55,11 +55,11 @@ def corrupted_places(
     removed, spans = span_counts(length, rate=rate, mean_span=mean_span)
     before = _division(length - removed + 1, spans + 1, generator)[:-1]  # the part after the last span may be empty
     inside = _division(removed, spans, generator)
-    found, place = [], 0
+    bounds, place = [], 0
     for kept, gone in zip(before, inside, strict=True):
-        found.append((place + kept, place + kept + gone))
+        bounds.append((place + kept, place + kept + gone))
         place += kept + gone
-    return found
+    return bounds
 
 
 def _division(total: int, parts: int, generator: np.random.Generator) -> list[int]:
@@ -187,9 +187,9 @@ class CorruptedText(TextFiles):
                 f"vocabulary, but the vocabulary has {subwords.extra}; use a run that was trained by span corruption"
             )
         parts, held_parts = self._encoded(train, subwords), self._encoded(held, subwords)
-        texts, validation = ([part for part in found if len(part) > 1] for found in (parts, held_parts))
-        for name, found in (("training", texts), ("validation", validation)):
-            if not found:
+        texts, validation = ([part for part in sequences if len(part) > 1] for sequences in (parts, held_parts))
+        for name, sequences in (("training", texts), ("validation", validation)):
+            if not sequences:
                 raise DataError(f"the {name} lines of {', '.join(self.files)} have no text of two tokens or more")
         single = len(parts) - len(texts) + len(held_parts) - len(validation)
         left_out = f" ({single:,} of a single token removed)" if single else ""
@@ -251,5 +251,5 @@ class CorruptedText(TextFiles):
     def _encoded(self, lines: Sequence[str], subwords: Subwords) -> list[list[int]]:
         """The ids of lines; lines that are too long are split."""
         longest = self._longest_text
-        found = (subwords.encode(line) for line in lines)
-        return [ids[start : start + longest] for ids in found for start in range(0, len(ids), longest)]
+        encoded = (subwords.encode(line) for line in lines)
+        return [ids[start : start + longest] for ids in encoded for start in range(0, len(ids), longest)]

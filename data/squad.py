@@ -266,10 +266,10 @@ def _questions(text: str, file: str) -> Iterator[tuple[int, str, Mapping[str, An
         whole = json.loads(text) if text.lstrip().startswith("{") else None
     if isinstance(whole, dict) and "data" in whole:
         rows = [row for entry in _list(whole, "data", file) for row in _of_article(entry, file)]
-        found = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
+        questions = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
     else:
-        found = ((line, f"{file}, line {line}", row) for line, row in json_objects(text, file))
-    for number, where, row in found:
+        questions = ((line, f"{file}, line {line}", row) for line, row in json_objects(text, file))
+    for number, where, row in questions:
         if not isinstance(row, dict):
             raise DataError(f"{where}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
         yield number, where, row

@@ -167,23 +167,23 @@ class TaggedSentences(TextFiles):
             check_labels(file, scheme)
         # A type that only occurs in sentences that are held out is a type of the training file.
         held_out = files["validation"].sentences if self.source == "files" and self.validation is None else []
-        found = self._processor(files["train"].sentences, held_out, scheme, processor)
-        rows = {split: self._rows(file, found, scheme) for split, file in files.items()}
+        processor = self._processor(files["train"].sentences, held_out, scheme, processor)
+        rows = {split: self._rows(file, processor, scheme) for split, file in files.items()}
         train = rows.pop("train")
         if len(train) < self.batch_size:
             raise DataError(
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
-        description = summary(found, {"training": train, **rows}, scheme, files["train"].counts)
+        description = summary(processor, {"training": train, **rows}, scheme, files["train"].counts)
         if held_out:
             kept = len(files["train"].sentences)
             description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
         return Corpus(
-            train=self._training_batches(train, found, seed),
-            splits={split: self._split(sentences, found, files[split].counts) for split, sentences in rows.items()},
-            processor=found,
+            train=self._training_batches(train, processor, seed),
+            splits={split: self._split(sentences, processor, files[split].counts) for split, sentences in rows.items()},
+            processor=processor,
             description=description,
-            fingerprint=fingerprint(repr((found.to_json(), train, rows))),
+            fingerprint=fingerprint(repr((processor.to_json(), train, rows))),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -227,7 +227,7 @@ class TaggedSentences(TextFiles):
                 raise DataError("data.source files needs your training file: give it with --data.train FILE")
             given = {"train": self.train, "validation": self.validation, "test": self.test}
             paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
-        found = {
+        files = {
             split: read_tagged(
                 path,
                 format=self.format,
@@ -238,12 +238,12 @@ class TaggedSentences(TextFiles):
             )
             for split, path in paths.items()
         }
-        if "validation" in found:
-            return found
-        train = found["train"]
+        if "validation" in files:
+            return files
+        train = files["train"]
         kept, validation = hold_out(train.sentences, train.name)
         split = {"train": train._replace(sentences=kept), "validation": TaggedFile(train.name, validation, Counts())}
-        return found | split
+        return files | split
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
         """Sentences of the small grammar in the form of a file, one sentence a line."""
@@ -262,14 +262,14 @@ class TaggedSentences(TextFiles):
         if self.scheme != "auto":
             return self.scheme
         labels = [one.labels or () for one in train.sentences]
-        found = find_scheme(labels)
-        if found == "none" and (misspelt := misspelt_entities(labels)):
+        scheme = find_scheme(labels)
+        if scheme == "none" and (misspelt := misspelt_entities(labels)):
             label, right = misspelt
             raise DataError(
                 f"{train.name}: {label} looks like the label of an entity; write it as {right}, and others in the same "
                 "way, or set --data.scheme none if labels are not those of entities"
             )
-        return found
+        return scheme
 
     def _processor(
         self, train: Sequence[RawSentence], held_out: Sequence[RawSentence], scheme: Scheme, given: Any
@@ -378,7 +378,7 @@ def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> list[str]:
 
 def _inside(labels: Sequence[str]) -> list[bool]:
     """Whether an entity continues at each word."""
-    found = [False] * len(labels)
+    inside = [False] * len(labels)
     for start, stop, _ in spans_of(labels):
-        found[start + 1 : stop] = [True] * (stop - start - 1)
-    return found
+        inside[start + 1 : stop] = [True] * (stop - start - 1)
+    return inside

@@ -268,17 +268,17 @@ class TextTable(TableFiles):
                     multiple=self.length_multiple,
                 )
             )
-            found = {split: self._split(rows, one) for split, rows in part.splits.items()}
-            for split, rows in found.items():
+            encoded = {split: self._split(rows, one) for split, rows in part.splits.items()}
+            for split, rows in encoded.items():
                 splits.setdefault(split, {})[name] = rows
-            lengths, unknown = [example.length for example in examples], unknown_shares(found, vocabulary)
+            lengths, unknown = [example.length for example in examples], unknown_shares(encoded, vocabulary)
             text = summary(
                 one, part.train, part.splits, lengths, truncated, unknown=unknown, given=processor is not None
             )
             lines.append((f"{name}: " if name else "") + text + part.note)
         return Corpus(
             train=iterable(grain.MapDataset.range(ENDLESS).map(self._steps(batches, sizes, seed))),
-            splits={name: split_of_parts(found) if self.parts else found[""] for name, found in splits.items()},
+            splits={name: split_of_parts(by_part) if self.parts else by_part[""] for name, by_part in splits.items()},
             processor=whole,
             description="\n".join(lines),
             fingerprint=fingerprint(*contents),
@@ -346,7 +346,7 @@ class TextTable(TableFiles):
             else self._source
             for name, one in processor.by_part.items()
         }
-        found: dict[str, Split[LabelledText]] = {}
+        splits: dict[str, Split[LabelledText]] = {}
         for name in parts_of_file(path, sources):
             try:
                 rows, every = sources[name].read(path)
@@ -354,8 +354,8 @@ class TextTable(TableFiles):
                 raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
             one = processor.by_part[name]
             split = self._split(sources[name].labelled((path, rows), one.targets), one)
-            found[name] = dataclasses.replace(split, source=every)
-        return split_of_parts(found) if self.parts else found[""]
+            splits[name] = dataclasses.replace(split, source=every)
+        return split_of_parts(splits) if self.parts else splits[""]
 
     def _further(self, one: TextClassifierProcessor) -> TextSource:
         """Further tables of a part whose training table was the user's."""

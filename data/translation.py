@@ -109,12 +109,12 @@ class SentencePairs(DataConfig):
         if not self.bpe_dropout:
             return [encoded(pair, processor) for pair in pairs]
         seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
-        found = [
+        encodings = [
             encoded(pair, processor, dropout=self.bpe_dropout, seed=own) for pair, own in zip(pairs, seeds, strict=True)
         ]
         return [
             ids if longer_side(ids) <= self.max_length else encoded(pair, processor)
-            for ids, pair in zip(found, pairs, strict=True)
+            for ids, pair in zip(encodings, pairs, strict=True)
         ]
 
     def corpus(
@@ -272,8 +272,8 @@ class ParallelText(SentencePairs, TextFiles):
                 f" ({len(train) - len(kept):,} of more than {self.max_length} tokens removed, the first in line "
                 f"{first:,} of {files[0].name})"
             )
-        description += "".join(f", {len(found):,} for {name}" for name, (found, _) in held.items())
-        splits = {name: self.split(found, processor, file=path.name) for name, (found, path) in held.items()}
+        description += "".join(f", {len(examples):,} for {name}" for name, (examples, _) in held.items())
+        splits = {name: self.split(examples, processor, file=path.name) for name, (examples, path) in held.items()}
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
 
         def epoch(number: int) -> Sequence[Ids]:

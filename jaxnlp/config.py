@@ -134,13 +134,13 @@ def _with_floats(value: Any, expected: Any) -> Any:
 
 def _choices(expected: Any) -> tuple[Any, ...]:
     """The values of a type's Literals; () for a type without Literals."""
-    found: list[Any] = []
+    choices: list[Any] = []
     for option in _options(expected):
         if typing.get_origin(option) is typing.Literal:
-            found += typing.get_args(option)
+            choices += typing.get_args(option)
         elif typing.get_origin(option) is tuple:
-            found += _choices(typing.get_args(option)[0])
-    return tuple(found)
+            choices += _choices(typing.get_args(option)[0])
+    return tuple(choices)
 
 
 def _outside(value: Any, expected: Any) -> str:
@@ -155,8 +155,8 @@ def _outside(value: Any, expected: Any) -> str:
                 return f"at least {least}" if whole else str(bound)
         return _outside(value, arguments[0])
     if origin is tuple and isinstance(value, tuple):
-        found = [_outside(item, arguments[0]) for item in value]
-        return next((f"{text} each" for text in found if text), "")
+        problems = [_outside(item, arguments[0]) for item in value]
+        return next((f"{text} each" for text in problems if text), "")
     if origin in (typing.Union, types.UnionType) and value is not None:
         return next(filter(None, (_outside(value, option) for option in arguments)), "")
     return ""

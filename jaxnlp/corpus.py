@@ -79,10 +79,10 @@ class Split(Generic[Example]):
         """Answers for all rows of the file, from those for the examples [N]; skipped rows get `missing`."""
         if self.source is None:
             return list(answers)
-        found = [missing] * len(self.source.names)
+        rows = [missing] * len(self.source.names)
         for place, answer in zip(self.source.places, answers, strict=True):
-            found[place] = answer
-        return found
+            rows[place] = answer
+        return rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -102,16 +102,16 @@ class Targets(abc.ABC):
         """The prediction of an example, from its row of `predicted` [C] or [], and its label."""
 
     @abc.abstractmethod
-    def fields(self, found: Prediction) -> list[str]:
+    def fields(self, prediction: Prediction) -> list[str]:
         """The columns of a prediction in a line of text; empty ones for a blank text."""
 
-    def caption(self, found: Prediction) -> str:
+    def caption(self, prediction: Prediction) -> str:
         """A prediction in a caption."""
-        label, *probability = self.fields(found)
+        label, *probability = self.fields(prediction)
         return f"{label or 'no class'} ({probability[0]})" if probability else label
 
     @abc.abstractmethod
-    def answer(self, found: Prediction) -> dict[str, Any]:
+    def answer(self, prediction: Prediction) -> dict[str, Any]:
         """A prediction as JSON."""
 
     @abc.abstractmethod
@@ -146,15 +146,15 @@ class _Classes(Targets):
     def _shares(self, row: Any) -> dict[str, float]:
         return {name: float(share) for name, share in zip(self.names, row, strict=True)}
 
-    def fields(self, found: Prediction) -> list[str]:
-        if found.label is None:
+    def fields(self, prediction: Prediction) -> list[str]:
+        if prediction.label is None:
             return ["", ""]
-        names = [found.label] if isinstance(found.label, str) else found.label
-        return [self.separator.join(names), f"{found.probability:.2f}"]
+        names = [prediction.label] if isinstance(prediction.label, str) else prediction.label
+        return [self.separator.join(names), f"{prediction.probability:.2f}"]
 
-    def answer(self, found: Prediction) -> dict[str, Any]:
-        shares = {name: round(share, 6) for name, share in found.probabilities.items()}
-        return {self.key: found.label, "probabilities": shares or None}
+    def answer(self, prediction: Prediction) -> dict[str, Any]:
+        shares = {name: round(share, 6) for name, share in prediction.probabilities.items()}
+        return {self.key: prediction.label, "probabilities": shares or None}
 
     def describe(self, labels: Sequence[Any]) -> str:
         counts = self.counts(labels)
@@ -250,10 +250,10 @@ class SeveralClasses(_Classes):
 
     def array(self, labels: Sequence[Sequence[int]]) -> np.ndarray:
         """[N, C] float32, 0 or 1."""
-        found = np.zeros((len(labels), len(self.names)), np.float32)
+        multi_hot = np.zeros((len(labels), len(self.names)), np.float32)
         for row, ids in enumerate(labels):
-            found[row, list(ids)] = 1.0
-        return found
+            multi_hot[row, list(ids)] = 1.0
+        return multi_hot
 
     def _ids(self, labels: Sequence[Sequence[int]]) -> Sequence[int]:
         return [number for label in labels for number in label]
@@ -335,11 +335,11 @@ class Number(Targets):
     def prediction(self, row: Any, label: float) -> Prediction:
         return Prediction(float(label), math.nan, {})
 
-    def fields(self, found: Prediction) -> list[str]:
-        return ["" if found.label is None else self.show(found.label)]
+    def fields(self, prediction: Prediction) -> list[str]:
+        return ["" if prediction.label is None else self.show(prediction.label)]
 
-    def answer(self, found: Prediction) -> dict[str, Any]:
-        return {"number": None if found.label is None else round(found.label, 6)}
+    def answer(self, prediction: Prediction) -> dict[str, Any]:
+        return {"number": None if prediction.label is None else round(prediction.label, 6)}
 
     def describe(self, labels: Sequence[float]) -> str:
         return f"numbers in training from {self.lowest:g} to {self.highest:g}, mean {np.mean(labels):.3g}"
@@ -347,8 +347,8 @@ class Number(Targets):
 
 def whole_number(text: str) -> str:
     """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is, such as 007."""
-    found = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
-    return found[1] if found else text
+    match = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
+    return match[1] if match else text
 
 
 def targets_from_json(fields: Any) -> Targets:

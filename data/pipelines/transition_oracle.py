@@ -59,25 +59,25 @@ def lifted(heads: Sequence[int]) -> list[int]:
 
     Source: Nivre and Nilsson 2005, section 2. Differs: relations stay unchanged.
     """
-    found = list(heads)
-    first, last = _covered(found)
-    dependents = [set(words) for words in _dependents(found)]
+    new_heads = list(heads)
+    first, last = _covered(new_heads)
+    dependents = [set(words) for words in _dependents(new_heads)]
 
     def arc(word: int) -> tuple[int, int]:
-        return abs(word - found[word - 1]), word
+        return abs(word - new_heads[word - 1]), word
 
     def is_crossed(word: int) -> bool:
-        return not first[found[word - 1]] <= word <= last[found[word - 1]]
+        return not first[new_heads[word - 1]] <= word <= last[new_heads[word - 1]]
 
     # An arc that is crossed stays crossed until its dependent moves, since a word never gets below another word.
-    crossed = [arc(word) for word in range(1, len(found) + 1) if is_crossed(word)]
+    crossed = [arc(word) for word in range(1, len(new_heads) + 1) if is_crossed(word)]
     heapq.heapify(crossed)
     while crossed:
         _, word = heapq.heappop(crossed)
-        head = found[word - 1]
+        head = new_heads[word - 1]
         dependents[head].remove(word)
-        found[word - 1] = found[head - 1]
-        dependents[found[word - 1]].add(word)
+        new_heads[word - 1] = new_heads[head - 1]
+        dependents[new_heads[word - 1]].add(word)
         if is_crossed(word):
             heapq.heappush(crossed, arc(word))
         # The words that moved are no longer below the old head: the arcs from it that cover them are crossed now.
@@ -91,7 +91,7 @@ def lifted(heads: Sequence[int]) -> list[int]:
             newly = (other for other in dependents[head] if before[0] <= other <= before[1] and is_crossed(other))
             for other in newly:
                 heapq.heappush(crossed, arc(other))
-    return found
+    return new_heads
 
 
 def _covered(heads: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -116,19 +116,19 @@ def _covered(heads: Sequence[int]) -> tuple[list[int], list[int]]:
 
 def _dependents(heads: Sequence[int]) -> list[list[int]]:
     """The dependents of each word, by its number, and of 0 [n + 1]."""
-    found: list[list[int]] = [[] for _ in range(len(heads) + 1)]
+    dependents: list[list[int]] = [[] for _ in range(len(heads) + 1)]
     for word, head in enumerate(heads, 1):
-        found[head].append(word)
-    return found
+        dependents[head].append(word)
+    return dependents
 
 
 def _below(word: int, dependents: Sequence[Iterable[int]]) -> list[int]:
     """A word and all words below it; each word is followed by the words below it."""
-    found, waiting = [], [word]
+    words, waiting = [], [word]
     while waiting:
-        found.append(waiting.pop())
-        waiting.extend(dependents[found[-1]])
-    return found
+        words.append(waiting.pop())
+        waiting.extend(dependents[words[-1]])
+    return words
 
 
 def oracle(heads: Sequence[int], system: System) -> list[int]:

@@ -36,8 +36,8 @@ def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
     """
     encoded = processor.encode(sentence)
     heads = range(len(sentence.words)) if sentence.heads is None else lifted(sentence.heads)
-    found = [processor.relation_id(relation) for relation in sentence.relations or ()]
-    relations = [-1 if number is None else number for number in found] or [0] * len(sentence.words)
+    ids = [processor.relation_id(relation) for relation in sentence.relations or ()]
+    relations = [-1 if number is None else number for number in ids] or [0] * len(sentence.words)
     return DerivedTree(
         encoded,
         tuple(relations),
@@ -69,12 +69,12 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
     legal[:, :, 0] = True  # at padding, so that each row of logits has a legal transition
     transitions = np.zeros((size, steps), np.int32)
     loss_mask = np.zeros((size, steps), bool)
-    for row, (_, numbers, found) in enumerate(trees):
-        count = len(found.transitions)
-        nodes[row, :count], legal[row, :count] = found.nodes, found.legal
-        transitions[row, :count] = found.transitions
+    for row, (_, numbers, oracle) in enumerate(trees):
+        count = len(oracle.transitions)
+        nodes[row, :count], legal[row, :count] = oracle.nodes, oracle.legal
+        transitions[row, :count] = oracle.transitions
         relations[row, 1 : len(numbers) + 1] = np.maximum(numbers, 0)
-        loss_mask[row, :count] = np.array([0, *numbers])[np.maximum(found.dependents, 0)] >= 0
+        loss_mask[row, :count] = np.array([0, *numbers])[np.maximum(oracle.dependents, 0)] >= 0
     batch |= {"nodes": nodes, "relations": relations, "legal": legal, "transitions": transitions}
     return batch | {"loss_mask": loss_mask}
 

@@ -68,15 +68,15 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    for number, (line, found) in enumerate(json_objects(text, file), 1):
+    for number, (line, value) in enumerate(json_objects(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
         place = f"sentence {number}, line {line}"
-        if not isinstance(found, dict):
-            raise DataError(f"{where}: expected an object, got {type(found).__name__}")
-        if "words" in found:
-            words, labels = _split_already(found, where)
+        if not isinstance(value, dict):
+            raise DataError(f"{where}: expected an object, got {type(value).__name__}")
+        if "words" in value:
+            words, labels = _split_already(value, where)
         else:
-            annotated = _annotated(found, where, place, counts)
+            annotated = _annotated(value, where, place, counts)
             if annotated is None:
                 continue
             words, labels = _labelled_words(annotated, unit, where, place, counts)
@@ -115,8 +115,8 @@ def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
         if text[place] == "]":
             return
         line, counted = line + text.count("\n", counted, place), place
-        found, place = decoder.raw_decode(text, place)
-        yield line, found
+        value, place = decoder.raw_decode(text, place)
+        yield line, value
 
 
 def _loaded(text: str, file: str, line: int) -> Any:
@@ -129,9 +129,9 @@ def _loaded(text: str, file: str, line: int) -> Any:
         ) from error
 
 
-def _split_already(found: dict[str, Any], where: str) -> Words:
+def _split_already(fields: dict[str, Any], where: str) -> Words:
     """The words and the labels of {"words": [...], "labels": [...]}."""
-    words, labels = found["words"], found.get("labels")
+    words, labels = fields["words"], fields.get("labels")
     for name, value in (("words", words), ("labels", [] if labels is None else labels)):
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
             raise DataError(f"{where}: {name} must be a list of strings that are not blank")
@@ -144,24 +144,24 @@ def _split_already(found: dict[str, Any], where: str) -> Words:
     return tuple(words), None if labels is None else tuple(labels)
 
 
-def _annotated(found: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+def _annotated(fields: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
     """The text of an object and its entities; None = the object is skipped and counted."""
-    if "data" in found and "text" not in found:
-        return _of_label_studio(found, where, place, counts)
-    if found.get("answer", "accept") != "accept":  # Prodigy
-        counts.add_sentence(f'answered with "{found["answer"]}" and skipped', place)
+    if "data" in fields and "text" not in fields:
+        return _of_label_studio(fields, where, place, counts)
+    if fields.get("answer", "accept") != "accept":  # Prodigy
+        counts.add_sentence(f'answered with "{fields["answer"]}" and skipped', place)
         return None
-    text = found.get("text")
+    text = fields.get("text")
     if not isinstance(text, str):
-        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(found) or 'neither'}")
-    present = [name for name in dict.fromkeys((*SPANS, *found)) if name in found]
-    names = [name for name in present if name in SPANS or _has_regions(found[name])]
-    filled = [name for name in names if _has_entities(found[name])]
+        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(fields) or 'neither'}")
+    present = [name for name in dict.fromkeys((*SPANS, *fields)) if name in fields]
+    names = [name for name in present if name in SPANS or _has_regions(fields[name])]
+    filled = [name for name in names if _has_entities(fields[name])]
     if len(filled) > 1:
         raise DataError(f"{where}: expected one list of entities, got {' and '.join(filled)}; keep one of them")
     name = next(iter(filled or names), "")
-    entities = found.get(name)
-    if entities is None and ("answer" in found or "annotation_id" in found):
+    entities = fields.get(name)
+    if entities is None and ("answer" in fields or "annotation_id" in fields):
         return _Annotated(text, [])  # Prodigy and Label Studio leave out a list without entities.
     if entities is not None and not isinstance(entities, list):
         raise DataError(f"{where}: {name} must be a list, got {type(entities).__name__}")
@@ -201,14 +201,14 @@ def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Count
 
 def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
     """The labelled regions of an annotation's text. Other results, such as relations and choices, are left out."""
-    found = []
+    regions = []
     for one in annotation.get("result") or []:
         kind = str(one.get("type", "")) if isinstance(one, dict) else "no object"
         if kind == "labels":
-            found.append(one.get("value"))
+            regions.append(one.get("value"))
         elif kind.endswith("labels") or not isinstance(one, dict):
             raise DataError(f"{where}: expected results of the type labels, which are regions of a text, got {kind}")
-    return sorted(found, key=repr)
+    return sorted(regions, key=repr)
 
 
 def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, counts: Counts) -> Words:
@@ -235,18 +235,18 @@ def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, c
         raise DataError(f"{where}: {error}") from error
 
 
-def _entity(found: Any, where: str) -> _Entity:
+def _entity(value: Any, where: str) -> _Entity:
     """An entity from [0, 5, "PER"], or an object such as {"start": 0, "end": 5, "type": "PER"}."""
-    entity: Any = found
+    entity: Any = value
     text = None
-    if isinstance(found, dict):
-        start, stop = (found.get(name, found.get(f"{name}_offset")) for name in ("start", "end"))
-        kinds = found.get("labels", [])
+    if isinstance(value, dict):
+        start, stop = (value.get(name, value.get(f"{name}_offset")) for name in ("start", "end"))
+        kinds = value.get("labels", [])
         kind = kinds[0] if isinstance(kinds, list) and len(kinds) == 1 else None
-        entity, text = [start, stop, found.get("type", found.get("label", kind))], found.get("text")
+        entity, text = [start, stop, value.get("type", value.get("label", kind))], value.get("text")
     fits = isinstance(entity, list) and len(entity) == 3 and all(type(place) is int for place in entity[:2])
     if not fits or not isinstance(entity[2], str) or not entity[2].strip():
-        raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(found)[:SHOWN]}')
+        raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(value)[:SHOWN]}')
     return _Entity(entity[0], entity[1], entity[2], text if isinstance(text, str) else None)
 
 
@@ -273,15 +273,15 @@ def _problem(entity: _Entity, text: str) -> str | None:
     if not 0 <= start < stop <= len(text):
         return f"expected 0 <= start < end <= {len(text)}, the length of the text, got {start} and {stop}"
     if shown is not None and _SPACE.sub("", shown) != _SPACE.sub("", text[start:stop]):
-        found = text[start:stop][:SHOWN]
-        return f"the characters {start} to {stop} are {found!r}, but the text of the entity {kind} is {shown[:SHOWN]!r}"
+        actual = text[start:stop][:SHOWN]
+        return f"the characters {start} to {stop} are {actual!r}, but the entity {kind} has the text {shown[:SHOWN]!r}"
     return None
 
 
 def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:
     """The words; a word is divided if an entity begins or ends inside it."""
-    found = []
+    pieces = []
     for word, start, stop in words:
         cuts = [start, *sorted(place for place in places if start < place < stop), stop]
-        found += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
-    return found
+        pieces += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
+    return pieces

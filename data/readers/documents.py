@@ -56,10 +56,10 @@ def file_documents(path: Path, encoding: str = UTF_8) -> list[list[str]]:
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
     text = read_text_file(path, encoding)
-    found = _SPECIAL.search(text)
-    if found is not None:
+    match = _SPECIAL.search(text)
+    if match is not None:
         raise DataError(
-            f"{path}, line {text.count(chr(10), 0, found.start()) + 1}: contains {found.group()}, which is a special "
+            f"{path}, line {text.count(chr(10), 0, match.start()) + 1}: contains {match.group()}, which is a special "
             "token; replace it"
         )
     documents: list[list[str]] = [[]]

@@ -104,11 +104,11 @@ def _read_folder(
     return LabelledImages(images, labels, names, tuple(f"{name}/{printable(file.name)}" for file, name in files))
 
 
-def _require_images(path: Path, found: list[str], names: tuple[str, ...], what: str) -> None:
+def _require_images(path: Path, classes: list[str], names: tuple[str, ...], what: str) -> None:
     """Raises: DataError naming one of the classes that has no image, or the folder if there are none at all."""
-    counts = Counter(found)
+    counts = Counter(classes)
     empty = [name for name in names if not counts[name]]
-    if empty or not found:
+    if empty or not classes:
         place = path / (empty[0] if empty else "")
         inside = place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
         remedy = f"; if its folders are the classes, give --data.path {place}" if empty and inside else ""
@@ -185,10 +185,10 @@ def _pixels(path: Path, images: np.ndarray, channels: int | None, resize: int | 
     size, channels = resize or images.shape[1], channels or (1 if images.shape[3] < 3 else 3)
     if images.dtype == np.uint8 and images.shape[1:] == (size, size, channels):
         return images
-    found = np.empty((len(images), size, size, channels), np.uint8)
+    pixels = np.empty((len(images), size, size, channels), np.uint8)
     for row, image in enumerate(images):
         try:
-            found[row] = np.asarray(middle_square(normalized(image, channels), size)).reshape(found.shape[1:])
+            pixels[row] = np.asarray(middle_square(normalized(image, channels), size)).reshape(pixels.shape[1:])
         except ValueError as error:
             raise DataError(f"{path}, image {row}: {error}") from error
-    return found
+    return pixels

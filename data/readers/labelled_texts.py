@@ -152,11 +152,11 @@ class TextSource:
 
     def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
         """Rows with their labels. Raises: DataError naming the line with an unknown label."""
-        path, found = rows
+        path, table_rows = rows
         heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
         return [
             LabelledText(row.id, row.texts, None if row.label is None else self._parsed(targets, row, path), heading)
-            for row in found
+            for row in table_rows
         ]
 
     def _parsed(self, targets: Targets, row: TableRow, path: Path) -> Any:

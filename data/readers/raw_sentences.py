@@ -35,7 +35,7 @@ class _Count(NamedTuple):
 class Counts:
     """Counts of irregular labels, long sentences and skipped sentences of a file, with the first place of each."""
 
-    _found: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
+    _counts: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
 
     def add(self, one: str, several: str, place: str, number: int = 1) -> None:
         """Counts irregular things of a kind.
@@ -47,8 +47,8 @@ class Counts:
           number: how many there are at this place.
         """
         if number:
-            before = self._found.get((one, several), _Count(0, place))
-            self._found[one, several] = before._replace(number=before.number + number)
+            before = self._counts.get((one, several), _Count(0, place))
+            self._counts[one, several] = before._replace(number=before.number + number)
 
     def add_sentence(self, what: str, place: str) -> None:
         """Counts a sentence that is irregular. Args: what: an adjective, or a participle."""
@@ -72,6 +72,6 @@ class Counts:
     def notes(self) -> tuple[str, ...]:
         """Remarks that evaluation prints."""
         return tuple(
-            f"{found.number:,} {one if found.number == 1 else several} (first: {found.first})"
-            for (one, several), found in self._found.items()
+            f"{count.number:,} {one if count.number == 1 else several} (first: {count.first})"
+            for (one, several), count in self._counts.items()
         )

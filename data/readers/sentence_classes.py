@@ -109,14 +109,14 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
             f"{folder} does not have {' and '.join(missing)} for {name}, with or without .gz; give the folder of its "
             "files with --data.path"
         )
-    found = {
+    splits = {
         split: (path, read_data_set_file(name, path, labelled=None if split == "test" else True)[0])
         for split, path in paths.items()
         if path.is_file()
     }
-    if "train" in found:
-        return found
-    path, rows = found["validation"]
+    if "train" in splits:
+        return splits
+    path, rows = splits["validation"]
     count = files.training_rows
     assert count is not None
     if len(rows) <= count:
@@ -124,7 +124,7 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
             f"{path} has {len(rows)} rows; without {files.train} it needs more than {count}: the first {count} are "
             "for training, the others for validation"
         )
-    return {"train": (path, rows[:count])} | found | {"validation": (path, rows[count:])}
+    return {"train": (path, rows[:count])} | splits | {"validation": (path, rows[count:])}
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -153,14 +153,14 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
         raise FileNotFoundError(f"the file {path.name} of {name} does not exist in {path.parent}")
     text = read_text_file(path, "latin-1" if path.name in LATIN_1 else UTF_8, old_line_ends=False)
     lines = text.removesuffix("\n").split("\n")  # splitlines() would also split at 0x85
-    found: list[TableRow] = []
+    kept: list[TableRow] = []
     for line, row in enumerate(lines, 1):
         label, _, sentence = row.strip().partition(" ")
         if row.strip() and not sentence.strip():
             raise DataError(f"{path}, line {line}: expected a label, a space and a sentence, got {row[:40]!r}")
         if label:
-            found.append(TableRow(line, str(line), (sentence.strip(),), label))
-    blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in found})
+            kept.append(TableRow(line, str(line), (sentence.strip(),), label))
+    blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in kept})
     warn_of_skipped(path, blank, len(lines), "lines", "without text")
     names = [str(line) for line in range(1, len(lines) + 1)]
-    return found, SourceRows([row.line - 1 for row in found], names)
+    return kept, SourceRows([row.line - 1 for row in kept], names)

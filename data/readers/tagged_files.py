@@ -80,24 +80,24 @@ def read_tagged(
     text, counts = read_text_file(path, encoding), Counts()
     format = format_of(path, text) if format == "auto" else format
     if format == "json":
-        found = list(annotated_sentences(text, str(path), unit, counts))
+        sentences = list(annotated_sentences(text, str(path), unit, counts))
     elif format == "conllu":
-        found = list(_conllu_sentences(path, text, counts))
+        sentences = list(_conllu_sentences(path, text, counts))
     else:
-        found = list(_column_sentences(path, text, columns, labelled))
-    if not found:
+        sentences = list(_column_sentences(path, text, columns, labelled))
+    if not sentences:
         raise DataError("; ".join([f"{path} has no sentences", *counts.notes()]))
-    without = [one for one in found if one.labels is None]
+    without = [one for one in sentences if one.labels is None]
     if without and labelled:
         raise DataError(
             f"{path}, line {without[0].line} (sentence {without[0].number}): expected a label for each word, got none"
         )
-    if without and len(without) < len(found):
+    if without and len(without) < len(sentences):
         raise DataError(
             f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "
             "some; label all sentences or none"
         )
-    return TaggedFile(str(path), found, counts)
+    return TaggedFile(str(path), sentences, counts)
 
 
 def check_labels(file: TaggedFile, scheme: Scheme) -> None:

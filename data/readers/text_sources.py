@@ -65,7 +65,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
       DataError: when a file is given twice, or a folder or a pattern has no files.
       FileNotFoundError: when there is no such file.
     """
-    found: dict[Path, str] = {}
+    given_as: dict[Path, str] = {}
     paths: list[Path] = []
     for name in given:
         path = Path(name).expanduser()
@@ -86,9 +86,9 @@ def text_files(given: Sequence[str]) -> list[Path]:
                 f"there is no text file at {path}; give text files, a folder or a pattern with --data.path"
             )
         for file in files:
-            if (same := file.resolve()) in found:
-                raise DataError(f"{file} is given twice, by {found[same]} and by {name}")
-            found[same] = name
+            if (same := file.resolve()) in given_as:
+                raise DataError(f"{file} is given twice, by {given_as[same]} and by {name}")
+            given_as[same] = name
             paths.append(file)
     return sorted(paths)
 

@@ -74,16 +74,16 @@ def read_json(file: Path) -> Any:
 
 def read_object(file: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises: PretrainedError when the file is missing or has other content."""
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise PretrainedError(f"{file}: expected an object, got {type(found).__name__}")
-    return found
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise PretrainedError(f"{file}: expected an object, got {type(value).__name__}")
+    return value
 
 
-def refuse_settings(file: Path, found: Mapping[str, Any], known: ForeignSettings) -> None:
+def refuse_settings(file: Path, settings: Mapping[str, Any], known: ForeignSettings) -> None:
     """Raises: PretrainedError, with the file, for settings that are not supported or not known."""
     try:
-        known.check(file, found)
+        known.check(file, settings)
     except ValueError as error:
         raise PretrainedError(str(error)) from error
 

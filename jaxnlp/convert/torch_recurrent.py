@@ -55,10 +55,10 @@ def from_torch(
 
     params = {}
     for layer in layers:
-        found = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in PARTS}
+        weights = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in PARTS}
         if cell != "gru":
-            found["bias"] = found["bias"] + found.pop("recurrent_bias")
-        params[_our(*layer)] = found
+            weights["bias"] = weights["bias"] + weights.pop("recurrent_bias")
+        params[_our(*layer)] = weights
     return params
 
 
@@ -95,10 +95,10 @@ def to_torch(
 
     state_dict = {}
     for layer in layers:
-        found = {part: arrays[names[*layer, part]] for part in parts}
-        found.setdefault("recurrent_bias", np.zeros_like(found["bias"]))
+        weights = {part: arrays[names[*layer, part]] for part in parts}
+        weights.setdefault("recurrent_bias", np.zeros_like(weights["bias"]))
         for part, name in PARTS.items():
-            state_dict[f"{prefix}{name}_{_their(*layer)}"] = _to_their_layout(found[part])
+            state_dict[f"{prefix}{name}_{_their(*layer)}"] = _to_their_layout(weights[part])
     return state_dict
 
 

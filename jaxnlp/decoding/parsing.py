@@ -127,10 +127,10 @@ def _best(
     logprobs = jax.nn.log_softmax(jnp.where(legal, logits, -jnp.inf), axis=-1, where=legal)
     stay = jnp.where(jnp.arange(choices)[None, None] == 0, 0.0, -jnp.inf)
     gained = jnp.where(done[:, :, None], stay, jnp.where(legal, logprobs, -jnp.inf))
-    found, places = jax.lax.top_k((totals[:, :, None] + gained).reshape(batch, -1), beams)
+    best, places = jax.lax.top_k((totals[:, :, None] + gained).reshape(batch, -1), beams)
     parents, chosen = places // choices, places % choices
 
     def of_parents(x: Array) -> Array:
         return jnp.take_along_axis(x, parents.reshape(batch, beams, *[1] * (x.ndim - 2)), axis=1)
 
-    return jax.tree.map(of_parents, state), chosen, found, of_parents(done)
+    return jax.tree.map(of_parents, state), chosen, best, of_parents(done)

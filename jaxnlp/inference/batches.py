@@ -97,12 +97,12 @@ def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFu
       shapes: of the batches.
       compute: the function; see `BatchFunction`.
     """
-    found: list[PyTree] = [None] * len(lengths)
+    results: list[PyTree] = [None] * len(lengths)
     for numbers, shape in batches(lengths, shapes):
         rows = jax.device_get(compute(numbers, shape))
         for row, number in enumerate(numbers):
-            found[number] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
-    return found
+            results[number] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
+    return results
 
 
 def warm_up(shapes: Sequence[Shape], compute: BatchFunction) -> None:

@@ -59,13 +59,13 @@ def _remove_oldest(folder: Path, most_bytes: int) -> None:
 
     On GPUs, XLA keeps its measurements of kernels in a folder inside.
     """
-    found = []
+    files = []
     for file in filter(Path.is_file, folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # another process removed it
             status = file.stat()
-            found.append((max(status.st_atime, status.st_mtime), status.st_size, file))
-    total = sum(size for _, size, _ in found)
-    for _, size, file in sorted(found):
+            files.append((max(status.st_atime, status.st_mtime), status.st_size, file))
+    total = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files):
         if total <= most_bytes:
             return
         file.unlink(missing_ok=True)

@@ -146,8 +146,8 @@ def read_rows(
     separator: str | None = ",",
 ) -> list[TableRow]:
     """The rows of a table that have texts; arguments and errors as `read_table` and `rows_with_texts`."""
-    found = read_table(path, columns, writing=writing, labelled=labelled, separator=separator)
-    return rows_with_texts(path, found.rows)
+    table = read_table(path, columns, writing=writing, labelled=labelled, separator=separator)
+    return rows_with_texts(path, table.rows)
 
 
 def read_table(
@@ -173,7 +173,7 @@ def read_table(
     """
     format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
     if format == "json":
-        found = _json_table(path, text, columns, labelled, separator)
+        table = _json_table(path, text, columns, labelled, separator)
     else:
         delimiter = writing.delimiter
         if delimiter is None:
@@ -182,10 +182,10 @@ def read_table(
             if delimiter != usual:
                 shown = "tabs" if delimiter == "\t" else f'"{delimiter}"'
                 _logger.warning("%s has columns separated by %s", path, shown)
-        found = _delimited_table(path, text, columns, delimiter, writing.quotes, labelled)
-    if not found.rows:
+        table = _delimited_table(path, text, columns, delimiter, writing.quotes, labelled)
+    if not table.rows:
         raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
-    return found
+    return table
 
 
 def table_with(source: SourceRows, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -238,8 +238,8 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
 def _delimited_table(
     path: Path, text: str, columns: Columns, delimiter: str, quotes: Quotes, labelled: bool | None
 ) -> Table:
-    found = read_records(text, str(path), delimiter, quotes)
-    header = tuple(name.strip() for record in found[:1] for name in record.fields)
+    records = read_records(text, str(path), delimiter, quotes)
+    header = tuple(name.strip() for record in records[:1] for name in record.fields)
     places = _places(header, path, columns, between(delimiter), labelled)
     rows = [
         TableRow(
@@ -249,7 +249,7 @@ def _delimited_table(
             fields[places[columns.label]].strip() if columns.label in places else None,
             tuple(fields),
         )
-        for number, (line, fields) in enumerate(found[1:], 1)
+        for number, (line, fields) in enumerate(records[1:], 1)
     ]
     return Table(header, rows)
 
@@ -257,8 +257,8 @@ def _delimited_table(
 def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
     """The index of each column that is read."""
     needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
-    found = {name: place for place, name in enumerate(header)}
-    missing = [name for name in needed if name not in found]
+    indices = {name: place for place, name in enumerate(header)}
+    missing = [name for name in needed if name not in indices]
     if missing:
         raise MissingColumnsError(
             f"{path}, line 1: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
@@ -269,7 +269,7 @@ def _places(header: Sequence[str], path: Path, columns: Columns, between: str, l
         raise DataError(
             f"{path}, line 1: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
         )
-    return {name: found[name] for name in needed}
+    return {name: indices[name] for name in needed}
 
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> Table:
@@ -305,7 +305,7 @@ def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, 
         rows.append(TableRow(line, name, texts, label))
     names = tuple(dict.fromkeys(name for fields in objects for name in fields))
     cells = [tuple(_json_cell(fields.get(name)) for name in names) for fields in objects]
-    return Table(names, [row._replace(cells=found) for row, found in zip(rows, cells, strict=True)])
+    return Table(names, [row._replace(cells=values) for row, values in zip(rows, cells, strict=True)])
 
 
 def _json_cell(value: Any) -> str:

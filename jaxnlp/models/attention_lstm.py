@@ -252,8 +252,8 @@ class AttentionLSTM(nn.Module):
         self, params: Params, tokens: jax.Array, cache: AttentionLSTMCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, AttentionLSTMCache]:
         """`read` with these parameters: logits [B, T, V], and the cache."""
-        found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
-        return found
+        output: Any = self.apply({"params": params}, tokens, cache, count, method="read")
+        return output
 
     def initial_cache(
         self,

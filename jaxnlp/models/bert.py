@@ -274,8 +274,8 @@ class Bert(nn.Module):
         attention_mask: jax.Array | None = None,
     ) -> tuple[BertOutput, jax.Array]:
         """The outputs, and the attention weights [L, B, H, T, T], float32; each row sums to 1."""
-        encoding, found = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
-        (weights,) = jax.tree.leaves(found["intermediates"]["blocks"])
+        encoding, state = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
+        (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])
         return encoding, weights
 
 

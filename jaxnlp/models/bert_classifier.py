@@ -125,12 +125,12 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def heads(self, processor: Any) -> tuple[tuple[str, Head], ...]:
         """The head of each part of a processor, by name."""
-        found = []
+        heads = []
         for name, part in processor.by_part.items():
             outputs = part.targets.outputs
             two = part.apart and isinstance(part.targets, OneClass) and outputs == 2
-            found.append((name, Head(outputs, 0 if self.compares(part) else 1 if two else outputs, part.apart)))
-        return tuple(found)
+            heads.append((name, Head(outputs, 0 if self.compares(part) else 1 if two else outputs, part.apart)))
+        return tuple(heads)
 
     def build(self, processor: Any) -> "BertClassifier":
         size = self.encoder.embeddings(processor.vocabulary_size)
@@ -143,16 +143,16 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and the heads if the pretrained classifier predicts the same from the same kind of vectors."""
-        found, theirs = super().adopt(pretrained), pretrained.model.config
+        adopted, theirs = super().adopt(pretrained), pretrained.model.config
         heads = {name: params for name, params in pretrained.params.items() if name not in ("encoder", "heads")}
         if not isinstance(theirs, BertClassifierConfig) or not heads:
-            return found
+            return adopted
         fields = ("pooling", "similarity", "pair_layer", "cosine_logit")
         changed = [f"model.{name}" for name in fields if getattr(theirs, name) != getattr(self, name)]
         if changed:
             note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
-            return found._replace(notes=(*found.notes, note))
-        return found._replace(params_for=functools.partial(heads_for, pretrained, heads, ("parts", "pairs")))
+            return adopted._replace(notes=(*adopted.notes, note))
+        return adopted._replace(params_for=functools.partial(heads_for, pretrained, heads, ("parts", "pairs")))
 
     def only_head(self, processor: Any) -> TargetHead | None:
         """The only head, where it reads one vector; None for several parts, and for pairs that are read apart."""

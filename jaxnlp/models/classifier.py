@@ -49,10 +49,10 @@ class ClassifierConfig(ModelConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """All parameters, but the head only if both models predict the same."""
-        found = super().adopt(pretrained)
-        heads = {name: params for name, params in found.params.items() if name == HEAD}
-        rest = {name: params for name, params in found.params.items() if name != HEAD}
-        return found._replace(params=rest, params_for=functools.partial(heads_for, pretrained, heads, ("targets",)))
+        adopted = super().adopt(pretrained)
+        heads = {name: params for name, params in adopted.params.items() if name == HEAD}
+        rest = {name: params for name, params in adopted.params.items() if name != HEAD}
+        return adopted._replace(params=rest, params_for=functools.partial(heads_for, pretrained, heads, ("targets",)))
 
 
 def heads_for(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:

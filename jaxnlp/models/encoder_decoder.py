@@ -267,8 +267,8 @@ class EncoderDecoder(nn.Module):
         """`read` with these parameters: logits [B, T, V], and the cache; adds to `attended` if the cache counts it."""
         before = cache.attended
         if before is None:
-            found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
-            return found
+            output: Any = self.apply({"params": params}, tokens, cache, count, method="read")
+            return output
         (logits, cache), kept = self.apply(
             {"params": params}, tokens, cache, count, method="read", mutable=["intermediates"]
         )
@@ -345,8 +345,8 @@ class EncoderDecoder(nn.Module):
           Float32, each row sums to 1: of the source on itself, `encoder` [L, B, H, S, S]; of the inputs on themselves,
           `decoder` [L, B, H, T, T]; and of the inputs on the source, `cross` [L, B, H, T, S].
         """
-        _, found = self.apply({"params": params}, source, inputs, mutable=["intermediates"])
-        encoder, decoder = (found["intermediates"][name]["blocks"] for name in ("encoder", "decoder"))
+        _, state = self.apply({"params": params}, source, inputs, mutable=["intermediates"])
+        encoder, decoder = (state["intermediates"][name]["blocks"] for name in ("encoder", "decoder"))
         kept = {"encoder": encoder["attention"], "decoder": decoder["attention"], "cross": decoder["cross_attention"]}
         return {name: attention["weights"][0] for name, attention in kept.items()}
 
@@ -363,8 +363,8 @@ class EncoderDecoder(nn.Module):
         """
         dtype = self.config.compute.operand_dtype
         decoder = rounded_kernels(unstacked(params["decoder"]), dtype)
-        found = dict(params) | {"decoder": decoder}
-        return found if dtype is None else found | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
+        prepared = dict(params) | {"decoder": decoder}
+        return prepared if dtype is None else prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""

@@ -255,10 +255,10 @@ class GPT(nn.Module):
           and last `up_project` [B, H, T, M], or [B, H, T, M + T] if outputs see inputs too. It has only the latents and
           inputs that T tokens reach.
         """
-        _, found = self.apply({"params": params}, tokens, mutable=["intermediates"])
+        _, state = self.apply({"params": params}, tokens, mutable=["intermediates"])
         maps: dict[str, jax.Array] = {}
         for name in ("down_project", "blocks", "up_project"):
-            for weights in jax.tree.leaves(found["intermediates"].get(name)):
+            for weights in jax.tree.leaves(state["intermediates"].get(name)):
                 maps |= {f"block_{n}": one for n, one in enumerate(weights)} if name == "blocks" else {name: weights}
         return maps
 

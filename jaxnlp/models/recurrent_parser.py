@@ -58,8 +58,8 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries({("tags", "embedding"): "VD"}) | parameter_table.entries({("special",): "2E"})
-        found: Parameter = self.find_parameter(table | self.scorer_parameters(), path)
-        return found
+        parameter: Parameter = self.find_parameter(table | self.scorer_parameters(), path)
+        return parameter
 
 
 class RecurrentParser(Parser):

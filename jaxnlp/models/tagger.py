@@ -55,21 +55,21 @@ class TaggerConfig(WordEncoderConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """As for every word encoder; the layers that score labels only if both models have the same labels."""
-        found = super().adopt(pretrained)
-        heads = {name: params for name, params in found.params.items() if name != NAME}
+        adopted = super().adopt(pretrained)
+        heads = {name: params for name, params in adopted.params.items() if name != NAME}
         if not heads:
-            return found
+            return adopted
         names = ("labels",)
-        return found._replace(
-            params={NAME: found.params[NAME]}, params_for=lambda mine: heads_for(pretrained, heads, names, mine)
+        return adopted._replace(
+            params={NAME: adopted.params[NAME]}, params_for=lambda mine: heads_for(pretrained, heads, names, mine)
         )
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries(parameter_table.dense((HEAD,), "DC"), head=True)
         if self.crf:
             table |= parameter_table.entries({("transitions",): "CC", ("start",): "C", ("end",): "C"}, head=True)
-        found: Parameter = self.find_parameter(table, path)
-        return found
+        parameter: Parameter = self.find_parameter(table, path)
+        return parameter
 
 
 class Tagger(nn.Module):

@@ -141,5 +141,5 @@ class TextRNN(WordClassifier):
         """
         if self.config.pooling != "attention":
             raise ValueError(f"attention weights need model.pooling attention, got {self.config.pooling}")
-        found: Any = self.apply({"params": params}, tokens, attention_mask, method="_attend")
-        return found
+        weights: Any = self.apply({"params": params}, tokens, attention_mask, method="_attend")
+        return weights

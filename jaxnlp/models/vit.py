@@ -248,8 +248,8 @@ class ViT(nn.Module):
 
         Source: Abnar and Zuidema 2020, eq. 1 and 2.
         """
-        _, found = self.apply({"params": params}, images, mutable=["intermediates"])
-        (weights,) = jax.tree.leaves(found["intermediates"]["blocks"])  # [L, B, H, T, T]
+        _, state = self.apply({"params": params}, images, mutable=["intermediates"])
+        (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])  # [L, B, H, T, T]
         mixed = (weights.mean(axis=2) + jnp.eye(weights.shape[-1])[None, None]) / 2.0
         rolled = functools.reduce(lambda below, layer: layer @ below, mixed)
         read = rolled[:, 0, 1:] if self.config.pooling == "cls" else rolled.mean(axis=1)

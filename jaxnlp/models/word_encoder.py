@@ -180,14 +180,14 @@ class WordEncoderConfig(ModelConfig):
     def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, found = read_word_vectors(self.vectors_path, corpus.processor.inputs.words)
+        vectors, known = read_word_vectors(self.vectors_path, corpus.processor.inputs.words)
         if vectors.shape[1] != self.word_width:
             raise ValueError(
                 f"model.word_width must be that of {self.vectors_path}, {vectors.shape[1]}, got {self.word_width}"
             )
-        if found.mean() < 0.5:
+        if known.mean() < 0.5:
             message = "%s has vectors of %d of the %d words; the others are initialised at random"
-            _logger.warning(message, self.vectors_path, found.sum(), len(found))
+            _logger.warning(message, self.vectors_path, known.sum(), len(known))
         special = jnp.zeros((FIRST_ID, self.word_width), vectors.dtype)
         return {NAME: {"words": {"embedding": jnp.concatenate([special, vectors])}}}
 
@@ -207,10 +207,10 @@ class WordEncoderConfig(ModelConfig):
             return super().adopt(pretrained)
         if not self.bert:
             raise ValueError(f"set --model.bert to read sentences with the BERT of {pretrained.name}")
-        found = BertModelConfig(encoder=self.encoder).adopt(pretrained)
-        assert isinstance(found.config, BertModelConfig)
-        config = dataclasses.replace(self, encoder=found.config.encoder)
-        return found._replace(config=config, params={NAME: {"bert": found.params["encoder"]}})
+        adopted = BertModelConfig(encoder=self.encoder).adopt(pretrained)
+        assert isinstance(adopted.config, BertModelConfig)
+        config = dataclasses.replace(self, encoder=adopted.config.encoder)
+        return adopted._replace(config=config, params={NAME: {"bert": adopted.params["encoder"]}})
 
 
 def _rates(config: BertConfig) -> dict[str, Any]:

@@ -183,14 +183,14 @@ class SelfAttention(nn.Module):
     def _relative_bias(self, buckets: RelativeBias, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
         """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
         table = self.param("relative_bias", normal(0.02), (buckets.num_buckets, self.num_heads))
-        found = relative_buckets(
+        bucket_ids = relative_buckets(
             first_query + jnp.arange(queries),
             jnp.arange(keys),
             num_buckets=buckets.num_buckets,
             max_distance=buckets.max_distance,
             bidirectional=not self.causal,
         )
-        bias = table[found].transpose(2, 0, 1)[None]
+        bias = table[bucket_ids].transpose(2, 0, 1)[None]
         chex.assert_shape(bias, (1, self.num_heads, queries, keys))
         return bias
 

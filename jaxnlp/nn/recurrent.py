@@ -204,7 +204,7 @@ class Recurrent(nn.Module):
         for number, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
             if number:
                 x = LockedDropout(self.hidden_dropout_rate)(x, deterministic=deterministic)
-            found = [
+            results = [
                 RecurrentDirection(
                     self.cell,
                     width,
@@ -216,8 +216,8 @@ class Recurrent(nn.Module):
                 )(x, state, deterministic=deterministic, lengths=lengths)
                 for direction, state in zip(directions, layer_states, strict=True)
             ]
-            x = found[0][0] if len(found) == 1 else jnp.concatenate([outputs for outputs, _ in found], axis=-1)
-            after.append(tuple(state for _, state in found))
+            x = results[0][0] if len(results) == 1 else jnp.concatenate([outputs for outputs, _ in results], axis=-1)
+            after.append(tuple(state for _, state in results))
         return x, tuple(after)
 
 

@@ -163,9 +163,9 @@ def describing_nodes(state: ParserState, system: System) -> Array:
     own = children(focus)  # [2, 4]: the leftmost, the second, the rightmost, the second
     left, right = children(own[:, 0])[:, 0], children(own[:, 2])[:, 2]
     of_focus = jnp.stack([own[:, 0], own[:, 2], own[:, 1], own[:, 3], left, right], axis=1)
-    found = jnp.concatenate([stack, front[None], buffer, of_focus.reshape(-1)])
-    chex.assert_shape(found, (NODES,))
-    return found
+    nodes = jnp.concatenate([stack, front[None], buffer, of_focus.reshape(-1)])
+    chex.assert_shape(nodes, (NODES,))
+    return nodes
 
 
 def labels_of(nodes: Array, relations: Array, absent: int) -> Array:

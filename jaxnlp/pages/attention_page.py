@@ -358,12 +358,12 @@ def _sizes(part: AttentionMaps) -> str:
 def explain_signs(tokens: Iterable[str]) -> str:
     """A sentence about the signs in tokens, after a blank; empty if there are none."""
     tokens = {*tokens}
-    found = [
+    explanations = [
         f"{sign} is {meaning}"
         for sign, meaning in SIGNS.items()
         if any(token == sign or (sign in ("\u2581", "##") and token.startswith(sign)) for token in tokens)
     ]
-    return f" In tokens, {', '.join(found)}." if found else ""
+    return f" In tokens, {', '.join(explanations)}." if explanations else ""
 
 
 def _is_square(part: AttentionMaps) -> bool:

@@ -90,8 +90,8 @@ class Record:
     @property
     def rank(self) -> tuple[float, float]:
         """The sort key of checkpoints, higher is better: the score, then the negative loss; NaN is worst."""
-        found = self.metrics or {}
-        score, loss = found.get("score", math.nan), found.get("loss", math.nan)
+        metrics = self.metrics or {}
+        score, loss = metrics.get("score", math.nan), metrics.get("loss", math.nan)
         return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
 
 
@@ -238,10 +238,10 @@ class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
         each = [None] * len(infos) if args is None else [[arg] for arg in args]
         reads = [read([info], arg) for info, arg in zip(infos, each, strict=True)]
         arrays: list[jax.Array] = []
-        for found in await asyncio.gather(*reads, return_exceptions=True):
-            if isinstance(found, BaseException):
-                raise found
-            arrays += found
+        for result in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            arrays += result
         return arrays
 
 
@@ -288,8 +288,8 @@ def array_bytes(array: Any) -> np.ndarray:
 
 def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
     """Raises DamagedCheckpointError, naming the first array, when arrays fail their checksums."""
-    found = checksums(tree)
-    changed = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
+    actual = checksums(tree)
+    changed = sorted(path for path in actual.keys() | expected.keys() if actual.get(path) != expected.get(path))
     if changed:
         raise DamagedCheckpointError(f"{name}: arrays that fail their checksum: {len(changed)}, first: {changed[0]}")
 

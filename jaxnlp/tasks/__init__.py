@@ -329,14 +329,14 @@ def every_task() -> list[type[Task]]:
 
     Raises: TypeError for a field without a default, since help and pretrained weights need tasks without arguments.
     """
-    modules = [importlib.import_module(found.name) for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    modules = [importlib.import_module(info.name) for info in pkgutil.iter_modules(__path__, f"{__name__}.")]
     values = (value for module in modules for value in vars(module).values())
-    found = [value for value in values if isinstance(value, type) and issubclass(value, Task) and value is not Task]
-    for task in found:
+    tasks = [value for value in values if isinstance(value, type) and issubclass(value, Task) and value is not Task]
+    for task in tasks:
         for field in dataclasses.fields(task):
             if field.default is field.default_factory is dataclasses.MISSING:
                 raise TypeError(f"{task.__name__}.{field.name} needs a default, like every field of a task")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(tasks))
 
 
 _EVALUATION = ("Block", "Evaluation", "Evaluator", "Metric", "MetricKind", "Scoring")

@@ -54,12 +54,12 @@ def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKEN
     """
     check_row(tuple(texts), 1)
     refuse_blank(texts)
-    found = trained.attend(*texts, max_length=max_length)
-    if found.truncated:
-        longest = max(len(maps.columns) for maps in found.maps)
+    attention = trained.attend(*texts, max_length=max_length)
+    if attention.truncated:
+        longest = max(len(maps.columns) for maps in attention.maps)
         print(f"note: the text was truncated to {longest} tokens", file=sys.stderr)
     model = trained.folder.resolve().name if trained.folder is not None else trained.name
-    return render_page(found.maps, title=found.title, model=model)
+    return render_page(attention.maps, title=attention.title, model=model)
 
 
 def without_attention(trained: Trained) -> ValueError:

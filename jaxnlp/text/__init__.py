@@ -10,10 +10,10 @@ class UnknownTokenError(ValueError):
 
 def list_of_strings(fields: dict[str, Any], name: str) -> list[str]:
     """A field that must be a list of strings. Raises: ValueError naming the field, or the wrong entry."""
-    found = fields.get(name) if isinstance(fields, dict) else None
-    if not isinstance(found, list):
-        raise ValueError(f"{name}: expected a list of strings, got {type(found).__name__}")
-    for place, entry in enumerate(found):
+    value = fields.get(name) if isinstance(fields, dict) else None
+    if not isinstance(value, list):
+        raise ValueError(f"{name}: expected a list of strings, got {type(value).__name__}")
+    for place, entry in enumerate(value):
         if not isinstance(entry, str):
             raise ValueError(f"{name}[{place}]: expected a string, got {entry!r}")
-    return found
+    return value

@@ -175,9 +175,9 @@ class TextClassifierProcessor:
         Raises: ValueError for arguments that are not texts, and for another number of texts per example than `texts`.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
-        found = self.tokenize(list(zip(*columns, strict=True)))
-        longest = max(map(self.length, found.segments))
-        return self.batch(found.tokens, found.segments, len(found.tokens), longest)
+        tokenized = self.tokenize(list(zip(*columns, strict=True)))
+        longest = max(map(self.length, tokenized.segments))
+        return self.batch(tokenized.tokens, tokenized.segments, len(tokenized.tokens), longest)
 
     def length(self, segments: np.ndarray) -> int:
         """How long a batch must be at least for an example with segments [T]; apart, for the longer text."""

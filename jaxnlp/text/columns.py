@@ -85,14 +85,14 @@ class ColumnFile(NamedTuple):
             for sentence, column in zip(self.sentences, values, strict=True)
             for line, row, value in zip(sentence.lines, sentence.rows, column, strict=True)
         }
-        found = []
+        lines = []
         for number, line in enumerate(self.lines, 1):
             fields = rows.get(number)
             if fields is None and line.strip(" \t\r") and not _COMMENT.match(line):
                 fields = tuple(_fields(line, self.separator == "\t") if self.separator in line else line.split())
                 fields += (otherwise,) * (self.width + 1 - len(fields))
-            found.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
-        return "\n".join(found) + "\n"
+            lines.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
+        return "\n".join(lines) + "\n"
 
 
 def position(file: str, line: int, sentence: int, word: int) -> str:
@@ -158,13 +158,13 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
 
 def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
     """The sentences without multiword tokens and empty nodes; [] if the first column does not number the words."""
-    found = []
+    kept = []
     for number, lines, rows in sentences:
         words = [(line, row) for line, row in zip(lines, rows, strict=True) if not _NO_WORD.fullmatch(row[0])]
         if [row[0] for _, row in words] != [str(place) for place in range(1, len(words) + 1)] or not words:
             return []
-        found.append(ColumnSentence(number, tuple(line for line, _ in words), tuple(row for _, row in words)))
-    return found
+        kept.append(ColumnSentence(number, tuple(line for line, _ in words), tuple(row for _, row in words)))
+    return kept
 
 
 def _has_word(line: str) -> bool:

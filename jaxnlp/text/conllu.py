@@ -127,10 +127,10 @@ def parse_conllu(text: str, file: str) -> list[TreeSentence]:
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    found = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
-    if not any(sentence.words for sentence in found):
+    sentences = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
+    if not any(sentence.words for sentence in sentences):
         raise DataError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
-    return found
+    return sentences
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -185,8 +185,8 @@ def _is_word(identifier: str, where: str) -> bool:
     if identifier.isdecimal():
         return True
     for separator in "-.":
-        first, found, last = identifier.partition(separator)
-        if found and first.isdecimal() and last.isdecimal():
+        first, between, last = identifier.partition(separator)
+        if between and first.isdecimal() and last.isdecimal():
             return False
     raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
 

@@ -164,14 +164,14 @@ class ParserProcessor:
           The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
         """
         words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
-        found = self.inputs.batch(words, size, max(16, length // 2) if num_pieces is None else num_pieces)
+        batch = self.inputs.batch(words, size, max(16, length // 2) if num_pieces is None else num_pieces)
         for name in ("words", "characters", "word_mask", "first_pieces"):
-            if name in found:
-                found[name] = _with_length(found[name], length)
+            if name in batch:
+                batch[name] = _with_length(batch[name], length)
         tags = np.zeros((size, length), np.int32)
         for row, one in enumerate(encoded):
             tags[row, : len(one["tags"])] = one["tags"]
-        return {**found, "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
+        return {**batch, "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -212,11 +212,11 @@ def shown(relation: str, subtypes: bool) -> str:
 
 def _note(sentences: Sequence[TreeSentence], counts: Iterable[int], what: str) -> list[str]:
     """A remark on words. Args: counts: the number of these words in each sentence; what: what they have."""
-    found = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
-    if not found:
+    affected = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
+    if not affected:
         return []
-    number, words = sum(count for _, count in found), sum(len(one.words) for one in sentences)
-    return [f"{number:,} of {words:,} words have {what} (first: {found[0][0].where})"]
+    number, words = sum(count for _, count in affected), sum(len(one.words) for one in sentences)
+    return [f"{number:,} of {words:,} words have {what} (first: {affected[0][0].where})"]
 
 
 def _with_length(x: np.ndarray, length: int) -> np.ndarray:

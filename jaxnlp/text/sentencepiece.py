@@ -79,7 +79,7 @@ def _subwords(model: _Fields, extra: int) -> Subwords:
 
 def _fields(raw: bytes) -> _Fields:
     """The fields of a protocol buffer message. Source: protobuf.dev/programming-guides/encoding."""
-    found: _Fields = defaultdict(list)
+    fields: _Fields = defaultdict(list)
     place = 0
     while place < len(raw):
         tag, place = _varint(raw, place)
@@ -97,8 +97,8 @@ def _fields(raw: bytes) -> _Fields:
             value, place = raw[place : place + length], place + length
             if place > len(raw):
                 raise ValueError(f"it ends within a field, after {len(raw):,} bytes")
-        found[number].append(value)
-    return dict(found)
+        fields[number].append(value)
+    return dict(fields)
 
 
 def _varint(raw: bytes, place: int) -> tuple[int, int]:

@@ -65,8 +65,8 @@ def train_subwords(
 
 def _frequent(counts: collections.Counter[str], minimum_count: int, most: int) -> tuple[str, ...]:
     """The most frequent tokens, by decreasing count."""
-    found = [token for token, count in counts.items() if count >= minimum_count and token != _APART]
-    return tuple(sorted(found, key=lambda token: (-counts[token], token))[:most])
+    frequent = [token for token, count in counts.items() if count >= minimum_count and token != _APART]
+    return tuple(sorted(frequent, key=lambda token: (-counts[token], token))[:most])
 
 
 def _train_bpe(texts: Sequence[str], size: int, minimum_count: int, characters: Sequence[str]) -> dict[str, float]:

@@ -118,11 +118,11 @@ class Subwords:
         for word in words:
             if word not in kept:
                 kept[word] = self._ids_of(word)
-            found, rounded = kept[word]
+            word_ids, rounded = kept[word]
             if rounded and len(words) > 1 and self.normalization.sign_is_blank:
                 # SentencePiece rounds the sums of the whole text.
                 return _unknowns_joined(self._ids_of(text)[0])
-            ids += found
+            ids += word_ids
         return _unknowns_joined(ids)
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -44,7 +44,7 @@ _ENDS = ("E", "L", "S", "U", "W")
 _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"([BIMELSUW])[_:/|.+](.+)"), r"\1-\2"),
     (re.compile(r"(.+)[-_:/|.+]([BIMELSUW])"), r"\2-\1"),
-    (re.compile(r"([bimelsuw])[-_](.+)"), lambda found: f"{found[1].upper()}-{found[2]}"),
+    (re.compile(r"([bimelsuw])[-_](.+)"), lambda match: f"{match[1].upper()}-{match[2]}"),
     (re.compile(r"([BIMELSUW])"), r"\1-ENTITY"),
 )
 """Labels of entities that no scheme has, and their spelling in a scheme."""
@@ -117,17 +117,17 @@ def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
     >>> [tuple(span) for span in spans_of(["B-PER", "E-PER", "O", "I-LOC", "B-LOC"])]
     [(0, 2, 'PER'), (3, 4, 'LOC'), (4, 5, 'LOC')]
     """
-    found: list[LabelledSpan] = []
+    spans: list[LabelledSpan] = []
     start, kind, complete = -1, "", False
     for place, label in enumerate([*labels, OUTSIDE]):
         prefix, new_kind = prefix_and_type(label)
         if start >= 0 and (prefix in (OUTSIDE, "B", "S", "U", "W") or new_kind != kind or complete):
-            found.append(LabelledSpan(start, place, kind))
+            spans.append(LabelledSpan(start, place, kind))
             start = -1
         if start < 0 and prefix != OUTSIDE:
             start, kind = place, new_kind
         complete = prefix in _ENDS
-    return found
+    return spans
 
 
 def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) -> list[str]:

@@ -108,8 +108,8 @@ class TaggerProcessor:
             if prefix_and_type(right)[1] in self.types:
                 raise ValueError(f"{label} looks like the label of an entity; write it as {right}")
             return self.scheme
-        found = find_scheme(sentences)
-        return self.scheme if found == "none" else found
+        scheme = find_scheme(sentences)
+        return self.scheme if scheme == "none" else scheme
 
     def encode(self, sentence: TaggedSentence) -> dict[str, np.ndarray]:
         """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where they are not known.
@@ -134,11 +134,11 @@ class TaggerProcessor:
           padding.
         """
         words = [{name: value for name, value in one.items() if name != "labels"} for one in encoded]
-        found = self.inputs.batch(words, size, multiple)
-        labels = np.zeros_like(found["words"])
+        batch = self.inputs.batch(words, size, multiple)
+        labels = np.zeros_like(batch["words"])
         for row, one in enumerate(encoded):
             labels[row, : len(one["labels"])] = one["labels"]
-        return found | {"labels": labels, "loss_mask": found["word_mask"].copy()}
+        return batch | {"labels": labels, "loss_mask": batch["word_mask"].copy()}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""

@@ -219,8 +219,8 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], whole: Mapping[st
         if isinstance(whole.get(part), dict) and "direction" in whole[part]
     }
     sides = {side: value for side, value in sides.items() if side not in settings}
-    for name, found in ((SETTINGS, settings), (SPECIAL_MAP, settings_in(folder / SPECIAL_MAP)), (WHOLE, sides)):
-        TOKENIZER_SETTINGS.check(folder / name, {key: value for key, value in found.items() if not _is_token(key)})
+    for name, given in ((SETTINGS, settings), (SPECIAL_MAP, settings_in(folder / SPECIAL_MAP)), (WHOLE, sides)):
+        TOKENIZER_SETTINGS.check(folder / name, {key: value for key, value in given.items() if not _is_token(key)})
 
 
 def _is_token(name: str) -> bool:

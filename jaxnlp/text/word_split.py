@@ -55,7 +55,7 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
     ['The', 'U.N.', 'does', "n't", 'meet', 'Ann-Marie', "'s", 'team', '.']
     """
     pattern = _words() if unit == "words" else re.compile(r"\S")
-    return [PlacedWord(found.group(), *found.span()) for found in pattern.finditer(text)]
+    return [PlacedWord(match.group(), *match.span()) for match in pattern.finditer(text)]
 
 
 def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[PlacedWord]:

@@ -187,10 +187,10 @@ class WordPieceVocabulary:
 
     def id_of(self, piece: str) -> int:
         """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
-        found = self.tokenizer.token_to_id(piece)
-        if found is None:
+        token_id = self.tokenizer.token_to_id(piece)
+        if token_id is None:
             raise KeyError(piece)
-        return found
+        return token_id
 
     def __repr__(self) -> str:
         return f"WordPieceVocabulary({self.size:,} {self.unit})"
@@ -209,9 +209,9 @@ class WordPieceVocabulary:
         Raises: ValueError for arguments that are not texts.
         """
         seconds = None if pairs is None else as_texts(pairs)
-        found = self.tokenize(as_texts(texts), seconds, max_length=max_length)
-        mask = padded_rows([np.ones(len(row), np.int32) for row in found.tokens]).astype(bool)
-        return {"tokens": padded_rows(found.tokens), "segments": padded_rows(found.segments), "attention_mask": mask}
+        tokens, segments, _ = self.tokenize(as_texts(texts), seconds, max_length=max_length)
+        mask = padded_rows([np.ones(len(row), np.int32) for row in tokens]).astype(bool)
+        return {"tokens": padded_rows(tokens), "segments": padded_rows(segments), "attention_mask": mask}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""
@@ -269,11 +269,11 @@ class WordPieceVocabulary:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The vocabulary whose `to_json` this is. Raises: ValueError when it is not a vocabulary."""
-        found = fields.get("wordpiece") if isinstance(fields, dict) else None
-        if not isinstance(found, dict):
-            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(found).__name__}")
+        value = fields.get("wordpiece") if isinstance(fields, dict) else None
+        if not isinstance(value, dict):
+            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(value).__name__}")
         try:
-            return cls(Tokenizer.from_str(json.dumps(found)))
+            return cls(Tokenizer.from_str(json.dumps(value)))
         # The library raises plain Exceptions for objects that are not tokenizers.
         except Exception as error:
             raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error

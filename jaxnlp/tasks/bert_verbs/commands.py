@@ -65,15 +65,15 @@ class Embed(Command):
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             chunk = [text for (text,) in rows]
             blank += blank_rows(rows, len(texts))
-            found = embed_texts(trained, chunk, pooling=self.pooling)
-            truncated += [len(texts) + number for number in found.truncated_rows]
+            embeddings = embed_texts(trained, chunk, pooling=self.pooling)
+            truncated += [len(texts) + number for number in embeddings.truncated_rows]
             texts += chunk
             if printed:
-                for text, vector in zip(chunk, found.values, strict=True):
+                for text, vector in zip(chunk, embeddings.values, strict=True):
                     print(_json_line(text, vector))
                 print(end="", flush=True)
             else:
-                vectors.append(found.values)
+                vectors.append(embeddings.values)
         report_truncated(truncated, len(texts), max_length_of(trained))
         report_blank(blank, len(texts), self.texts, self.file)
         if self.out is not None:
@@ -168,12 +168,12 @@ def pretrained_of(trained: Trained) -> Pretrained:
     params = jax.tree.map(np.asarray, dict(trained.params))
     heads = params.get("heads", {})
     config: Any = trained.model.config
-    found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
+    bert = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
     if pooling is None:
-        return found
+        return bert
     settings = embedding_settings_of(trained)
-    return found._replace(
+    return bert._replace(
         pooling=pooling,
         max_length=max_length_of(trained),
         modules_after_pooling=("Normalize",) if settings.normalize and pooling != "pooler" else (),

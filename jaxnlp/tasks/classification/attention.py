@@ -51,9 +51,9 @@ def word_weights(trained: Trained, chunk: Chunk) -> list[tuple[list[str], np.nda
         tokens, mask = batch["tokens"], batch["attention_mask"]
         return _attention_weights(trained.model, trained.params, tokens, mask), tokens, mask
 
-    found = in_batches(chunk.lengths, batch_shapes(trained.processor), compute)
+    results = in_batches(chunk.lengths, batch_shapes(trained.processor), compute)
     read = trained.processor.vocabulary.tokens
-    return [(read(tokens[seen]), np.asarray(shares[seen], np.float32)) for shares, tokens, seen in found]
+    return [(read(tokens[seen]), np.asarray(shares[seen], np.float32)) for shares, tokens, seen in results]
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -74,10 +74,10 @@ class Validation(Evaluator):
         files, blocks = dict[str, str](), list[Block]()
         for name in scoring.trained.processor.by_part:
             if not name or name in scoring.split.parts:
-                found = self._part(scoring.part(name) if name else scoring, name)
-                metrics |= {of_part(name, metric): value for metric, value in found.metrics.items()}
-                files |= {f"{name}-{file}" if name else file: text for file, text in found.predictions.items()}
-                blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in found.blocks]
+                scores = self._part(scoring.part(name) if name else scoring, name)
+                metrics |= {of_part(name, metric): value for metric, value in scores.metrics.items()}
+                files |= {f"{name}-{file}" if name else file: text for file, text in scores.predictions.items()}
+                blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.blocks]
         return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, blocks)
 
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
@@ -85,20 +85,20 @@ class Validation(Evaluator):
         trained, examples = scoring.trained, scoring.split.examples
         processor, model = trained.processor.by_part[name], cast(Any, trained.model)
         targets: Targets = processor.targets
-        found = targets.predicted(scoring.outputs(scoring.once(outputs_of, model, name)))
+        predictions = targets.predicted(scoring.outputs(scoring.once(outputs_of, model, name)))
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
-        files = {"predictions.csv": _table(processor, scoring.split, found, self.threshold)}
+        files = {"predictions.csv": _table(processor, scoring.split, predictions, self.threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         of, labels = measures_of(targets), targets.values([example.label for example in examples])
-        errors = of.errors(labels, found, MAX_ERRORS)
-        blocks = [*of.blocks(labels, found), *_error_blocks(processor, examples, found, errors)]
+        errors = of.errors(labels, predictions, MAX_ERRORS)
+        blocks = [*of.blocks(labels, predictions), *_error_blocks(processor, examples, predictions, errors)]
         if model.config.has_rollout:
             blocks.append(_rollout_block(scoring))
         if model.config.has_attention_weights:
-            blocks.append(_words_block(scoring, errors, found))
-        return Evaluation(of.scores(labels, found), files, blocks)
+            blocks.append(_words_block(scoring, errors, predictions))
+        return Evaluation(of.scores(labels, predictions), files, blocks)
 
 
 def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
@@ -120,7 +120,7 @@ def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Me
     }
 
 
-def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | None) -> str:
+def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: float | None) -> str:
     """A line for each row of the user's table, or for each example, with the prediction in the last columns.
 
     Examples that are not from a user's table have the number of their row or their id, their texts or the image's name,
@@ -130,7 +130,7 @@ def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | N
     added = ["predicted", *(f"probability of {name}" for name in targets.names)]
     predicted = [
         [targets.show(label), *(f"{value:.6f}" for value in (row if targets.names else []))]
-        for label, row in zip(targets.decide(found, threshold), found, strict=True)
+        for label, row in zip(targets.decide(predictions, threshold), predictions, strict=True)
     ]
     source = split.source
     if source is None or not source.columns:
@@ -152,12 +152,14 @@ def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | N
     return table_with(source, added, split.in_rows(predicted, [""] * len(added)))
 
 
-def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, errors: Sequence[int]) -> list[Block]:
+def _error_blocks(
+    processor: Any, examples: Sequence[Any], predictions: np.ndarray, errors: Sequence[int]
+) -> list[Block]:
     """A table of the most confident or the largest errors; images also have pictures."""
     if not errors:
         return []
     targets: Targets = processor.targets
-    chosen = targets.decide(found)
+    chosen = targets.decide(predictions)
     one = isinstance(targets, OneClass)
     rows = tuple(
         (
@@ -165,7 +167,7 @@ def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, er
             *processor.cells(examples[number]),
             targets.show(examples[number].label),
             targets.show(chosen[number]),
-            *([f"{found[number].max():.3f}"] if one else []),
+            *([f"{predictions[number].max():.3f}"] if one else []),
         )
         for place, number in enumerate(errors, start=1)
     )
@@ -194,7 +196,7 @@ def _rollout_block(scoring: Scoring) -> Block:
     return Block("Attention of predictions", Picture(picture, "images with their attention", note))
 
 
-def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> Block:
+def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarray) -> Block:
     """Texts, the most confident errors first, with the words of the largest weights marked."""
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
@@ -204,7 +206,7 @@ def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> 
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
     weigh = scoring.once(jax.jit, model.attention_weights)
     weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
-    chosen = processor.targets.decide(found)
+    chosen = processor.targets.decide(predictions)
     paragraphs = []
     for number, tokens, row in zip(numbers, read.tokens, weights, strict=False):
         names = processor.targets.show(examples[number].label), processor.targets.show(chosen[number])

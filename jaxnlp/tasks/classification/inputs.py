@@ -136,19 +136,19 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
     require_texts([text for row in rows for text in row])
     names = ("text",) if processor.texts == 1 else ("text", "pair")
     kept = [number for number, row in enumerate(rows) if not is_blank(row)]
-    found = processor.tokenize([rows[number] for number in kept])
+    tokenized = processor.tokenize([rows[number] for number in kept])
 
     def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
-        tokens, segments = ([column[number] for number in numbers] for column in (found.tokens, found.segments))
+        tokens, segments = ([column[number] for number in numbers] for column in (tokenized.tokens, tokenized.segments))
         return processor.batch(tokens, segments, *shape)
 
     return Chunk(
         [tuple(map(one_line, row)) for row in rows],
         [dict(zip(names, row, strict=True)) for row in rows],
         kept,
-        [processor.length(kinds) for kinds in found.segments],
+        [processor.length(kinds) for kinds in tokenized.segments],
         batch,
-        [kept[number] for number in found.truncated_rows],
+        [kept[number] for number in tokenized.truncated_rows],
     )
 
 
@@ -187,13 +187,13 @@ def read_each(
     processor: ImageProcessor, images: Sequence[Any], *, resize: bool
 ) -> tuple[dict[int, np.ndarray], dict[int, Exception]]:
     """Images [I, I, R] uint8, and why others cannot be read; both by their indices."""
-    found, unread = dict[int, np.ndarray](), dict[int, Exception]()
+    arrays, unread = dict[int, np.ndarray](), dict[int, Exception]()
     for number, image in enumerate(images):
         try:
-            found[number] = processor.array(image, resize=resize)
+            arrays[number] = processor.array(image, resize=resize)
         except (ValueError, OSError) as error:
             unread[number] = error
-    return found, unread
+    return arrays, unread
 
 
 def refuse_texts(given: Given) -> None:
@@ -209,7 +209,7 @@ def image_files(given: tuple[Path, ...]) -> list[Path]:
     """
     if not given:
         raise ValueError("give image files, or a folder of them")
-    found = list[Path]()
+    files = list[Path]()
     for path in given:
         if not path.exists():
             raise FileNotFoundError(f"the image {path} does not exist")
@@ -218,8 +218,8 @@ def image_files(given: tuple[Path, ...]) -> list[Path]:
             raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")
         if path.is_dir():
             _report_others(path, {*inside})
-        found += inside
-    return found
+        files += inside
+    return files
 
 
 def _report_others(folder: Path, images: Collection[Path]) -> None:

@@ -41,13 +41,13 @@ class Predictor:
 
     def __call__(self, chunk: Chunk) -> list[Prediction]:
         """The predictions of a chunk of inputs, in their order; `NO_PREDICTION` for those that are not answered."""
-        found = [NO_PREDICTION] * len(chunk.shown)
+        predictions = [NO_PREDICTION] * len(chunk.shown)
         if len(chunk.kept):
             predicted = self.targets.predicted(self._outputs(chunk))
             labels = self.targets.decide(predicted, self._threshold)
             for number, row, label in zip(chunk.kept, predicted, labels, strict=True):
-                found[number] = self.targets.prediction(row, label)
-        return found
+                predictions[number] = self.targets.prediction(row, label)
+        return predictions
 
     def _outputs(self, chunk: Chunk) -> np.ndarray:
         """The model's outputs for the inputs that are answered [M, C]."""

@@ -98,7 +98,7 @@ def ask(
 
     def answers(rows: list[tuple[str, str]]) -> list[Any]:
         examples = [ContextQuestion("", *row) for row in rows]
-        ranked = [found.ranked(threshold) for found in find(trained, examples)]
+        ranked = [candidates.ranked(threshold) for candidates in find(trained, examples)]
         return [row[0] if n_best is None else row[:n_best] for row in ranked]
 
     return unless_blank(list(zip(texts, contexts, strict=True)), answers, nothing if n_best is None else [])

@@ -65,11 +65,11 @@ class Ask(Command):
         questions = [question for (question,) in rows]
         options: dict[str, Any] = {"no_answer_threshold": self.no_answer_threshold}
         answers = trained.ask(questions, context, n_best=self.n_best, **options)
-        for question, found in zip(questions, answers, strict=True):
-            print(self._shown(question, found))
+        for question, answer in zip(questions, answers, strict=True):
+            print(self._shown(question, answer))
         blank = blank_rows(rows, 0)
         report_blank(blank, len(rows), self.questions, self.file)
-        without = sum(bool(found) and not found[0].text for found in answers)
+        without = sum(bool(answer) and not answer[0].text for answer in answers)
         if without:
             print(
                 f"note: {name_of(self.context)} has no answer to {without:,} of {len(rows):,} questions",
@@ -77,7 +77,7 @@ class Ask(Command):
             )
         if self.html is not None:
             body = "\n".join(
-                _section(question, context, found) for question, found in zip(questions, answers, strict=True)
+                _section(question, context, answer) for question, answer in zip(questions, answers, strict=True)
             )
             write_file(self.html, page(f"Answers in {name_of(self.context)}", body, _STYLE).encode())
             print(f"answers in {self.html}", file=sys.stderr)

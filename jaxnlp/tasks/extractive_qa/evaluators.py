@@ -37,11 +37,11 @@ class Validation(Evaluator):
         task: Any = scoring.trained.task
         threshold = task.no_answer_threshold if self.no_answer_threshold is None else self.no_answer_threshold
         questions: Sequence[ContextQuestion] = scoring.split.examples
-        found = _candidates(scoring)
-        answers = [one.ranked(threshold)[0] for one in found]
+        candidates = _candidates(scoring)
+        answers = [one.ranked(threshold)[0] for one in candidates]
         files = {
             "predictions.json": {q.name: answer.text for q, answer in zip(questions, answers, strict=True)},
-            "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, found, strict=True)},
+            "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, candidates, strict=True)},
         }
         predictions = {name: json.dumps(held, ensure_ascii=False, indent=1) + "\n" for name, held in files.items()}
         blocks = [_contexts(questions, answers)]
@@ -64,12 +64,13 @@ class Threshold(Evaluator):
         questions: Sequence[ContextQuestion] = scoring.split.examples
         if not scoring.split.scored or len({bool(one.answers) for one in questions}) < 2:
             raise DataError(f"{scoring.split_name} needs questions with an answer, and questions without one")
-        found = _candidates(scoring)
+        candidates = _candidates(scoring)
         values = [
             f1(one.answers[0].text, _texts(question)) if one.answers else 0.0
-            for question, one in zip(questions, found, strict=True)
+            for question, one in zip(questions, candidates, strict=True)
         ]
-        threshold, value = best_threshold([one.margin for one in found], values, [bool(q.answers) for q in questions])
+        margins, answerable = [one.margin for one in candidates], [bool(q.answers) for q in questions]
+        threshold, value = best_threshold(margins, values, answerable)
         count = len(questions)
         return Evaluation({"best_f1": Metric(value, count), "no_answer_threshold": Metric(threshold, count)})
 

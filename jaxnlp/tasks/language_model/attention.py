@@ -35,11 +35,11 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     if not len(ids):
         raise ValueError("the text has no tokens")
     read = ids[:limit]
-    found = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
+    weights = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
     names = [trained.processor.decode([token]).translate(SIGNS) for token in read]
     stacks: dict[str, list[np.ndarray]] = {}
-    for name in sorted(found, key=_layer):
-        stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(found[name])[0])
+    for name in sorted(weights, key=_layer):
+        stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(weights[name])[0])
     maps = []
     for name, (rows, columns) in model.attention_places(len(read)).items():
         if name in stacks:  # a Perceiver may have no blocks

@@ -117,10 +117,10 @@ class Perplexity(Evaluator):
         if not len(batches):
             raise DataError(f"{scoring.split_name} has no text to score")
         rows = len(batches[0]["tokens"])
-        found = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
+        metrics = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
         name = "perplexity_with_cache" if self.cache_window else "perplexity"
         remarks = {"cache": to_json(self)} if self.cache_window else {}
-        return Evaluation({name: perplexity(found["loss"])}, remarks=remarks)
+        return Evaluation({name: perplexity(metrics["loss"])}, remarks=remarks)
 
 
 def token_losses(
@@ -137,13 +137,13 @@ def token_losses(
     """
     cache = cache or Perplexity()
     step = jax.jit(_losses_with_cache(model, cache), donate_argnums=2)
-    found, carry = [], None
+    losses, carry = [], None
     for batch in batches:
         if carry is None or "reset" not in batch:
             carry = empty_carry(model, len(batch["tokens"]), cache.cache_window)
         carry, metrics = step(params, batch, carry)
-        found.append(metrics)
-    loss, count = total(jax.device_get(found))["loss"]
+        losses.append(metrics)
+    loss, count = total(jax.device_get(losses))["loss"]
     return float(loss), int(count)
 
 
@@ -202,11 +202,11 @@ class NextWord(Evaluator):
 
 def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Negative log-likelihood, in nats, of the word after each row: inputs [N, T], targets [N] -> [N]."""
-    predict, found = jax.jit(model.predict), []
+    predict, losses = jax.jit(model.predict), []
     for part, wanted in _parts(PREDICTED_TOGETHER, inputs, targets):
         scores = jax.nn.log_softmax(predict(params, part).astype(jnp.float32), axis=-1)
-        found.append(-np.asarray(jnp.take_along_axis(scores, jnp.asarray(wanted)[:, None], axis=-1))[:, 0])
-    return np.concatenate(found)[: len(inputs)]
+        losses.append(-np.asarray(jnp.take_along_axis(scores, jnp.asarray(wanted)[:, None], axis=-1))[:, 0])
+    return np.concatenate(losses)[: len(inputs)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,11 +275,11 @@ class Continuations(Evaluator):
 
     def _continue(self, decoder: Decoder, params: Params, prompts: np.ndarray) -> np.ndarray:
         """[N, T] int32 -> [N, max_new_tokens] int32."""
-        found = []
+        continuations = []
         for number, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
             if self.num_beams > 1:
                 beams = beam_search(decoder, params, part, num_beams=self.num_beams, max_new_tokens=self.max_new_tokens)
-                found.append(np.asarray(beams.tokens[:, 0]))
+                continuations.append(np.asarray(beams.tokens[:, 0]))
                 continue
             tokens = generate(
                 decoder,
@@ -289,8 +289,8 @@ class Continuations(Evaluator):
                 key=_key_of_part(self.seed, number),
                 sampling=self.sampling,
             )
-            found.append(np.stack(list(tokens), axis=1))
-        return np.concatenate(found)[: len(prompts)]
+            continuations.append(np.stack(list(tokens), axis=1))
+        return np.concatenate(continuations)[: len(prompts)]
 
 
 def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]:

@@ -34,8 +34,8 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     model, vocabulary = scoring.trained.model, scoring.trained.processor
     params = scoring.params_here()
     losses = scoring.once(_jitted, position_losses, model)
-    found = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
-    sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(found), strict=True))
+    measured = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
+    sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(measured), strict=True))
     sums, counts = sums[counts > 0], counts[counts > 0]
     perplexities = np.exp(np.minimum(sums / counts, MAX_PERPLEXITY))
     curve = Line("perplexity", tuple(range(1, 1 + len(counts))), tuple(perplexities.round(2).tolist()))
@@ -69,8 +69,8 @@ def _neighbours(model: Any, ids: tuple[int, ...], params: Params) -> tuple[Array
 def position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Array]:
     """Sums of the losses in nats, and their counts, at each position of a batch's rows, [T] each."""
     logits = model.apply({"params": params}, batch["tokens"])
-    found = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
-    return found.nll, found.count
+    losses = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
+    return losses.nll, losses.count
 
 
 def frequent_words(vocabulary: WordVocabulary, split: Split) -> tuple[int, ...]:

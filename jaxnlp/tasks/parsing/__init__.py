@@ -41,14 +41,14 @@ class Parsing(Task):
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         loss = MetricKind("transitions", "nats", "lower")
-        found = {"loss": loss, "loss_per_word": loss._replace(of="words")}
-        found["transition_accuracy"] = MetricKind("transitions")
+        metrics = {"loss": loss, "loss_per_word": loss._replace(of="words")}
+        metrics["transition_accuracy"] = MetricKind("transitions")
         if self.l2 or self.label_smoothing:
-            found["objective"] = loss._replace(training_only=True)
+            metrics["objective"] = loss._replace(training_only=True)
         if split.examples and split.scored:
-            found |= {name: MetricKind("words", title=title) for name, title in SCORES.items()}
-            found["exact_match"] = MetricKind("sentences")
-        return found
+            metrics |= {name: MetricKind("words", title=title) for name, title in SCORES.items()}
+            metrics["exact_match"] = MetricKind("sentences")
+        return metrics
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ParserConfig):
@@ -58,7 +58,7 @@ class Parsing(Task):
         relations = model.num_relations
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            labels = jax.vmap(lambda nodes, found: labels_of(nodes, found, relations))(
+            labels = jax.vmap(lambda nodes, relation_ids: labels_of(nodes, relation_ids, relations))(
                 batch["nodes"], batch["relations"]
             )
             logits = model.apply(

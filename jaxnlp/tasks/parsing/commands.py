@@ -190,12 +190,12 @@ def parse(
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
     if tagger is None:
         require_tags(sentences, processor)
-    found = []
+    parsed = []
     for sentence, tree in _parsed(sentences, parser, processor, tagger):
         if isinstance(tree, str):
             raise ValueError(tree)
-        found.append(ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations)))
-    return found
+        parsed.append(ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations)))
+    return parsed
 
 
 def warm_up(trained: Trained, *, num_beams: int = 1) -> None:
@@ -216,20 +216,20 @@ def _parsed(
 
     The tree of a sentence without words has no words, too.
     """
-    found: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
+    results: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
     chosen = list[int]()
     for number, sentence in enumerate(sentences):
         problem = None if tagger is None else tagger.processor.inputs.problem(sentence.words)
         if problem is not None:
-            found[number] = sentence, f"{sentence.where}: {problem}"
+            results[number] = sentence, f"{sentence.where}: {problem}"
         elif sentence.words:
             chosen.append(number)
     tagged = [sentences[number] for number in chosen]
     if tagger is not None:
         tagged = with_predicted_tags(tagger, tagged, processor)
     for number, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
-        found[number] = sentence, tree
-    return found
+        results[number] = sentence, tree
+    return results
 
 
 def _text(sentence: TreeSentence, tree: Tree | str) -> str:

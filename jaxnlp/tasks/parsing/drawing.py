@@ -118,9 +118,9 @@ def _middles(one: Drawn, begins: Sequence[float], ends: Sequence[float]) -> list
         max(_width(word, CHARACTER), _width(tag, LABEL_CHARACTER)) / 2.0
         for word, tag in zip(one.words, tags, strict=True)
     ]
-    found: list[float] = []
+    middles: list[float] = []
     for place in range(len(one.words)):
-        least = MARGIN + half[0] if not found else found[-1] + half[place - 1] + half[place] + GAP
+        least = MARGIN + half[0] if not middles else middles[-1] + half[place - 1] + half[place] + GAP
         for word, head in enumerate(one.tree.heads, 1):
             if head and max(word, head) == place + 1:
                 left = min(word, head) - 1
@@ -128,9 +128,9 @@ def _middles(one: Drawn, begins: Sequence[float], ends: Sequence[float]) -> list
                 from_left, from_right = begins[word - 1], ends[word - 1]
                 if word < head:
                     from_left, from_right = from_right, from_left
-                least = max(least, found[left] + room + from_left - from_right)
-        found.append(least)
-    return found
+                least = max(least, middles[left] + room + from_left - from_right)
+        middles.append(least)
+    return middles
 
 
 def svg(one: Drawn, *, top: float = 0.0) -> tuple[str, float, float]:

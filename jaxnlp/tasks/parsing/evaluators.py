@@ -72,8 +72,8 @@ def _measured_with_tags(
     sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence], trees: Sequence[Tree]
 ) -> dict[str, Metric]:
     """The metrics of `PREDICTED`."""
-    found = scores(judged(sentences, trees))
-    values = (tag_accuracy(sentences, tagged), found["uas"], found["las"])
+    metrics = scores(judged(sentences, trees))
+    values = (tag_accuracy(sentences, tagged), metrics["uas"], metrics["las"])
     return dict(zip(PREDICTED, values, strict=True))
 
 

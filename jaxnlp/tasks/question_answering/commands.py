@@ -51,11 +51,11 @@ class Predict(Command):
                 if problem is not None:
                     skipped.append(f"{place_of(self.texts, self.file, count)}: {problem}")
                 readable.append("" if problem is not None else question)
-            for (question,), found in zip(rows, ask(trained, readable), strict=True):
+            for (question,), text in zip(rows, ask(trained, readable), strict=True):
                 if self.json:
-                    print(json.dumps({"question": question, "answer": found}, ensure_ascii=False))
+                    print(json.dumps({"question": question, "answer": text}, ensure_ascii=False))
                 else:
-                    print(one_line(found))
+                    print(one_line(text))
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         report_skipped(skipped, count, "questions", "answer")

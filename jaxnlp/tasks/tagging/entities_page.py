@@ -49,10 +49,10 @@ def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], type
       name: the name of the model.
     """
     hues = {kind: round(number * GOLDEN_ANGLE + 210) % 360 for number, kind in enumerate(types)}
-    used = {entity.type for found in entities for entity in found}
+    used = {entity.type for row in entities for entity in row}
     legend = " ".join(_mark(kind, "", hues, "") for kind in types if kind in used)
     explanation = f"Types: {legend}. {_EXPLANATION}" if used else "No entities were found."
-    paragraphs = [f"<p>{_paragraph(text, found, hues)}</p>" for text, found in zip(texts, entities, strict=True)]
+    paragraphs = [f"<p>{_paragraph(text, row, hues)}</p>" for text, row in zip(texts, entities, strict=True)]
     return page(f"Entities found by {name}", "\n".join([f"<p>{explanation}</p>", *paragraphs]), _STYLE)
 
 

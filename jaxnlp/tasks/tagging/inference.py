@@ -41,8 +41,8 @@ def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Ca
     """A function of parameters and a batch: the ids of the best labels [B, T]; T is the maximum of all batches."""
 
     def predict(params: Params, batch: Batch) -> Array:
-        found, lengths = _scores(model, params, batch)
-        labels, _ = viterbi(found.scores, lengths, decoding_chain(found.chain, processor, constrained=constrained))
+        output, lengths = _scores(model, params, batch)
+        labels, _ = viterbi(output.scores, lengths, decoding_chain(output.chain, processor, constrained=constrained))
         room = processor.inputs.longest - labels.shape[1]
         return jnp.pad(labels, ((0, 0), (0, room)))
 
@@ -55,18 +55,18 @@ def labels_and_confidence(
     """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]."""
 
     def predict(params: Params, batch: Batch) -> tuple[Array, Array]:
-        found, lengths = _scores(model, params, batch)
-        chain = decoding_chain(found.chain, processor, constrained=constrained)
-        labels, _ = viterbi(found.scores, lengths, chain)
-        marginals = crf_marginals(found.scores, lengths, chain)
+        output, lengths = _scores(model, params, batch)
+        chain = decoding_chain(output.chain, processor, constrained=constrained)
+        labels, _ = viterbi(output.scores, lengths, chain)
+        marginals = crf_marginals(output.scores, lengths, chain)
         return labels, jnp.take_along_axis(marginals, labels[:, :, None], axis=-1)[..., 0]
 
     return predict
 
 
 def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Array]:
-    found = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
-    return found, batch["word_mask"].sum(axis=1)
+    output = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
+    return output, batch["word_mask"].sum(axis=1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -87,9 +87,9 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
         parts += [(number, tuple(words[part])) for part in processor.inputs.parts(words)]
     encoded = [processor.encode(TaggedSentence("", words)) for _, words in parts]
     lengths = list(map(processor.inputs.encoded_length, encoded))
-    found = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
+    rows = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
-    for (number, words), (labels, confidence) in zip(parts, found, strict=True):
+    for (number, words), (labels, confidence) in zip(parts, rows, strict=True):
         whole[number].labels.extend(processor.labels[label] for label in labels[: len(words)])
         whole[number].confidence.extend(confidence[: len(words)].tolist())
     return whole

@@ -63,12 +63,12 @@ def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
 
 def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]) -> dict[str, TypeScores]:
     """The counts of the entities of each type; types that do not occur are left out."""
-    right, found, there = Counter[str](), Counter[str](), Counter[str]()
-    for ours, theirs in zip(predicted, gold, strict=True):
-        right.update(span.type for span in set(ours) & set(theirs))
-        found.update(span.type for span in ours)
-        there.update(span.type for span in theirs)
-    return {kind: TypeScores(right[kind], found[kind], there[kind]) for kind in sorted(there | found)}
+    rights, ours, theirs = Counter[str](), Counter[str](), Counter[str]()
+    for marked, wanted in zip(predicted, gold, strict=True):
+        rights.update(span.type for span in set(marked) & set(wanted))
+        ours.update(span.type for span in marked)
+        theirs.update(span.type for span in wanted)
+    return {kind: TypeScores(rights[kind], ours[kind], theirs[kind]) for kind in sorted(theirs | ours)}
 
 
 def total(counts: dict[str, TypeScores]) -> TypeScores:
@@ -80,14 +80,14 @@ def total(counts: dict[str, TypeScores]) -> TypeScores:
 
 def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
     """The metrics that `scores` returns."""
-    found = {"accuracy": MetricKind("words")}
+    kinds = {"accuracy": MetricKind("words")}
     if processor.has_entities:
         titles = {"f1": "F1", "precision": "precision", "recall": "recall", "strict_f1": "strict F1"}
-        found |= {name: MetricKind("entities", title=title) for name, title in titles.items()}
+        kinds |= {name: MetricKind("entities", title=title) for name, title in titles.items()}
     if len(processor.types) <= MAX_TYPES:
         what = "entities" if processor.has_entities else "words"
-        found |= {f"{kind}/f1": MetricKind(what, title=f"{kind} F1") for kind in processor.types}
-    return found
+        kinds |= {f"{kind}/f1": MetricKind(what, title=f"{kind} F1") for kind in processor.types}
+    return kinds
 
 
 def scores(
@@ -95,19 +95,19 @@ def scores(
 ) -> dict[str, Metric]:
     """All metrics that `kinds` names, for the labels of sentences."""
     pairs = [pair for rows in zip(gold, predicted, strict=True) for pair in zip(*rows, strict=True)]
-    found = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
+    metrics = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
     if processor.has_entities:
         whole = total(counts)
-        found |= {name: Metric(getattr(whole, name), whole.gold) for name in ("f1", "precision", "recall")}
+        metrics |= {name: Metric(getattr(whole, name), whole.gold) for name in ("f1", "precision", "recall")}
         strict = [[strict_spans(labels, processor.scheme) for labels in rows] for rows in (gold, predicted)]
-        found["strict_f1"] = Metric(total(count(*strict)).f1, whole.gold)
+        metrics["strict_f1"] = Metric(total(count(*strict)).f1, whole.gold)
     if len(processor.types) <= MAX_TYPES:
         for kind in processor.types:
             of = counts.get(kind, TypeScores(0, 0, 0))
-            found[f"{kind}/f1"] = Metric(of.f1, of.gold)
-    return found
+            metrics[f"{kind}/f1"] = Metric(of.f1, of.gold)
+    return metrics
 
 
 def blocks(
@@ -117,11 +117,11 @@ def blocks(
     gold = [example.labels or () for example in examples]
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
-    found = [Block("Scores of each type", _table_of_types(counts))]
+    blocks = [Block("Scores of each type", _table_of_types(counts))]
     if len(processor.types) <= MAX_TYPES:
-        found.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
+        blocks.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
     wrong = _wrong_sentences(processor, examples, theirs, ours)
-    return [*found, Block("Sentences with most errors", wrong)]
+    return [*blocks, Block("Sentences with most errors", wrong)]
 
 
 def _table_of_types(counts: dict[str, TypeScores]) -> Table:

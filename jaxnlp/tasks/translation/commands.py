@@ -81,11 +81,12 @@ class Translate(SearchOptions, Command):
                 kept, too_long = sources_of(processor, texts, max_length)
                 truncated += [count + number for number in too_long]
                 count, translated = count + len(texts), translated + len(kept)
-                found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
+                searched = search(trained, list(kept.values()), self.search, self.n_best)
+                translations = dict(zip(kept, searched, strict=True))
                 for number, text in enumerate(texts):
-                    self._show(text, found.get(number, [Hypothesis("", [], 0.0)]))
-                    if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
-                        best = found[number][0].tokens
+                    self._show(text, translations.get(number, [Hypothesis("", [], 0.0)]))
+                    if self.alignment is not None and number in translations and len(maps) < MAX_ALIGNED:
+                        best = translations[number][0].tokens
                         maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
         except BaseException:
             if self.alignment is not None and maps:
@@ -101,11 +102,12 @@ class Translate(SearchOptions, Command):
 
     def _show(self, text: str, translations: Sequence[Hypothesis]) -> None:
         if self.json:
-            rows = [{"text": found.text, "score": round(found.score, 4)} for found in translations]
+            rows = [{"text": translation.text, "score": round(translation.score, 4)} for translation in translations]
             print(json.dumps({"text": text, "translations": rows}, ensure_ascii=False))
             return
-        for found in translations:
-            print(one_line(found.text) if self.n_best == 1 else f"{found.score:.4f}\t{one_line(found.text)}")
+        for translation in translations:
+            score = "" if self.n_best == 1 else f"{translation.score:.4f}\t"
+            print(f"{score}{one_line(translation.text)}")
         print("\n" * (self.n_best - len(translations)), end="")
 
 
@@ -132,11 +134,11 @@ def translate(
     """
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
     processor: TranslationProcessor = trained.processor
-    found = [""] * len(require_texts(texts))
+    translations = [""] * len(require_texts(texts))
     kept, _ = sources_of(processor, texts, max_source_length(trained))
     for number, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
-        found[number] = best.text
-    return found
+        translations[number] = best.text
+    return translations
 
 
 def warm_up(
@@ -174,8 +176,8 @@ def search(
     lengths = list(map(len, sources))
     # Several beams can have the same text.
     compute = _searcher(trained, sources, options, 1 if n_best == 1 else options.num_beams)
-    found = in_batches(lengths, text_shapes(max_source_length(trained)), compute)
-    rows = (zip(tokens.tolist(), scores.tolist(), strict=True) for tokens, scores in found)
+    results = in_batches(lengths, text_shapes(max_source_length(trained)), compute)
+    rows = (zip(tokens.tolist(), scores.tolist(), strict=True) for tokens, scores in results)
     return [distinct_texts(row, trained.processor.target.decode)[:n_best] for row in rows]
 
 

@@ -33,14 +33,14 @@ class Search(SearchOptions, Evaluator):
         translator = scoring.once(Translator.of, scoring.trained.model)
         params, split = scoring.params_here(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
-        found: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
+        pairs: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
         for batch in split.batches:
             tokens, _ = translator(params, batch["source"], batch["source_mask"], self.search)
             for row in np.flatnonzero(np.asarray(batch["loss_mask"]).any(axis=1)):
                 read = np.asarray(batch["source"][row])[np.asarray(batch["source_mask"][row])]
-                found.append((read.tolist(), np.asarray(tokens[row, 0]).tolist()))
-        rows = range(len(found)) if split.rows is None else split.rows.tolist()
-        ordered = [ids for _, ids in sorted(zip(rows, found, strict=True))]
+                pairs.append((read.tolist(), np.asarray(tokens[row, 0]).tolist()))
+        rows = range(len(pairs)) if split.rows is None else split.rows.tolist()
+        ordered = [ids for _, ids in sorted(zip(rows, pairs, strict=True))]
         texts = [processor.target.decode(written) for _, written in ordered]
         predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in split.in_rows(texts, ""))}
         if not split.scored:
@@ -79,13 +79,13 @@ def corpus_scores(
     """
     from sacrebleu.metrics import BLEU, CHRF  # imported here, so that training starts faster
 
-    found, signatures = {}, {}
+    metrics, signatures = {}, {}
     for name, measure in (("bleu", BLEU(tokenize=tokenizer)), ("chrf", CHRF())):
-        found[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
+        metrics[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
         signatures[name] = str(measure.get_signature())
     exact = sum(text == reference for text, reference in zip(texts, references, strict=True))
-    found["exact_match"] = Metric(exact / len(texts), len(texts))
-    return found, signatures
+    metrics["exact_match"] = Metric(exact / len(texts), len(texts))
+    return metrics, signatures
 
 
 def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
