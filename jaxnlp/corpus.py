@@ -147,9 +147,8 @@ class DataConfig(Config):
         return False
 
     @property
-    def carries(self) -> bool:
-        """Whether a row of a training batch continues where the same row of the previous batch ended; batches then have
-        `reset`."""
+    def stateful(self) -> bool:
+        """Whether each row of a training batch continues the same row of the batch before; batches then have `reset`."""
         return False
 
     def check_steps(self, total_steps: int) -> None:

@@ -40,7 +40,7 @@ class LanguageModel(Task):
     Batches have `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
     """
 
-    carries_states: ClassVar[bool] = False
+    stateful: ClassVar[bool] = False
     """Whether a row continues from the final states of the previous batch."""
 
     label_smoothing: Rate = 0.0
@@ -81,11 +81,11 @@ class LanguageModel(Task):
         if data.parts:
             raise ValueError(f"a language model needs texts without labels, but the data has the parts {data.parts}")
         is_recurrent = isinstance(model, RecurrentModelConfig)
-        if is_recurrent and not self.carries_states and (self.chunk_tokens or self.num_sampled):
+        if is_recurrent and not self.stateful and (self.chunk_tokens or self.num_sampled):
             raise ValueError(
                 "task.chunk_tokens and task.num_sampled of a recurrent model need the task RecurrentLanguageModel"
             )
-        if data.carries and not self.carries_states:
+        if data.stateful and not self.stateful:
             raise ValueError(
                 "rows of this data continue from batch to batch, but LanguageModel does not carry states; use the task "
                 "RecurrentLanguageModel with a recurrent model, or data of separate windows"
@@ -165,7 +165,7 @@ class RecurrentLanguageModel(LanguageModel):
     back-propagation.
     """
 
-    carries_states: ClassVar[bool] = True
+    stateful: ClassVar[bool] = True
 
     activation_regularization: NonNegative = 0.0
     """Weight of the mean square of the last layer's outputs, after dropout (AR, alpha)."""
