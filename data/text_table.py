@@ -213,7 +213,7 @@ class TextTable(TableFiles):
         return self._source.folder or "your table"
 
     @property
-    def together(self) -> bool:
+    def joint(self) -> bool:
         """Whether the schedule is together."""
         return self.schedule == "together"
 

@@ -142,8 +142,8 @@ class DataConfig(Config):
         return ()
 
     @property
-    def together(self) -> bool:
-        """Whether a training step takes a batch of each part."""
+    def joint(self) -> bool:
+        """Joint training: whether each step takes a batch of every part."""
         return False
 
     @property

@@ -77,9 +77,9 @@ def test_a_corpus_has_a_head_for_each_part_and_takes_the_vocabulary_of_a_run(fol
 
 def test_facts_of_the_data(folder):
     data = config(folder, "sst", "sts", schedule="together", max_length=64)
-    assert (data.max_length, data.parts, data.together, data.stateful) == (64, ("sst", "sts"), True, False)
+    assert (data.max_length, data.parts, data.joint, data.stateful) == (64, ("sst", "sts"), True, False)
     assert (data.needs, TextTable(parts=("a",), tables=("a=b.csv",)).needs) == ("cs224n_minbert", "your tables")
-    assert not config(folder, "sst", "sts").together
+    assert not config(folder, "sst", "sts").joint
 
 
 @pytest.mark.sweep(1)

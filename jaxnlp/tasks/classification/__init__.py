@@ -99,7 +99,7 @@ class Classification(Task):
             if values and len(values) != len(data.parts):
                 parts = ", ".join(data.parts) or "none"
                 raise ValueError(f"task.{name} needs a value for each of data.parts, {parts}; got {values}")
-        if self.gradient_surgery and (not data.together or len(data.parts) < 2):
+        if self.gradient_surgery and (not data.joint or len(data.parts) < 2):
             raise ValueError(
                 "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
                 f"and several data.parts, got {', '.join(data.parts) or 'none'}"

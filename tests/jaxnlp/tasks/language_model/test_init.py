@@ -306,7 +306,7 @@ def test_a_model_without_states_returns_the_carry_that_it_was_given():
 
 
 def facts(parts=(), stateful=False):
-    return types.SimpleNamespace(max_length=4, parts=parts, together=False, stateful=stateful)
+    return types.SimpleNamespace(max_length=4, parts=parts, joint=False, stateful=stateful)
 
 
 def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_that_carry_states():

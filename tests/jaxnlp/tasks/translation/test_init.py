@@ -355,7 +355,7 @@ def test_a_tokenizer_that_takes_chinese_sentences_for_words_is_reported(referenc
 
 
 def test_what_does_not_fit_is_refused():
-    facts = types.SimpleNamespace(max_length=8, parts=(), together=False, stateful=False)
+    facts = types.SimpleNamespace(max_length=8, parts=(), joint=False, stateful=False)
     Translation().check(EncoderDecoderConfig(), facts)
     with pytest.raises(
         ValueError, match="needs a model that reads a source, such as EncoderDecoderConfig, got GPTConfig"
