@@ -148,7 +148,7 @@ class DataConfig(Config):
 
     @property
     def stateful(self) -> bool:
-        """Whether each row of a training batch continues the same row of the batch before; batches then have `reset`."""
+        """Whether rows of a training batch continue those of the batch before; batches then have `reset`."""
         return False
 
     def check_steps(self, total_steps: int) -> None:

@@ -42,15 +42,14 @@ class Adopted(NamedTuple):
       params: the model's parameters that the weights have, at their paths; the others are initialised at random.
       processor: the pretrained model's tokenizer; None = the data set makes its own.
       notes: messages for the user, such as heads that the weights do not have.
-      params_for: from the run's processor to further pretrained parameters, such as heads of equal labels; None = no
-        more.
+      matching_heads: the pretrained heads that fit the run's processor, such as those of equal labels; None = no heads.
     """
 
     config: "ModelConfig"
     params: Params
     processor: Any = None
     notes: tuple[str, ...] = ()
-    params_for: Callable[[Any], Params] | None = None
+    matching_heads: Callable[[Any], Params] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

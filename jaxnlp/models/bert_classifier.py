@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxnlp.config import Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig
-from jaxnlp.models.classifier import ClassifierConfig, heads_for
+from jaxnlp.models.classifier import ClassifierConfig, matching_heads
 from jaxnlp.models.text_vectors import Pooling, cosine, pair_features, pool
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
@@ -152,7 +152,7 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         if changed:
             note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
             return adopted._replace(notes=(*adopted.notes, note))
-        return adopted._replace(params_for=functools.partial(heads_for, pretrained, heads, ("parts", "pairs")))
+        return adopted._replace(matching_heads=functools.partial(matching_heads, pretrained, heads, ("parts", "pairs")))
 
     def only_head(self, processor: Any) -> TargetHead | None:
         """The only head, where it reads one vector; None for several parts, and for pairs that are read apart."""

@@ -52,11 +52,12 @@ class ClassifierConfig(ModelConfig):
         adopted = super().adopt(pretrained)
         heads = {name: params for name, params in adopted.params.items() if name == HEAD}
         rest = {name: params for name, params in adopted.params.items() if name != HEAD}
-        return adopted._replace(params=rest, params_for=functools.partial(heads_for, pretrained, heads, ("targets",)))
+        fitting = functools.partial(matching_heads, pretrained, heads, ("targets",))
+        return adopted._replace(params=rest, matching_heads=fitting)
 
 
-def heads_for(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
-    """The heads of a pretrained model for a new processor; empty, with a warning, if the processors differ.
+def matching_heads(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
+    """The heads of a pretrained model that fit a new processor; empty, with a warning, if the processors differ.
 
     Args:
       pretrained: a `jaxnlp.tasks.Trained`.

@@ -12,6 +12,7 @@ section 5.3, for BERT.
 """
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import chex
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.classifier import heads_for
+from jaxnlp.models.classifier import matching_heads
 from jaxnlp.models.word_encoder import NAME, WordEncoder, WordEncoderConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.transformer import rows
@@ -59,10 +60,8 @@ class TaggerConfig(WordEncoderConfig):
         heads = {name: params for name, params in adopted.params.items() if name != NAME}
         if not heads:
             return adopted
-        names = ("labels",)
-        return adopted._replace(
-            params={NAME: adopted.params[NAME]}, params_for=lambda mine: heads_for(pretrained, heads, names, mine)
-        )
+        fitting = functools.partial(matching_heads, pretrained, heads, ("labels",))
+        return adopted._replace(params={NAME: adopted.params[NAME]}, matching_heads=fitting)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries(parameter_table.dense((HEAD,), "DC"), head=True)

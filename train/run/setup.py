@@ -139,8 +139,8 @@ def set_up(
 
     # Pretrained parameters replace those of the model, such as word vectors.
     given = overlay(given, begun.params)
-    if begun.params_for is not None:
-        given = overlay(given, begun.params_for(corpus.processor))
+    if begun.matching_heads is not None:
+        given = overlay(given, begun.matching_heads(corpus.processor))
     spec = RunSpec(
         to_json(config),
         config.identity(),
