@@ -209,11 +209,11 @@ class _Windows:
 
 
 class _Chosen:
-    """The windows of given numbers."""
+    """The windows of given indices."""
 
     def __init__(self, windows: _Windows, starts: np.ndarray):
         self.windows = windows
         self.starts = starts
 
-    def __call__(self, numbers: np.ndarray) -> NumpyBatch:
-        return self.windows(self.starts[np.asarray(numbers)])
+    def __call__(self, indices: np.ndarray) -> NumpyBatch:
+        return self.windows(self.starts[np.asarray(indices)])

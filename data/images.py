@@ -194,15 +194,15 @@ class Images(DataConfig):
             batches = batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator))
         return iterable(batches)
 
-    def _row(self, train: LabelledImages, number: int, generator: np.random.Generator) -> NumpyBatch:
-        image = train.images[number]
+    def _row(self, train: LabelledImages, index: int, generator: np.random.Generator) -> NumpyBatch:
+        image = train.images[index]
         if self.flip:
             image = flip(image, generator)
         if self.shift:
             image = shift(image, self.shift, generator)
         if self.erase_rate:
             image = erase(image, self.erase_rate, generator)
-        return {"images": image, "labels": np.int32(train.labels[number]), "loss_mask": np.array(True)}
+        return {"images": image, "labels": np.int32(train.labels[index]), "loss_mask": np.array(True)}
 
     def _split(self, labelled: LabelledImages) -> Split:
         size = self.evaluation_batch_size
@@ -265,8 +265,8 @@ def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[
     seen = set(map(_digest, others.images))
     repeated = np.array([_digest(image) in seen for image in train.images])
     kept = train.part(~repeated)
-    for number, name in enumerate(train.classes):
-        if number not in kept.labels:
+    for label, name in enumerate(train.classes):
+        if label not in kept.labels:
             raise DataError(f"all training images of the class {name} are also in validation; give others")
     return kept, f"\ntraining images that are also in validation, removed: {int(repeated.sum()):,}"
 
@@ -281,10 +281,10 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
     if not archive.is_file():
         raise FileNotFoundError(f"the CIFAR-10 archive {archive} does not exist; {OWN_IMAGES}")
     status = archive.stat()
-    place = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
-    if not place.is_file():
-        _decode_cifar10(archive, place)
-    images = np.load(place, mmap_mode="r")
+    cached = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
+    if not cached.is_file():
+        _decode_cifar10(archive, cached)
+    images = np.load(cached, mmap_mode="r")
     count = len(CIFAR10) * CIFAR10_HELD_OUT  # a slice stays on disk, but an index array would copy rows into memory
     parts = (images[:count], 0, CIFAR10_HELD_OUT), (images[count:], CIFAR10_HELD_OUT, CIFAR10_IMAGES)
     train, held_out = (
@@ -292,14 +292,14 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
             part,
             np.repeat(np.arange(len(CIFAR10)), end - begin),
             CIFAR10,
-            tuple(f"{name}/{number:04}.jpg" for name in CIFAR10 for number in range(begin, end)),
+            tuple(f"{name}/{index:04}.jpg" for name in CIFAR10 for index in range(begin, end)),
         )
         for part, begin, end in parts
     )
     return train, held_out
 
 
-def _decode_cifar10(archive: Path, place: Path) -> None:
+def _decode_cifar10(archive: Path, destination: Path) -> None:
     """Writes all images [N, 32, 32, 3] uint8, by class and number; held-out images come last."""
     from PIL import Image
 
@@ -320,8 +320,8 @@ def _decode_cifar10(archive: Path, place: Path) -> None:
         raise DataError(f"{archive} cannot be read: {short_reason(error)}") from error
     if not seen.all():
         raise DataError(f"{archive} has {int(seen.sum()):,} of {seen.size:,} images")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    partial = place.with_suffix(f".{os.getpid()}.npy")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    partial = destination.with_suffix(f".{os.getpid()}.npy")
     parts = images[:, :CIFAR10_HELD_OUT], images[:, CIFAR10_HELD_OUT:]
     np.save(partial, np.concatenate([part.reshape(-1, 32, 32, 3) for part in parts]))
-    partial.replace(place)
+    partial.replace(destination)

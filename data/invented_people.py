@@ -254,8 +254,8 @@ def main(arguments: Sequence[str]) -> int:
     (options,) = read_options([Options], arguments, program=program, description=Options.__doc__ or "")
     people = invent(options.seed, train=options.train, dev=options.dev, test=options.test)
     write(people, options.folder)
-    number = options.train + options.dev + options.test
-    print(f"{options.folder}: {len(people.documents):,} documents about {number:,} people, such as")
+    total = options.train + options.dev + options.test
+    print(f"{options.folder}: {len(people.documents):,} documents about {total:,} people, such as")
     for document in people.documents[:5]:
         print(f"  {document}")
     return 0

@@ -164,9 +164,9 @@ class MaskedText(TextFiles):
         examples = _Examples(self, documents, vocabulary)
         starts, size = documents.tiles(examples.room), self.evaluation_batch_size
 
-        def batch_of(number: int) -> NumpyBatch:
-            numbers = range(number * size, min((number + 1) * size, len(starts)))
-            rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in numbers]
+        def batch_of(index: int) -> NumpyBatch:
+            indices = range(index * size, min((index + 1) * size, len(starts)))
+            rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in indices]
             rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
             return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
@@ -323,10 +323,10 @@ class _Examples(grain.transforms.RandomMap):
         begins[0] = True
         words = np.split(places, np.flatnonzero(begins)[1:])
         chosen: list[np.ndarray] = []
-        for number in rng.permutation(len(words)):
-            if len(words[number]) <= count:
-                chosen.append(words[number])
-                count -= len(words[number])
+        for index in rng.permutation(len(words)):
+            if len(words[index]) <= count:
+                chosen.append(words[index])
+                count -= len(words[index])
             if not count:
                 break
         return np.sort(np.concatenate([places[:0], *chosen]))

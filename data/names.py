@@ -366,23 +366,23 @@ class _PretrainingExample(grain.transforms.RandomMap):
             self._spans = [salient_spans(text, title) for title, text in titles_and_texts]
             self._places = [[match.span() for match in place.finditer(text)] for _, text in titles_and_texts]
 
-    def random_map(self, number: int, rng: np.random.Generator) -> NumpyBatch:
+    def random_map(self, index: int, rng: np.random.Generator) -> NumpyBatch:
         config = self._config
         if rng.random() < config.question_fraction:
             question = self._questions[int(rng.integers(len(self._questions)))]
             example = config.question_example(question, self._vocabulary)
         else:
-            text, scored = self._corrupted(number, rng)
+            text, scored = self._corrupted(index, rng)
             example = as_example(text, scored, self._vocabulary)
         shift = int(rng.integers(0, min(config.max_left_padding, config.sequence_length - len(example["tokens"])) + 1))
         return {name: np.concatenate([np.zeros(shift, value.dtype), value]) for name, value in example.items()}
 
-    def _corrupted(self, number: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
-        config, document = self._config, self._documents[number]
-        if config.corruption == "facts" and self._spans[number]:
-            spans = self._spans[number]
-            if self._places[number] and rng.random() < config.place_fraction:
-                spans = self._places[number]
+    def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
+        config, document = self._config, self._documents[index]
+        if config.corruption == "facts" and self._spans[index]:
+            spans = self._spans[index]
+            if self._places[index] and rng.random() < config.place_fraction:
+                spans = self._places[index]
             text, scored = recalled_facts(document, spans, config.facts_length, rng)
         else:
             text = span_corruption(document, config.sequence_length, rng)

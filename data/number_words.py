@@ -80,9 +80,9 @@ class NumberWords(SentencePairs):
             "test": self.split(self._pairs(held[self.held_out_pairs :]), processor),
         }
 
-        def epoch(number: int) -> Sequence[Ids]:
-            drawn = self._drawn(np.random.default_rng((seed, number, 0)), self.epoch_pairs, excluded)
-            ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=number)
+        def epoch(index: int) -> Sequence[Ids]:
+            drawn = self._drawn(np.random.default_rng((seed, index, 0)), self.epoch_pairs, excluded)
+            ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=index)
             # Numbers that are longer than the tried ones must not stop a run.
             return [pair for pair in ids if longer_side(pair) <= self.max_length]
 

@@ -145,11 +145,11 @@ def _written(root: _Node) -> GrammarSentence:
             visit(child)
 
     visit(root)
-    places = {id(node): place for place, node in enumerate(order, 1)}
+    places = {id(node): index for index, node in enumerate(order, 1)}
     words = [node.word for node in order]
-    for place, following in enumerate(words[1:]):
-        if words[place] == "a" and following[0] in "aeiou":
-            words[place] = "an"
+    for index, following in enumerate(words[1:]):
+        if words[index] == "a" and following[0] in "aeiou":
+            words[index] = "an"
     words[0] = words[0][0].upper() + words[0][1:]
     return GrammarSentence(
         tuple(words),

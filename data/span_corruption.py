@@ -55,10 +55,10 @@ def corrupted_places(
     removed, spans = span_counts(length, rate=rate, mean_span=mean_span)
     before = _division(length - removed + 1, spans + 1, generator)[:-1]  # the part after the last span may be empty
     inside = _division(removed, spans, generator)
-    bounds, place = [], 0
+    bounds, position = [], 0
     for kept, gone in zip(before, inside, strict=True):
-        bounds.append((place + kept, place + kept + gone))
-        place += kept + gone
+        bounds.append((position + kept, position + kept + gone))
+        position += kept + gone
     return bounds
 
 
@@ -87,12 +87,12 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
     """
     source: list[int] = []
     target: list[int] = []
-    place = 0
-    for number, (start, end) in enumerate(spans):
-        source += [*ids[place:start], sentinel(number)]
-        target += [sentinel(number), *ids[start:end]]
-        place = end
-    return [*source, *ids[place:], END], [*target, sentinel(len(spans)), END]
+    position = 0
+    for index, (start, end) in enumerate(spans):
+        source += [*ids[position:start], sentinel(index)]
+        target += [sentinel(index), *ids[start:end]]
+        position = end
+    return [*source, *ids[position:], END], [*target, sentinel(len(spans)), END]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,12 +199,12 @@ class CorruptedText(TextFiles):
             spans = corrupted_places(len(ids), generator, rate=self.corruption_rate, mean_span=self.mean_span)
             return corrupt_spans(ids, spans, subwords.extra_id)
 
-        def epoch(number: int) -> Sequence[Ids]:
-            return [corrupted(ids, seed, number, place) for place, ids in enumerate(texts)]
+        def epoch(index: int) -> Sequence[Ids]:
+            return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
 
         first = epoch(0)
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
-        fixed = [corrupted(ids, place) for place, ids in enumerate(validation)]
+        fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
         batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
         return Corpus(
             train=endless_batches(epoch, shapes, seed=seed),

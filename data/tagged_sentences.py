@@ -313,7 +313,7 @@ class TaggedSentences(TextFiles):
                 illegal = illegal_places(labels, scheme)
                 counts.add_illegal(one, illegal)
                 labels = tuple(convert(labels, processor.scheme))
-                unknown = next((place for place, label in enumerate(labels) if label not in processor.ids), None)
+                unknown = next((index for index, label in enumerate(labels) if label not in processor.ids), None)
                 if unknown is not None:
                     where = position(name, one.lines[unknown], one.number, unknown + 1)
                     what = f"the label {labels[unknown]}"

@@ -250,7 +250,7 @@ class TextTable(TableFiles):
         contents = [vocabulary_text(vocabulary)]
         batches, sizes, lines = list[Any](), list[int](), list[str]()
         splits: dict[str, dict[str, Split[LabelledText]]] = {}
-        for number, (name, part) in enumerate(read.items()):
+        for index, (name, part) in enumerate(read.items()):
             one = whole.by_part[name]
             examples, truncated = self._examples(one, part.train)
             tables = [(row.texts, row.label) for rows in (part.train, *part.splits.values()) for row in rows]
@@ -260,7 +260,7 @@ class TextTable(TableFiles):
                 training_batches(
                     examples,
                     one,
-                    order_seed=seed + number,
+                    order_seed=seed + index,
                     # The same for all parts: a step then has batches of similar lengths, and few combinations are
                     # compiled.
                     pool_seed=seed,

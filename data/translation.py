@@ -251,18 +251,18 @@ class ParallelText(SentencePairs, TextFiles):
         held: dict[str, tuple[Sequence[SentencePair], Path]] = {}
         if not self.validation:
             train, others = held_out(pairs, self.validation_fraction)
-            held["validation"] = [pairs[number] for number in others], files[0]
+            held["validation"] = [pairs[index] for index in others], files[0]
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:
                 paths = self._files(names)
                 held[name] = self._read(paths), paths[0]
         saved = processor is not None
         if not saved:
-            processor = self._own_processor([pairs[number] for number in train])
+            processor = self._own_processor([pairs[index] for index in train])
         processor = require_processor(processor, TranslationProcessor)
-        plain = [encoded(pairs[number], processor) for number in train]
+        plain = [encoded(pairs[index], processor) for index in train]
         fits = [longer_side(ids) <= self.max_length for ids in plain]
-        kept = [pairs[number] for number, fit in zip(train, fits, strict=True) if fit]
+        kept = [pairs[index] for index, fit in zip(train, fits, strict=True) if fit]
         if not kept:
             raise DataError(f"all pairs of {files[0]} have more than {self.max_length} tokens; raise data.lengths")
         description = f"{len(kept):,} pairs for training"
@@ -276,10 +276,10 @@ class ParallelText(SentencePairs, TextFiles):
         splits = {name: self.split(examples, processor, file=path.name) for name, (examples, path) in held.items()}
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
 
-        def epoch(number: int) -> Sequence[Ids]:
-            return self.training_ids(kept, processor, seed=seed, epoch=number) if self.bpe_dropout else ids
+        def epoch(index: int) -> Sequence[Ids]:
+            return self.training_ids(kept, processor, seed=seed, epoch=index) if self.bpe_dropout else ids
 
-        content = json.dumps([(pairs[number].source, pairs[number].reference) for number in train])
+        content = json.dumps([(pairs[index].source, pairs[index].reference) for index in train])
         return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
 
     def read_file(self, path: Path, processor: Any) -> Split:

@@ -80,8 +80,8 @@ class Split(Generic[Example]):
         if self.source is None:
             return list(answers)
         rows = [missing] * len(self.source.names)
-        for place, answer in zip(self.source.places, answers, strict=True):
-            rows[place] = answer
+        for index, answer in zip(self.source.places, answers, strict=True):
+            rows[index] = answer
         return rows
 
 

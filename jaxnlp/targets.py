@@ -246,7 +246,7 @@ class SeveralClasses(_Classes):
         return tuple(sorted({self._id(part.strip()) for part in text.split(self.separator) if part.strip()}))
 
     def show(self, label: Sequence[int]) -> str:
-        return self.separator.join(self.names[number] for number in label)
+        return self.separator.join(self.names[index] for index in label)
 
     def array(self, labels: Sequence[Sequence[int]]) -> np.ndarray:
         """[N, C] float32, 0 or 1."""
@@ -256,7 +256,7 @@ class SeveralClasses(_Classes):
         return multi_hot
 
     def _ids(self, labels: Sequence[Sequence[int]]) -> Sequence[int]:
-        return [number for label in labels for number in label]
+        return [index for label in labels for index in label]
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
         """The sigmoid of logits [N, C]."""
@@ -267,8 +267,8 @@ class SeveralClasses(_Classes):
         return [tuple(np.flatnonzero(row >= lowest).tolist()) for row in predicted]
 
     def prediction(self, row: Any, label: Sequence[int]) -> Prediction:
-        probability = float(min((row[number] for number in label), default=1.0 - np.max(row)))
-        return Prediction(tuple(self.names[number] for number in label), probability, self._shares(row))
+        probability = float(min((row[index] for index in label), default=1.0 - np.max(row)))
+        return Prediction(tuple(self.names[index] for index in label), probability, self._shares(row))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -62,14 +62,14 @@ def bucketed(
 
     # The batches of a pool are read one after the other.
     @functools.lru_cache(maxsize=2)
-    def pool(number: int) -> list[NumpyBatch]:
-        pooled = [examples[i] for i in range(number * pool_size, (number + 1) * pool_size)]
+    def pool(index: int) -> list[NumpyBatch]:
+        pooled = [examples[i] for i in range(index * pool_size, (index + 1) * pool_size)]
         pooled.sort(key=length)
-        order = np.random.default_rng((seed, number)).permutation(pool_batches)
+        order = np.random.default_rng((seed, index)).permutation(pool_batches)
         return [pad(pooled[i * batch_size : (i + 1) * batch_size], batch_size, multiple) for i in order]
 
     return grain.MapDataset.range(len(examples) // pool_size * pool_batches).map(
-        lambda number: pool(number // pool_batches)[number % pool_batches]
+        lambda index: pool(index // pool_batches)[index % pool_batches]
     )
 
 

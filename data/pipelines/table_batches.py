@@ -67,7 +67,7 @@ def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]
     repeated = []
     for label in range(len(targets.names)):
         members = [example for example in examples if example.label == label]
-        repeated += [members[number % len(members)] for number in range(most)]
+        repeated += [members[index % len(members)] for index in range(most)]
     return repeated
 
 

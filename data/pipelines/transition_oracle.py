@@ -101,15 +101,15 @@ def _covered(heads: Sequence[int]) -> tuple[list[int], list[int]]:
     """
     dependents = _dependents(heads)
     order = _below(0, dependents)
-    place = {word: number for number, word in enumerate(order)}
+    position = {word: index for index, word in enumerate(order)}
     size = [1] * len(dependents)
     first, last = list(range(len(dependents))), list(range(len(dependents)))
     for word in reversed(order):  # dependents come before their heads
         size[word] += sum(size[dependent] for dependent in dependents[word])
-        below = range(place[word], place[word] + size[word])
-        while first[word] > 1 and place[first[word] - 1] in below:
+        below = range(position[word], position[word] + size[word])
+        while first[word] > 1 and position[first[word] - 1] in below:
             first[word] = first[first[word] - 1]
-        while last[word] + 1 < len(dependents) and place[last[word] + 1] in below:
+        while last[word] + 1 < len(dependents) and position[last[word] + 1] in below:
             last[word] = last[last[word] + 1]
     return first, last
 

@@ -41,8 +41,8 @@ def window_batches(
     windows = (len(text) - 1) // sequence_length
     starts = generator.permutation(windows)[: windows // batch_size * batch_size].reshape(-1, batch_size, 1)
 
-    def batch(number: int) -> NumpyBatch:
-        positions = starts[number] * sequence_length + np.arange(sequence_length)
+    def batch(index: int) -> NumpyBatch:
+        positions = starts[index] * sequence_length + np.arange(sequence_length)
         return {
             "tokens": text[positions],
             "targets": text[positions + 1],
@@ -68,13 +68,13 @@ def stream_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> gr
     tokens, targets = (text[i : i + batch_size * length].reshape(batch_size, length) for i in (0, 1))
     ends = np.cumsum(lengths)
 
-    def batch(number: int) -> NumpyBatch:
-        columns = slice(ends[number] - lengths[number], ends[number])
+    def batch(index: int) -> NumpyBatch:
+        columns = slice(ends[index] - lengths[index], ends[index])
         return {
             "tokens": tokens[:, columns],
             "targets": targets[:, columns],
-            "loss_mask": np.ones((batch_size, lengths[number]), bool),
-            "reset": np.full(batch_size, number == 0),
+            "loss_mask": np.ones((batch_size, lengths[index]), bool),
+            "reset": np.full(batch_size, index == 0),
         }
 
     return grain.MapDataset.range(len(lengths)).map(batch)
@@ -141,8 +141,8 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
     length = -(-targets_count // batch_size)
     starts = np.arange(batch_size)[:, None] * length
 
-    def batch(number: int) -> NumpyBatch:
-        columns = number * sequence_length + np.arange(sequence_length)
+    def batch(index: int) -> NumpyBatch:
+        columns = index * sequence_length + np.arange(sequence_length)
         positions = starts + columns
         inside = (columns < length) & (positions < targets_count)
         positions = np.where(inside, positions, 0)
@@ -150,7 +150,7 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
             "tokens": np.where(inside, text[positions], 0),
             "targets": np.where(inside, text[positions + 1], 0),
             "loss_mask": inside,
-            "reset": np.full(batch_size, number == 0),
+            "reset": np.full(batch_size, index == 0),
         }
 
     return grain.MapDataset.range(-(-length // sequence_length)).map(batch)

@@ -106,16 +106,16 @@ def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
                 yield line, _loaded(content, file, line)
         return
     _loaded(text, file, 1)
-    place, line, decoder = text.index("[") + 1, 1, json.JSONDecoder()
+    position, line, decoder = text.index("[") + 1, 1, json.JSONDecoder()
     counted = 0
     while True:
-        between = _BETWEEN.match(text, place)
+        between = _BETWEEN.match(text, position)
         assert between is not None
-        place = between.end()
-        if text[place] == "]":
+        position = between.end()
+        if text[position] == "]":
             return
-        line, counted = line + text.count("\n", counted, place), place
-        value, place = decoder.raw_decode(text, place)
+        line, counted = line + text.count("\n", counted, position), position
+        value, position = decoder.raw_decode(text, position)
         yield line, value
 
 
@@ -192,7 +192,7 @@ def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Count
         counts.add_sentence("without a finished annotation and skipped", place)
         return None
     entities = [_regions(one, where) for one in finished]
-    chosen = next((number for number, one in enumerate(finished) if one.get("ground_truth")), None)
+    chosen = next((index for index, one in enumerate(finished) if one.get("ground_truth")), None)
     if chosen is None and any(one != entities[0] for one in entities):
         what = "annotated in several ways without a ground truth and read as in the first annotation"
         counts.add_sentence(what, place)
@@ -244,7 +244,7 @@ def _entity(value: Any, where: str) -> _Entity:
         kinds = value.get("labels", [])
         kind = kinds[0] if isinstance(kinds, list) and len(kinds) == 1 else None
         entity, text = [start, stop, value.get("type", value.get("label", kind))], value.get("text")
-    fits = isinstance(entity, list) and len(entity) == 3 and all(type(place) is int for place in entity[:2])
+    fits = isinstance(entity, list) and len(entity) == 3 and all(type(offset) is int for offset in entity[:2])
     if not fits or not isinstance(entity[2], str) or not entity[2].strip():
         raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(value)[:SHOWN]}')
     return _Entity(entity[0], entity[1], entity[2], text if isinstance(text, str) else None)
@@ -263,7 +263,7 @@ def _spans(entities: Sequence[_Entity], text: str, where: str) -> list[LabelledS
 def _from_utf16(entities: Sequence[_Entity], text: str) -> list[_Entity]:
     """The entities with positions in characters, from positions in UTF-16 code units; -1 = inside a character."""
     sizes = (1 + (ord(character) > 0xFFFF) for character in text)
-    places = {unit: place for place, unit in enumerate(itertools.accumulate(sizes, initial=0))}
+    places = {unit: index for index, unit in enumerate(itertools.accumulate(sizes, initial=0))}
     return [one._replace(start=places.get(one.start, -1), stop=places.get(one.stop, -1)) for one in entities]
 
 
@@ -282,6 +282,6 @@ def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]
     """The words; a word is divided if an entity begins or ends inside it."""
     pieces = []
     for word, start, stop in words:
-        cuts = [start, *sorted(place for place in places if start < place < stop), stop]
+        cuts = [start, *sorted(cut for cut in places if start < cut < stop), stop]
         pieces += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
     return pieces

@@ -166,10 +166,10 @@ def _read_array_words(path: Path) -> list[str]:
 def _read_csv_words(path: Path) -> list[str]:
     """Rows `id,word` after a header, with ids from 0."""
     rows = list(csv.reader(io.StringIO(read_text_file(path), newline="")))
-    for number, row in enumerate(rows):
-        expected = ["Id", "Token"] if number == 0 else [str(number - 1), "the word"]
+    for index, row in enumerate(rows):
+        expected = ["Id", "Token"] if index == 0 else [str(index - 1), "the word"]
         if len(row) != 2 or row[0] != expected[0]:
-            raise DataError(f"{path}, row {number + 1}: expected {','.join(expected)}, got {','.join(row)!r}")
+            raise DataError(f"{path}, row {index + 1}: expected {','.join(expected)}, got {','.join(row)!r}")
     return [word for _, word in rows[1:]]
 
 
@@ -201,6 +201,6 @@ def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str =
         raise DataError(f"{name} is empty; expected at least one id")
     outside = np.argwhere((ids < 0) | (ids >= vocabulary_size))
     if len(outside):
-        place = outside[0].tolist()
-        raise DataError(f"{name}{place} is {ids[tuple(place)]}, outside the vocabulary of {vocabulary_size} words")
+        index = outside[0].tolist()
+        raise DataError(f"{name}{index} is {ids[tuple(index)]}, outside the vocabulary of {vocabulary_size} words")
     return ids.astype(np.int32)

@@ -45,8 +45,8 @@ def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tupl
             "validation file with --data.validation FILE"
         )
     chosen = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
-    train = [one for place, one in enumerate(sentences) if place not in chosen]
-    return train, [one for place, one in enumerate(sentences) if place in chosen]
+    train = [one for index, one in enumerate(sentences) if index not in chosen]
+    return train, [one for index, one in enumerate(sentences) if index in chosen]
 
 
 def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:

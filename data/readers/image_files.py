@@ -41,7 +41,7 @@ class LabelledImages(NamedTuple):
 
 def numbered(count: int) -> tuple[str, ...]:
     """Names of images without names: their numbers."""
-    return tuple(f"image {number}" for number in range(count))
+    return tuple(f"image {index}" for index in range(count))
 
 
 def read_images(
@@ -109,11 +109,11 @@ def _require_images(path: Path, classes: list[str], names: tuple[str, ...], what
     counts = Counter(classes)
     empty = [name for name in names if not counts[name]]
     if empty or not classes:
-        place = path / (empty[0] if empty else "")
-        inside = place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
-        remedy = f"; if its folders are the classes, give --data.path {place}" if empty and inside else ""
+        folder = path / (empty[0] if empty else "")
+        inside = folder.is_dir() and any(entry.is_dir() for entry in folder.iterdir())
+        remedy = f"; if its folders are the classes, give --data.path {folder}" if empty and inside else ""
         raise DataError(
-            f"{place}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder{remedy}"
+            f"{folder}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder{remedy}"
         )
 
 

@@ -103,11 +103,11 @@ def read_tagged(
 def check_labels(file: TaggedFile, scheme: Scheme) -> None:
     """Raises DataError naming the line of the first label that the scheme does not have."""
     for sentence in file.sentences:
-        for place, label in enumerate(sentence.labels or ()):
+        for index, label in enumerate(sentence.labels or ()):
             try:
                 check_label(label, scheme)
             except ValueError as error:
-                where = position(file.name, sentence.lines[place], sentence.number, place + 1)
+                where = position(file.name, sentence.lines[index], sentence.number, index + 1)
                 raise DataError(f"{where}: {error}") from error
 
 
@@ -130,7 +130,7 @@ def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSent
             continue
         labels = None if set(sentence.upos) == {BLANK} else sentence.upos
         places = enumerate(sentence.lines, sentence.line)
-        lines = tuple(place for place, line in places if line.split("\t")[0].isdecimal())
+        lines = tuple(line_number for line_number, line in places if line.split("\t")[0].isdecimal())
         if labels and BLANK in labels:
             word = labels.index(BLANK)
             where = position(str(path), lines[word], number, word + 1)

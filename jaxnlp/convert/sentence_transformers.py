@@ -55,21 +55,21 @@ def modules_of(folder: Path) -> list[tuple[str, Path]]:
 
 def modules_after_pooling(folder: Path) -> tuple[str, ...]:
     """The modules after the pooling that change embeddings, such as Normalize."""
-    modules = [(kind, place) for kind, place in modules_of(folder) if kind not in ("Transformer", "Pooling", "Dropout")]
-    for kind, place in modules:
-        if kind == "Normalize" and (place / CONFIG).is_file():
-            refuse_settings(place / CONFIG, read_object(place / CONFIG), NORMALIZE)
+    modules = [one for one in modules_of(folder) if one[0] not in ("Transformer", "Pooling", "Dropout")]
+    for kind, module in modules:
+        if kind == "Normalize" and (module / CONFIG).is_file():
+            refuse_settings(module / CONFIG, read_object(module / CONFIG), NORMALIZE)
     return tuple(kind for kind, _ in modules)
 
 
 def pooling_of(folder: Path) -> str | None:
     """The pooling of a text's tokens, as sentence-transformers names it: `cls`, `mean`, `mean and max`; None = not
     specified."""
-    place = dict(modules_of(folder)).get("Pooling")
-    if place is None:
+    module = dict(modules_of(folder)).get("Pooling")
+    if module is None:
         return None
-    settings = read_object(place / CONFIG)
-    refuse_settings(place / CONFIG, settings, POOLING)
+    settings = read_object(module / CONFIG)
+    refuse_settings(module / CONFIG, settings, POOLING)
     mode = settings.get("pooling_mode")
     if mode is None:
         mode = [name for key, name in POOLING_MODES.items() if settings.get(key)] or "mean"
@@ -78,8 +78,8 @@ def pooling_of(folder: Path) -> str | None:
 
 def embedding_settings(folder: Path) -> EmbeddingSettings:
     """Prompts and truncation of embeddings. Raises: PretrainedError when they are not supported."""
-    place, file = dict(modules_of(folder)).get("Pooling"), folder / EMBEDDINGS
-    pooling = {} if place is None else read_object(place / CONFIG)
+    module, file = dict(modules_of(folder)).get("Pooling"), folder / EMBEDDINGS
+    pooling = {} if module is None else read_object(module / CONFIG)
     settings = read_object(file) if file.is_file() and (folder / MODULES).is_file() else {}
     refuse_settings(file, settings, SENTENCE_MODEL)
     prompts = settings.get("prompts") or {}
@@ -125,12 +125,12 @@ def module_files(
     if len(kinds) > 1:
         files[MODULES] = [
             {
-                "idx": place,
-                "name": str(place),
-                "path": f"{place}_{kind}" if place else "",
+                "idx": index,
+                "name": str(index),
+                "path": f"{index}_{kind}" if index else "",
                 "type": f"sentence_transformers.models.{kind}",
             }
-            for place, kind in enumerate(kinds)
+            for index, kind in enumerate(kinds)
         ]
     if "Pooling" in kinds:
         modes = {key: mode == pooling for key, mode in POOLING_MODES.items() if mode in _FIRST_MODES or mode == pooling}

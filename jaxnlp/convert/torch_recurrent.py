@@ -123,15 +123,15 @@ def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:
     if num_layers < 1:
         raise ValueError(f"num_layers must be at least 1, got {num_layers}")
     directions = ("forward", "backward") if bidirectional else ("forward",)
-    return [(number, direction) for number in range(num_layers) for direction in directions]
+    return [(index, direction) for index in range(num_layers) for direction in directions]
 
 
-def _our(number: int, direction: str) -> str:
-    return f"layer_{number}_{direction}"
+def _our(index: int, direction: str) -> str:
+    return f"layer_{index}_{direction}"
 
 
-def _their(number: int, direction: str) -> str:
-    return f"l{number}" if direction == "forward" else f"l{number}_reverse"
+def _their(index: int, direction: str) -> str:
+    return f"l{index}" if direction == "forward" else f"l{index}_reverse"
 
 
 def _check(
@@ -153,8 +153,8 @@ def _check(
     )
     gates, directions = CELLS[cell].gates, len({direction for _, direction, _ in names})
     wrong = []
-    for (number, _, part), name in names.items():
-        below = directions * width if number else width_in
+    for (index, _, part), name in names.items():
+        below = directions * width if index else width_in
         read = {"kernel": (below,), "recurrent_kernel": (width,)}.get(part, ())
         expected = (gates * width, *read) if theirs else (*read, gates, width)
         if arrays[name].shape != expected:

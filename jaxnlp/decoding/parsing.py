@@ -81,7 +81,7 @@ def beam_parse(
         return of_all(finished)(state) | (totals == -jnp.inf)
 
     def step(carry: tuple[ParserState, Array, Array]) -> tuple[ParserState, Array, Array]:
-        state, totals, number = carry
+        state, totals, steps = carry
         logits = score(*of_all(described)(state)).astype(jnp.float32)
         chex.assert_shape(logits, (batch, beams, num_transitions(num_relations)))
         kinds = of_all(lambda one: legal_kinds(one, system))(state)
@@ -94,14 +94,14 @@ def beam_parse(
             totals = totals + jnp.where(done, 0.0, gained)
         else:
             state, chosen, totals, done = _best(state, logits, legal, done, totals)
-        moved = jax.vmap(jax.vmap(lambda one, number: apply_transition(one, number, num_relations, system)))(
+        moved = jax.vmap(jax.vmap(lambda one, transition: apply_transition(one, transition, num_relations, system)))(
             state, chosen
         )
-        return jax.tree.map(lambda new, old: _where(done, old, new), moved, state), totals, number + 1
+        return jax.tree.map(lambda new, old: _where(done, old, new), moved, state), totals, steps + 1
 
     def unfinished(carry: tuple[ParserState, Array, Array]) -> Array:
-        state, totals, number = carry
-        return ~ended(state, totals).all() & (number < 4 * positions)
+        state, totals, steps = carry
+        return ~ended(state, totals).all() & (steps < 4 * positions)
 
     # At first one sequence of each sentence counts: equal ones would fill the beam.
     totals = jnp.where(jnp.arange(beams)[None] == 0, jnp.zeros((batch, beams)), -jnp.inf)

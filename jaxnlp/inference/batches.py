@@ -77,9 +77,9 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[l
     """
     order = np.argsort(np.asarray(lengths, np.int64), kind="stable").tolist()
     cost, chosen = [0.0], list[Shape]()
-    for number, input_ in enumerate(order, 1):
+    for count, input_ in enumerate(order, 1):
         fitting = [shape for shape in shapes if shape.length >= lengths[input_]]
-        costs = [cost[max(0, number - shape.rows)] + OVERHEAD + shape.rows * shape.length for shape in fitting]
+        costs = [cost[max(0, count - shape.rows)] + OVERHEAD + shape.rows * shape.length for shape in fitting]
         cost.append(min(costs))
         chosen.append(fitting[costs.index(cost[-1])])
     stop = len(order)
@@ -98,10 +98,10 @@ def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFu
       compute: the function; see `BatchFunction`.
     """
     results: list[PyTree] = [None] * len(lengths)
-    for numbers, shape in batches(lengths, shapes):
-        rows = jax.device_get(compute(numbers, shape))
-        for row, number in enumerate(numbers):
-            results[number] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
+    for indices, shape in batches(lengths, shapes):
+        rows = jax.device_get(compute(indices, shape))
+        for row, index in enumerate(indices):
+            results[index] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
     return results
 
 

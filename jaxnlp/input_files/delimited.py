@@ -112,7 +112,7 @@ def _quoted(lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
 def _without_empty(records: list[Record]) -> list[Record]:
     """Without empty lines before the header and, if the table has several columns, below it."""
     width = next((len(record.fields) for record in records if record.fields != [""]), 1)
-    first = next((place for place, record in enumerate(records) if record.fields != [""]), len(records))
+    first = next((index for index, record in enumerate(records) if record.fields != [""]), len(records))
     return [record for record in records[first:] if width == 1 or record.fields != [""]]
 
 
@@ -164,11 +164,11 @@ def _is_number(text: str) -> bool:
 def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
     """The rows, all as wide as the header. Rows of blanks only become rows of blank fields. Raises: DataError."""
     width = len(records[0].fields) if records else 0
-    for number, (line, fields) in enumerate(records):
+    for index, (line, fields) in enumerate(records):
         if len(fields) == width:
             continue
         if not any(map(str.strip, fields)):
-            records[number] = Record(line, [""] * width)
+            records[index] = Record(line, [""] * width)
             continue
         name = between(delimiter)
         raise DataError(

@@ -80,7 +80,7 @@ class Table(NamedTuple):
 
     def source(self, kept: Sequence[TableRow]) -> SourceRows:
         """The table as the source of examples: of those of its rows that were kept."""
-        places = {row.line: place for place, row in enumerate(self.rows)}
+        places = {row.line: index for index, row in enumerate(self.rows)}
         return SourceRows(
             [places[row.line] for row in kept],
             [row.id for row in self.rows],
@@ -257,7 +257,7 @@ def _delimited_table(
 def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
     """The index of each column that is read."""
     needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
-    indices = {name: place for place, name in enumerate(header)}
+    indices = {name: index for index, name in enumerate(header)}
     missing = [name for name in needed if name not in indices]
     if missing:
         raise MissingColumnsError(

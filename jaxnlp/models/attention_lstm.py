@@ -88,10 +88,10 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         table = parameter_table.entries({(name, "embedding"): "VD" for name in names}, "below")
         if self.use_convolution:
             table |= parameter_table.entries({("convolution", "kernel"): "2DD", ("convolution", "bias"): "D"}, 0)
-        for number in range(self.encoder_layers):
+        for index in range(self.encoder_layers):
             for direction in ("forward", "backward"):
-                prefix = ("encoder", f"layer_{number}_{direction}")
-                table |= parameter_table.entries(parameter_axes("lstm"), number, prefix=prefix)
+                prefix = ("encoder", f"layer_{index}_{direction}")
+                table |= parameter_table.entries(parameter_axes("lstm"), index, prefix=prefix)
         above: dict[tuple[str, ...], str] = {
             ("initial_hidden", "kernel"): "EK",
             ("initial_cell", "kernel"): "EK",

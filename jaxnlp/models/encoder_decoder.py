@@ -303,8 +303,8 @@ class EncoderDecoder(nn.Module):
         shape = (batch, config.num_heads, positions, config.width // config.num_heads)
         dtype = config.compute.dtype  # as in `read`: otherwise each token would convert the source's keys and values
         kept = (
-            attention.keys_and_values(decoder[f"block_{number}"]["cross_attention"], memory)
-            for number in range(config.num_layers)
+            attention.keys_and_values(decoder[f"block_{index}"]["cross_attention"], memory)
+            for index in range(config.num_layers)
         )
         layers = tuple(
             (*(jnp.zeros(shape, dtype) for _ in range(2)), keys.astype(dtype), values.astype(dtype))

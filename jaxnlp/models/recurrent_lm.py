@@ -95,9 +95,9 @@ class RecurrentLMConfig(RecurrentModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
         layers: dict[tuple[str, ...], Parameter] = {}
-        for number in range(len(self.widths)):
-            prefix = ("recurrent", f"layer_{number}_forward")
-            layers |= parameter_table.entries(parameter_axes(self.cell), number, prefix=prefix)
+        for index in range(len(self.widths)):
+            prefix = ("recurrent", f"layer_{index}_forward")
+            layers |= parameter_table.entries(parameter_axes(self.cell), index, prefix=prefix)
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
         head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}

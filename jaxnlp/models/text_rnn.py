@@ -69,10 +69,10 @@ class TextRNNConfig(WordClassifierConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = self.parameters_around("EC")
-        for number in range(len(self.widths)):
+        for index in range(len(self.widths)):
             for direction in ("forward", "backward") if self.bidirectional else ("forward",):
                 table |= parameter_table.entries(
-                    parameter_axes(self.cell), number, prefix=("recurrent", f"layer_{number}_{direction}")
+                    parameter_axes(self.cell), index, prefix=("recurrent", f"layer_{index}_{direction}")
                 )
         if self.pooling == "attention":
             attention = parameter_table.dense(("attention",), "EE") | {("attention_vector",): "E"}

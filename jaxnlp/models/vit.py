@@ -93,9 +93,9 @@ class ViTConfig(ClassifierConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         stem = parameter_table.dense(("stem", "project"), "PD")
-        for number in range(self.convolutions):
-            stem |= parameter_table.dense(("stem", f"convolution_{number}"), "PD")
-            stem |= parameter_table.norm(("stem", f"norm_{number}"))
+        for index in range(self.convolutions):
+            stem |= parameter_table.dense(("stem", f"convolution_{index}"), "PD")
+            stem |= parameter_table.norm(("stem", f"norm_{index}"))
         stem |= {("positions",): "TD"} if self.positions == "learned" else {}
         stem |= {("class_token",): "D"} if self.pooling == "cls" else {}
         table = parameter_table.entries(stem, "below")
@@ -155,11 +155,11 @@ class Stem(nn.Module):
         chex.assert_rank(x, 4)
         config, compute, patch = self.config, self.config.compute, self.config.patch
         dense = functools.partial(Dense, kernel_init=nn.initializers.lecun_normal(), compute=compute)
-        for number in range(config.convolutions):
+        for index in range(config.convolutions):
             patch //= 2
             windows = windows_of(x)
-            x = dense(config.width // patch, name=f"convolution_{number}")(rows(windows))
-            x = gelu(LayerNorm(compute=compute, name=f"norm_{number}")(x)).reshape(*windows.shape[:3], -1)
+            x = dense(config.width // patch, name=f"convolution_{index}")(rows(windows))
+            x = gelu(LayerNorm(compute=compute, name=f"norm_{index}")(x)).reshape(*windows.shape[:3], -1)
         patches = patches_of(x, patch)
         return dense(config.width, name="project")(rows(patches)).reshape(*patches.shape[:3], -1)
 

@@ -165,9 +165,9 @@ class WordEncoderConfig(ModelConfig):
         if self.character_features:
             table |= parameter_table.entries({("characters", "embedding"): "VD"})
             table |= parameter_table.entries(parameter_table.dense(("convolution",), "DF"))
-        for number in range(len(self.recurrent_widths)):
+        for index in range(len(self.recurrent_widths)):
             for direction in ("forward", "backward"):
-                prefix = ("recurrent", f"layer_{number}_{direction}")
+                prefix = ("recurrent", f"layer_{index}_{direction}")
                 table |= parameter_table.entries(parameter_axes(self.cell), prefix=prefix)
         return {(NAME, *path): entry for path, entry in table.items()}
 

@@ -201,8 +201,8 @@ class Recurrent(nn.Module):
                 f"got {[len(layer) for layer in states]} directions of each layer"
             )
         after: list[LayerStates] = []
-        for number, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
-            if number:
+        for index, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
+            if index:
                 x = LockedDropout(self.hidden_dropout_rate)(x, deterministic=deterministic)
             results = [
                 RecurrentDirection(
@@ -212,7 +212,7 @@ class Recurrent(nn.Module):
                     self.weight_dropout_rate,
                     self.forget_bias,
                     self.compute,
-                    name=f"layer_{number}_{direction}",
+                    name=f"layer_{index}_{direction}",
                 )(x, state, deterministic=deterministic, lengths=lengths)
                 for direction, state in zip(directions, layer_states, strict=True)
             ]

@@ -184,7 +184,7 @@ def stack(
     first = block(name="block_0")
     module: Any = first.parent
     if caches is not None or module.has_variable("params", "block_0"):
-        blocks = [first, *(block(name=f"block_{number}") for number in range(1, layers))]
+        blocks = [first, *(block(name=f"block_{index}") for index in range(1, layers))]
         kept, layer_outputs = [], []
         for one, cache in zip(blocks, caches or [None] * layers, strict=True):
             x, cache = one(x, deterministic=deterministic, **read, cache=cache, cached_positions=cached_positions)
@@ -222,7 +222,7 @@ def unstacked(params: Any) -> Any:
         if name == "blocks":
             layers = len(jax.tree.leaves(value)[0])
             separate |= {
-                f"block_{number}": jax.tree.map(lambda x, number=number: x[number], value) for number in range(layers)
+                f"block_{index}": jax.tree.map(lambda x, index=index: x[index], value) for index in range(layers)
             }
         else:
             separate[name] = unstacked(value) if isinstance(value, Mapping) else value

@@ -123,8 +123,8 @@ def check_chain(scores: Array, lengths: Array, chain: Chain) -> None:
 def with_ends(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
     """Scores with start and end added at both ends, 0 at padding [T, B, C]; and which positions are real [T, B]."""
     batch, length, classes = scores.shape
-    place = jnp.arange(length)[:, None]
-    valid, last = place < lengths[None], place == lengths[None] - 1
+    position = jnp.arange(length)[:, None]
+    valid, last = position < lengths[None], position == lengths[None] - 1
     # Padding may have any values, also NaN, which a product with 0 would pass on.
     unary = jnp.where(valid[:, :, None], scores.swapaxes(0, 1), 0.0)
     unary = unary.at[0].add(jnp.where(valid[0, :, None], chain.start, 0.0).astype(scores.dtype))

@@ -141,17 +141,17 @@ def read_record(folder: Path, step: int) -> Record:
 
     Raises: DamagedCheckpointError when it was changed, belongs to another step, or lacks an item.
     """
-    place = (folder / CHECKPOINTS / str(step)).absolute()
-    fields = dict(_restore(place, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
+    checkpoint = (folder / CHECKPOINTS / str(step)).absolute()
+    fields = dict(_restore(checkpoint, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
     digest = fields.pop("digest", None)
     if digest != json_digest(fields):
-        raise DamagedCheckpointError(f"the record of checkpoint {place} fails its checksum")
+        raise DamagedCheckpointError(f"the record of checkpoint {checkpoint} fails its checksum")
     record = Record(**fields)
     if record.step != step:
-        raise DamagedCheckpointError(f"checkpoint {place} is a copied or renamed checkpoint of step {record.step}")
-    missing = [name for name in record.items if not (place / name).is_dir()]
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} is a copied or renamed checkpoint of step {record.step}")
+    missing = [name for name in record.items if not (checkpoint / name).is_dir()]
     if missing:
-        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} is incomplete; missing: {', '.join(missing)}")
     return record
 
 
@@ -201,18 +201,18 @@ def read_params(folder: Path, record: Record, like: PyTree) -> PyTree:
     Raises: DamagedCheckpointError when they fail their checksums.
     """
     item = EMA if EMA in record.items else PARAMS
-    place = (folder / CHECKPOINTS / str(record.step)).absolute()
-    restored = restore_items(place, **{item: like})[item]
-    check_arrays(restored, record.items[item], f"{item} of checkpoint {place}")
+    checkpoint = (folder / CHECKPOINTS / str(record.step)).absolute()
+    restored = restore_items(checkpoint, **{item: like})[item]
+    check_arrays(restored, record.items[item], f"{item} of checkpoint {checkpoint}")
     return restored
 
 
 @logging_unchanged()
-def restore_items(place: Path, **like: PyTree) -> Any:
+def restore_items(checkpoint: Path, **like: PyTree) -> Any:
     """Arrays of one checkpoint's folder, by item.
 
     Args:
-      place: the checkpoint's folder.
+      checkpoint: the checkpoint's folder.
       like: of each item, jax.ShapeDtypeStruct of each array, with its sharding.
 
     Raises: DamagedCheckpointError when an item cannot be read.
@@ -223,7 +223,7 @@ def restore_items(place: Path, **like: PyTree) -> Any:
         name: ocp.args.PyTreeRestore(tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
         for name, tree in like.items()
     }
-    return _restore(place, handlers, args)
+    return _restore(checkpoint, handlers, args)
 
 
 class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
@@ -245,19 +245,20 @@ class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
         return arrays
 
 
-def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:
+def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:
     """Items of one checkpoint's folder. Raises: DamagedCheckpointError when one cannot be read."""
-    missing = [name for name in args if not (place / name).is_dir()]
+    missing = [name for name in args if not (checkpoint / name).is_dir()]
     if missing:
-        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} is incomplete; missing: {', '.join(missing)}")
     try:
-        with plain_path(place) as path, ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
+        handler = ocp.CompositeCheckpointHandler(**handlers)
+        with plain_path(checkpoint) as path, ocp.Checkpointer(handler) as checkpointer:
             return checkpointer.restore(path, args=ocp.args.Composite(**args))
     except MemoryError:
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
-        raise DamagedCheckpointError(f"checkpoint {place} cannot be read; choose another: {error}") from error
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read; choose another: {error}") from error
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ def list_of_strings(fields: dict[str, Any], name: str) -> list[str]:
     value = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(value, list):
         raise ValueError(f"{name}: expected a list of strings, got {type(value).__name__}")
-    for place, entry in enumerate(value):
+    for index, entry in enumerate(value):
         if not isinstance(entry, str):
-            raise ValueError(f"{name}[{place}]: expected a string, got {entry!r}")
+            raise ValueError(f"{name}[{index}]: expected a string, got {entry!r}")
     return value

@@ -32,11 +32,11 @@ class CharacterVocabulary:
         if not self.characters:
             raise ValueError("a vocabulary needs at least one character, got none")
         first = dict[str, int]()
-        for place, character in enumerate(self.characters):
+        for index, character in enumerate(self.characters):
             if len(character) != 1:
-                raise ValueError(f"characters[{place}] must be a single character, got {character!r}")
-            if first.setdefault(character, place) != place:
-                raise ValueError(f"characters[{place}] and characters[{first[character]}] are both {character!r}")
+                raise ValueError(f"characters[{index}] must be a single character, got {character!r}")
+            if first.setdefault(character, index) != index:
+                raise ValueError(f"characters[{index}] and characters[{first[character]}] are both {character!r}")
         code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
         self._ids = np.argsort(code_points).astype(np.int32)
         self._code_points = code_points[self._ids]

@@ -41,18 +41,18 @@ class ColumnSentence(NamedTuple):
     lines: tuple[int, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def column(self, place: int, file: str) -> tuple[str, ...]:
+    def column(self, index: int, file: str) -> tuple[str, ...]:
         """A column of all words [T]; negative numbers count from the end.
 
         Raises: DataError, naming the line, the sentence and the word, when the column is missing or empty.
         """
         for word, (line, row) in enumerate(zip(self.lines, self.rows, strict=True), 1):
-            if not -len(row) <= place < len(row) or not row[place]:
+            if not -len(row) <= index < len(row) or not row[index]:
                 raise DataError(
-                    f"{position(file, line, self.number, word)}: expected text in column {place}, where 0 is the first "
+                    f"{position(file, line, self.number, word)}: expected text in column {index}, where 0 is the first "
                     f"column, got {', '.join(map(repr, row))[:SHOWN]}"
                 )
-        return tuple(row[place] for row in self.rows)
+        return tuple(row[index] for row in self.rows)
 
 
 class ColumnFile(NamedTuple):
@@ -134,7 +134,7 @@ def parse_columns(text: str, file: str) -> ColumnFile:
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:
     between, other = ("tabs", "spaces") if tabs else ("spaces", "tabs")
     number, places, rows = 1, list[int](), list[tuple[str, ...]]()
-    for place, line in enumerate([*lines, ""], 1):
+    for line_number, line in enumerate([*lines, ""], 1):
         if not _has_word(line):
             if rows:
                 yield ColumnSentence(number, tuple(places), tuple(rows))
@@ -143,7 +143,7 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
         row, fits = _fields(line, tabs), ("\t" in line) == tabs or len(line.split()) < 2
         if not rows and _COMMENT.match(line) and not (fits and len(row) == width):
             continue
-        where = position(file, place, number, len(rows) + 1)
+        where = position(file, line_number, number, len(rows) + 1)
         shown = repr(line[:SHOWN] + ("..." if len(line) > SHOWN else ""))
         if not fits:
             raise DataError(
@@ -152,7 +152,7 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
         if len(row) != width:
             columns = "1 column" if width == 1 else f"{width} columns between {between}"
             raise DataError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
-        places.append(place)
+        places.append(line_number)
         rows.append(tuple(row))
 
 
@@ -161,7 +161,7 @@ def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
     kept = []
     for number, lines, rows in sentences:
         words = [(line, row) for line, row in zip(lines, rows, strict=True) if not _NO_WORD.fullmatch(row[0])]
-        if [row[0] for _, row in words] != [str(place) for place in range(1, len(words) + 1)] or not words:
+        if [row[0] for _, row in words] != [str(index) for index in range(1, len(words) + 1)] or not words:
             return []
         kept.append(ColumnSentence(number, tuple(line for line, _ in words), tuple(row for _, row in words)))
     return kept

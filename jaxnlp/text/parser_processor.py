@@ -83,11 +83,11 @@ class ParserProcessor:
 
     @functools.cached_property
     def _tag_ids(self) -> dict[str, int]:
-        return {tag: number for number, tag in enumerate(self.tags, FIRST_ID)}
+        return {tag: index for index, tag in enumerate(self.tags, FIRST_ID)}
 
     @functools.cached_property
     def _relation_ids(self) -> dict[str, int]:
-        return {relation: number for number, relation in enumerate(self.relations)}
+        return {relation: index for index, relation in enumerate(self.relations)}
 
     @property
     def max_length(self) -> int:
@@ -215,8 +215,8 @@ def _note(sentences: Sequence[TreeSentence], counts: Iterable[int], what: str) -
     affected = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
     if not affected:
         return []
-    number, words = sum(count for _, count in affected), sum(len(one.words) for one in sentences)
-    return [f"{number:,} of {words:,} words have {what} (first: {affected[0][0].where})"]
+    total, words = sum(count for _, count in affected), sum(len(one.words) for one in sentences)
+    return [f"{total:,} of {words:,} words have {what} (first: {affected[0][0].where})"]
 
 
 def _with_length(x: np.ndarray, length: int) -> np.ndarray:

@@ -25,16 +25,16 @@ def as_texts(texts: str | Sequence[str]) -> list[str]:
 def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
     """Rows of ids as one array [B, T] int32, padded with 0 at the end of each row."""
     padded = np.zeros((len(rows), max(map(len, rows))), np.int32)
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = row
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
     return padded
 
 
 def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
     """The texts as a list. Raises: ValueError for an entry that is not a text. Args: what: their name in messages."""
-    for number, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"expected {what}, got {type(text).__name__} at index {number}")
+            raise ValueError(f"expected {what}, got {type(text).__name__} at index {index}")
     return list(texts)
 
 
@@ -61,10 +61,10 @@ def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]
       answers: of the rows that are not blank; not called if there are none.
       empty: the empty answer.
     """
-    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
+    kept = [index for index, row in enumerate(rows) if not is_blank(row)]
     results = [empty] * len(rows)
-    for number, one in zip(kept, answers([rows[number] for number in kept]) if kept else (), strict=True):
-        results[number] = one
+    for index, one in zip(kept, answers([rows[index] for index in kept]) if kept else (), strict=True):
+        results[index] = one
     return results
 
 
@@ -81,9 +81,9 @@ def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
     """
     sentences = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
     for number, words in enumerate(sentences, 1):
-        for place, word in enumerate(words if isinstance(words, list) else ()):
+        for index, word in enumerate(words if isinstance(words, list) else ()):
             if not isinstance(word, str) or not word.strip():
                 shown = repr(word) if isinstance(word, str) else type(word).__name__
-                raise ValueError(f"text {number}: expected words, got {shown} at index {place}")
+                raise ValueError(f"text {number}: expected words, got {shown} at index {index}")
     require_texts([" ".join(one) if isinstance(one, list) else one for one in sentences])
     return sentences

@@ -108,7 +108,7 @@ def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
 def illegal_places(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """The positions of labels that may not follow the label before them; the number of words if the end may not."""
     pairs = zip([None, *labels], [*labels, None], strict=True)
-    return [place for place, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
+    return [index for index, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
 
 
 def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
@@ -119,13 +119,13 @@ def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
     """
     spans: list[LabelledSpan] = []
     start, kind, complete = -1, "", False
-    for place, label in enumerate([*labels, OUTSIDE]):
+    for index, label in enumerate([*labels, OUTSIDE]):
         prefix, new_kind = prefix_and_type(label)
         if start >= 0 and (prefix in (OUTSIDE, "B", "S", "U", "W") or new_kind != kind or complete):
-            spans.append(LabelledSpan(start, place, kind))
+            spans.append(LabelledSpan(start, index, kind))
             start = -1
         if start < 0 and prefix != OUTSIDE:
-            start, kind = place, new_kind
+            start, kind = index, new_kind
         complete = prefix in _ENDS
     return spans
 

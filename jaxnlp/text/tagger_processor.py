@@ -84,13 +84,13 @@ class TaggerProcessor:
     @functools.cached_property
     def ids(self) -> dict[str, int]:
         """The id of each label."""
-        return {label: number for number, label in enumerate(self.labels)}
+        return {label: index for index, label in enumerate(self.labels)}
 
     def spans(self, labels: Sequence[str]) -> list[LabelledSpan]:
         """The entities of a sentence; with the scheme none, every word with its label."""
         if self.has_entities:
             return spans_of(labels)
-        return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
+        return [LabelledSpan(index, index + 1, label) for index, label in enumerate(labels)]
 
     def file_scheme(self, sentences: Sequence[Sequence[str]]) -> Scheme:
         """The scheme of a file's labels; the processor's if they name no entity of its types.

@@ -177,9 +177,9 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, *, max_length: int | Non
 
 def ids_of(pieces: Sequence[str]) -> dict[str, int]:
     """The id of each token, which is its index. Raises: ValueError when tokens are not distinct."""
-    ids = {piece: number for number, piece in enumerate(pieces)}
+    ids = {piece: index for index, piece in enumerate(pieces)}
     if len(ids) != len(pieces):
-        twice = next(piece for number, piece in enumerate(pieces) if ids[piece] != number)
+        twice = next(piece for index, piece in enumerate(pieces) if ids[piece] != index)
         raise ValueError(f"the tokens of a vocabulary must be distinct, but {twice!r} occurs twice")
     return ids
 
@@ -247,11 +247,11 @@ def _further_tokens(
     extra = [_token(value) for value in extra]
     numbered: dict[int, AddedToken] = {}
     if listed is not None:
-        numbered = {int(number): AddedToken(**fields) for number, fields in listed.items()}
+        numbered = {int(token_id): AddedToken(**fields) for token_id, fields in listed.items()}
     else:
         special = {str(token) for token in (*named.values(), *extra)}
-        for content, number in settings_in(folder / ADDED).items():
-            numbered[number] = AddedToken(content, normalized=content not in special, special=content in special)
+        for content, token_id in settings_in(folder / ADDED).items():
+            numbered[token_id] = AddedToken(content, normalized=content not in special, special=content in special)
         for fields in whole.get("added_tokens", ()):
             numbered[fields["id"]] = AddedToken(**{name: value for name, value in fields.items() if name != "id"})
     by_content = {str(token): token for token in numbered.values()}

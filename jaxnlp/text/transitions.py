@@ -160,7 +160,7 @@ class Configuration:
         Source: Chen and Manning 2014, section 3.1.
         """
         stack = self.stack
-        nodes = [stack[-place] if len(stack) >= place else ABSENT for place in (1, 2, 3)]
+        nodes = [stack[-depth] if len(stack) >= depth else ABSENT for depth in (1, 2, 3)]
         # Not from `buffer`, whose length makes a derivation quadratic.
         words = (
             [self.moved_back] if self.moved_back else range(self.following, min(self.following + 3, self.length + 1))

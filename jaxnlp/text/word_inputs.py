@@ -105,11 +105,11 @@ class WordInputs:
 
     @functools.cached_property
     def _word_ids(self) -> dict[str, int]:
-        return {word: number for number, word in enumerate(self.words, FIRST_ID)}
+        return {word: index for index, word in enumerate(self.words, FIRST_ID)}
 
     @functools.cached_property
     def _character_ids(self) -> dict[str, int]:
-        return {character: number for number, character in enumerate(self.characters, FIRST_ID)}
+        return {character: index for index, character in enumerate(self.characters, FIRST_ID)}
 
     @functools.cached_property
     def _pieces_of(self) -> dict[str, np.ndarray]:

@@ -113,9 +113,9 @@ def _split(line: bytes, width: int) -> tuple[str, bytes]:
 def _numbers(columns: bytes) -> list[float]:
     """Raises: ValueError naming a column that is not a finite number."""
     parts = columns.split()
-    for place, part in enumerate(parts, 1):
+    for index, part in enumerate(parts, 1):
         if not _is_number(part):
-            raise ValueError(f"number {place} must be a finite number, got {_shown(part)}")
+            raise ValueError(f"number {index} must be a finite number, got {_shown(part)}")
     return list(map(float, parts))
 
 

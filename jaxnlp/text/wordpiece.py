@@ -62,9 +62,9 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
     shape = (size, len(rows[0]), length)
     tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     mask[:, :, 0] = True
-    for number, row in enumerate(rows):
-        for place, text in enumerate(row):
-            tokens[number, place, : len(text)], mask[number, place, : len(text)] = text, True
+    for index, row in enumerate(rows):
+        for column, text in enumerate(row):
+            tokens[index, column, : len(text)], mask[index, column, : len(text)] = text, True
     return tokens, mask
 
 
@@ -251,7 +251,7 @@ class WordPieceVocabulary:
         return TokenizedTexts(
             [np.array(encoding.ids, np.int32) for encoding in encodings],
             [np.array(encoding.type_ids, np.int32) for encoding in encodings],
-            [number for number, encoding in enumerate(encodings) if encoding.overflowing],
+            [index for index, encoding in enumerate(encodings) if encoding.overflowing],
         )
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -290,9 +290,9 @@ class WordPieceVocabulary:
 
 def _refuse_gaps(pieces: Mapping[str, int]) -> None:
     """An id outside the embeddings would give NaN. If two tokens had one id, the second would be lost."""
-    for expected, (piece, number) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
-        if number != expected:
+    for expected, (piece, token_id) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
+        if token_id != expected:
             raise ValueError(
                 f"the ids of {len(pieces)} tokens must be 0 to {len(pieces) - 1}, each once, but {piece!r} has "
-                f"{number}; expected {expected}"
+                f"{token_id}; expected {expected}"
             )

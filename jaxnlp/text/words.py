@@ -34,11 +34,11 @@ class WordVocabulary:
         if not self.words:
             raise ValueError("a vocabulary needs at least one word, got none")
         self._ids: dict[str, int] = {}
-        for place, word in enumerate(self.words):
+        for index, word in enumerate(self.words):
             if word.split() != [word]:
-                raise ValueError(f"words[{place}] must not be empty or contain white space, got {word!r}")
-            if self._ids.setdefault(word, place) != place:
-                raise ValueError(f"words[{place}] and words[{self._ids[word]}] are both {word!r}")
+                raise ValueError(f"words[{index}] must not be empty or contain white space, got {word!r}")
+            if self._ids.setdefault(word, index) != index:
+                raise ValueError(f"words[{index}] and words[{self._ids[word]}] are both {word!r}")
         if unknown is not None and unknown not in self._ids:
             raise ValueError(f"unknown must be one of the words, got {unknown!r}")
 

@@ -66,7 +66,7 @@ class Embed(Command):
             chunk = [text for (text,) in rows]
             blank += blank_rows(rows, len(texts))
             embeddings = embed_texts(trained, chunk, pooling=self.pooling)
-            truncated += [len(texts) + number for number in embeddings.truncated_rows]
+            truncated += [len(texts) + index for index in embeddings.truncated_rows]
             texts += chunk
             if printed:
                 for text, vector in zip(chunk, embeddings.values, strict=True):

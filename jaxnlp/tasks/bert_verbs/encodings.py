@@ -72,15 +72,15 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
 
     Raises: ValueError for the pooling pooler without a pooler.
     """
-    kept = [number for number, text in enumerate(texts) if text.strip()]
+    kept = [index for index, text in enumerate(texts) if text.strip()]
     settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _embedder(trained, pooling)
-    tokenized = vocabulary_of(trained).tokenize([settings.prompt + texts[number] for number in kept], max_length=limit)
+    tokenized = vocabulary_of(trained).tokenize([settings.prompt + texts[index] for index in kept], max_length=limit)
     rows = [(tokens,) for tokens in tokenized.tokens]
     values = np.zeros((len(texts), encoder_config(trained).width), np.float32)
     vectors = in_batches(  # texts of similar length share a batch, so the other texts change a value only by rounding
         list(map(len, tokenized.tokens)),
         text_shapes(limit),
-        lambda numbers, shape: compute(*padded_texts([rows[number] for number in numbers], *shape)),
+        lambda indices, shape: compute(*padded_texts([rows[index] for index in indices], *shape)),
     )
     if kept:
         values[kept] = np.stack(vectors)

@@ -163,19 +163,19 @@ def _error_blocks(
     one = isinstance(targets, OneClass)
     rows = tuple(
         (
-            place,
-            *processor.cells(examples[number]),
-            targets.show(examples[number].label),
-            targets.show(chosen[number]),
-            *([f"{predictions[number].max():.3f}"] if one else []),
+            number,
+            *processor.cells(examples[index]),
+            targets.show(examples[index].label),
+            targets.show(chosen[index]),
+            *([f"{predictions[index].max():.3f}"] if one else []),
         )
-        for place, number in enumerate(errors, start=1)
+        for number, index in enumerate(errors, start=1)
     )
     header = ("number", *processor.columns, "label", "predicted", *(["probability"] if one else []))
     title = measures_of(targets).error_title
     blocks = [Block(title, Table(header, rows))]
     if hasattr(examples[0], "image"):
-        images = np.stack([examples[number].image for number in errors])
+        images = np.stack([examples[index].image for index in errors])
         picture = png(images, columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
         note = "Numbered from left to right, and from top to bottom, as in the table."
         blocks.append(Block(f"{title}: images", Picture(picture, "images with wrong predictions", note)))
@@ -187,8 +187,8 @@ def _rollout_block(scoring: Scoring) -> Block:
     model: Any = scoring.trained.model
     examples = scoring.split.examples
     # From the whole split: examples may be in the order of their classes.
-    numbers = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
-    images = np.stack([examples[number].image for number in numbers])
+    indices = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
+    images = np.stack([examples[index].image for index in indices])
     rollout = scoring.once(jax.jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.params_here(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
@@ -201,15 +201,15 @@ def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarra
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
     processor = trained.processor
-    numbers = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
-    read = processor.tokenize([examples[number].texts for number in numbers])
+    indices = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
+    read = processor.tokenize([examples[index].texts for index in indices])
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
     weigh = scoring.once(jax.jit, model.attention_weights)
     weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
     chosen = processor.targets.decide(predictions)
     paragraphs = []
-    for number, tokens, row in zip(numbers, read.tokens, weights, strict=False):
-        names = processor.targets.show(examples[number].label), processor.targets.show(chosen[number])
+    for index, tokens, row in zip(indices, read.tokens, weights, strict=False):
+        names = processor.targets.show(examples[index].label), processor.targets.show(chosen[index])
         words = marked(processor.vocabulary.tokens(tokens), row[: len(tokens)])
         paragraphs.append(((f"{names[0]}, predicted {names[1]}: ", False), *words))
     note = "Marked words have at least one and a half times the pooling weight of equally weighted words."

@@ -47,7 +47,7 @@ class Chunk(NamedTuple):
       fields: the same for JSON, by name [N].
       kept: indices of the M inputs that are answered: those that are neither blank nor unread.
       lengths: of these inputs in positions [M].
-      batch: (numbers of at most B of the M inputs, shape) -> a batch; its last rows are padding.
+      batch: (indices of at most B of the M inputs, shape) -> a batch; its last rows are padding.
       truncated: indices of the inputs that were truncated.
       unread: why an input cannot be read, by its index.
     """
@@ -135,11 +135,11 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
         raise ValueError("resize applies only to images; remove it")
     require_texts([text for row in rows for text in row])
     names = ("text",) if processor.texts == 1 else ("text", "pair")
-    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
-    tokenized = processor.tokenize([rows[number] for number in kept])
+    kept = [index for index, row in enumerate(rows) if not is_blank(row)]
+    tokenized = processor.tokenize([rows[index] for index in kept])
 
-    def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
-        tokens, segments = ([column[number] for number in numbers] for column in (tokenized.tokens, tokenized.segments))
+    def batch(indices: Sequence[int], shape: Shape) -> NumpyBatch:
+        tokens, segments = ([column[index] for index in indices] for column in (tokenized.tokens, tokenized.segments))
         return processor.batch(tokens, segments, *shape)
 
     return Chunk(
@@ -148,7 +148,7 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
         kept,
         [processor.length(kinds) for kinds in tokenized.segments],
         batch,
-        [kept[number] for number in tokenized.truncated_rows],
+        [kept[index] for index in tokenized.truncated_rows],
     )
 
 
@@ -164,13 +164,13 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, not pairs of texts; remove the pairs")
     images, unread = read_each(processor, [one for (one,) in rows], resize=resize)
-    names = [printable(one) if isinstance(one, str | Path) else f"image {number}" for number, (one,) in enumerate(rows)]
+    names = [printable(one) if isinstance(one, str | Path) else f"image {index}" for index, (one,) in enumerate(rows)]
     kept = list(images)
 
-    def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
+    def batch(indices: Sequence[int], shape: Shape) -> NumpyBatch:
         pixels = np.zeros((shape.rows, *processor.shape), np.uint8)
-        for row, number in enumerate(numbers):
-            pixels[row] = images[kept[number]]
+        for row, index in enumerate(indices):
+            pixels[row] = images[kept[index]]
         return {"images": pixels}
 
     return Chunk(
@@ -188,11 +188,11 @@ def read_each(
 ) -> tuple[dict[int, np.ndarray], dict[int, Exception]]:
     """Images [I, I, R] uint8, and why others cannot be read; both by their indices."""
     arrays, unread = dict[int, np.ndarray](), dict[int, Exception]()
-    for number, image in enumerate(images):
+    for index, image in enumerate(images):
         try:
-            arrays[number] = processor.array(image, resize=resize)
+            arrays[index] = processor.array(image, resize=resize)
         except (ValueError, OSError) as error:
-            unread[number] = error
+            unread[index] = error
     return arrays, unread
 
 

@@ -54,9 +54,9 @@ class NumberMeasures(Measures):
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
         """The mean prediction along the scale of the labels; [N] both."""
         edges = np.linspace(labels.min(), labels.max(), BINS + 1)
-        place = np.clip(np.digitize(labels, edges) - 1, 0, BINS - 1)
-        filled = [bin for bin in range(BINS) if (place == bin).any()]
-        means = [(float(labels[place == bin].mean()), float(predicted[place == bin].mean())) for bin in filled]
+        bins = np.clip(np.digitize(labels, edges) - 1, 0, BINS - 1)
+        filled = [bin for bin in range(BINS) if (bins == bin).any()]
+        means = [(float(labels[bins == bin].mean()), float(predicted[bins == bin].mean())) for bin in filled]
         x, y = zip(*means, strict=True)
         ends = (float(labels.min()), float(labels.max()))
         lines = (Line("mean prediction", x, y), Line("perfect", ends, ends))

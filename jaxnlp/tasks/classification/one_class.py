@@ -144,8 +144,8 @@ def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, 
     """For each interval of confidence: number of examples, sum of confidences, number of right predictions [BINS]."""
     confidence = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
-    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    return tuple(np.bincount(place, weights, minlength=BINS) for weights in (None, confidence, right))  # type: ignore
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return tuple(np.bincount(bins, weights, minlength=BINS) for weights in (None, confidence, right))  # type: ignore
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:

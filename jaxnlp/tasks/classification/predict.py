@@ -45,15 +45,15 @@ class Predictor:
         if len(chunk.kept):
             predicted = self.targets.predicted(self._outputs(chunk))
             labels = self.targets.decide(predicted, self._threshold)
-            for number, row, label in zip(chunk.kept, predicted, labels, strict=True):
-                predictions[number] = self.targets.prediction(row, label)
+            for index, row, label in zip(chunk.kept, predicted, labels, strict=True):
+                predictions[index] = self.targets.prediction(row, label)
         return predictions
 
     def _outputs(self, chunk: Chunk) -> np.ndarray:
         """The model's outputs for the inputs that are answered [M, C]."""
         trained, model = self._trained, cast(Any, self._trained.model)
         if model.config.compares(self.processor):  # with the prompts and the truncation of embeddings
-            return cosines(trained, *zip(*(list(chunk.fields[number].values()) for number in chunk.kept), strict=True))
+            return cosines(trained, *zip(*(list(chunk.fields[index].values()) for index in chunk.kept), strict=True))
         compute = _computed(trained, self.part, chunk.batch)
         return np.stack(in_batches(chunk.lengths, batch_shapes(self.processor), compute))
 
@@ -73,7 +73,7 @@ def warm_up(trained: Trained, *, part: str | None = None) -> None:
 def _computed(trained: Trained, part: str, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
     """The model's outputs as a function of batches."""
     compute = functools.partial(_compute, trained.model, part, trained.separate_params)
-    return lambda numbers, shape: compute(batch(numbers, shape))
+    return lambda indices, shape: compute(batch(indices, shape))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -108,8 +108,8 @@ def predict(
     name = chosen_part(trained.processor, part, 1 if pairs is None else 2)
     predictor, answers = Predictor(trained, name, threshold), list[Prediction]()
     for chunk in _chunks(predictor.processor, inputs, pairs, resize):
-        for number, error in chunk.unread.items():
-            error.add_note(f"It is the input with the index {len(answers) + number}.")
+        for index, error in chunk.unread.items():
+            error.add_note(f"It is the input with the index {len(answers) + index}.")
             raise error
         answers += predictor(chunk)
     return answers

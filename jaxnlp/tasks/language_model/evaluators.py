@@ -276,7 +276,7 @@ class Continuations(Evaluator):
     def _continue(self, decoder: Decoder, params: Params, prompts: np.ndarray) -> np.ndarray:
         """[N, T] int32 -> [N, max_new_tokens] int32."""
         continuations = []
-        for number, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
+        for index, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
             if self.num_beams > 1:
                 beams = beam_search(decoder, params, part, num_beams=self.num_beams, max_new_tokens=self.max_new_tokens)
                 continuations.append(np.asarray(beams.tokens[:, 0]))
@@ -286,7 +286,7 @@ class Continuations(Evaluator):
                 params,
                 part,
                 max_new_tokens=self.max_new_tokens,
-                key=_key_of_part(self.seed, number),
+                key=_key_of_part(self.seed, index),
                 sampling=self.sampling,
             )
             continuations.append(np.stack(list(tokens), axis=1))
@@ -303,10 +303,10 @@ def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -
     return token_losses(scorer.model, scorer.params, batches)
 
 
-def _key_of_part(seed: int, number: int) -> PRNGKey:
+def _key_of_part(seed: int, index: int) -> PRNGKey:
     """A key for each part; the first part has the key of the seed, as if there were no other parts."""
     key = jax.random.key(seed)
-    return key if number == 0 else jax.random.fold_in(jax.random.fold_in(key, _PARTS), number)
+    return key if index == 0 else jax.random.fold_in(jax.random.fold_in(key, _PARTS), index)
 
 
 def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:

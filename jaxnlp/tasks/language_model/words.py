@@ -101,7 +101,7 @@ def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:
 
 def some_batches(split: Split, tokens: int) -> Iterator[NumpyBatch]:
     """Evenly spaced batches, of about this many tokens in total, at least one."""
-    number = len(split.batches)
-    chosen = min(number, -(-tokens // split.batches[0]["tokens"].size))
+    total = len(split.batches)
+    chosen = min(total, -(-tokens // split.batches[0]["tokens"].size))
     for i in range(chosen):
-        yield split.batches[i * number // chosen]
+        yield split.batches[i * total // chosen]

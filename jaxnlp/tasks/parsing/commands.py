@@ -218,17 +218,17 @@ def _parsed(
     """
     results: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
     chosen = list[int]()
-    for number, sentence in enumerate(sentences):
+    for index, sentence in enumerate(sentences):
         problem = None if tagger is None else tagger.processor.inputs.problem(sentence.words)
         if problem is not None:
-            results[number] = sentence, f"{sentence.where}: {problem}"
+            results[index] = sentence, f"{sentence.where}: {problem}"
         elif sentence.words:
-            chosen.append(number)
-    tagged = [sentences[number] for number in chosen]
+            chosen.append(index)
+    tagged = [sentences[index] for index in chosen]
     if tagger is not None:
         tagged = with_predicted_tags(tagger, tagged, processor)
-    for number, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
-        results[number] = sentence, tree
+    for index, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
+        results[index] = sentence, tree
     return results
 
 

@@ -80,8 +80,8 @@ def _measured_with_tags(
 def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:
     """The sentences with the most wrong words, each with its gold and its predicted tree."""
     paragraphs: list[tuple[tuple[str, bool], ...]] = []
-    for number in worst(sentences, trees, MAX_ERRORS):
-        sentence, tree = sentences[number], trees[number]
+    for index in worst(sentences, trees, MAX_ERRORS):
+        sentence, tree = sentences[index], trees[index]
         gold = Tree(sentence.heads or (), sentence.relations or ())
         right = [
             (a, universal(b)) == (c, universal(d))

@@ -58,7 +58,7 @@ def trees_of(sentences: Sequence[TreeSentence], arrays: Trees, processor: Parser
 def _tree_of(sentence: TreeSentence, arrays: Trees, processor: ParserProcessor) -> Tree:
     """The tree of a sentence from its row of arrays."""
     heads, relations = (np.asarray(x)[: len(sentence.words)].tolist() for x in (arrays.heads, arrays.relations))
-    return Tree(heads, [processor.relations[number] for number in relations])
+    return Tree(heads, [processor.relations[relation] for relation in relations])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -85,14 +85,14 @@ class SentenceParser:
         """The tree of each sentence; or, for a sentence that is too long, a message that names it."""
         encoded = dict[int, EncodedSentence]()
         results: list[Tree | str] = [""] * len(sentences)
-        for number, sentence in enumerate(sentences):
+        for index, sentence in enumerate(sentences):
             try:
-                encoded[number] = encoded_sentence(sentence, self._trained.processor)
+                encoded[index] = encoded_sentence(sentence, self._trained.processor)
             except ValueError as error:
-                results[number] = str(error)
-        trees = self._trees([sentences[number] for number in encoded], list(encoded.values()), None)
-        for number, tree in zip(encoded, trees, strict=True):
-            results[number] = tree
+                results[index] = str(error)
+        trees = self._trees([sentences[index] for index in encoded], list(encoded.values()), None)
+        for index, tree in zip(encoded, trees, strict=True):
+            results[index] = tree
         return results
 
     def warm_up(self) -> None:
@@ -113,8 +113,8 @@ class SentenceParser:
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
         params = self._trained.separate_params if params is None else params
 
-        def compute(numbers: Sequence[int], shape: Shape) -> Trees:
-            batch = self._trained.processor.batch([encoded[number] for number in numbers], *shape, shape.length)
+        def compute(indices: Sequence[int], shape: Shape) -> Trees:
+            batch = self._trained.processor.batch([encoded[index] for index in indices], *shape, shape.length)
             return self._parse(params, batch)
 
         return compute

@@ -175,5 +175,5 @@ def worst(sentences: Sequence[TreeSentence], trees: Sequence[Tree], limit: int) 
     for sentence, tree in zip(sentences, trees, strict=True):
         words = judged([sentence], [tree])
         wrong.append(int((~(words.head & words.relation)).sum()))
-    order = sorted(range(len(wrong)), key=lambda number: (-wrong[number], number))
-    return [number for number in order[:limit] if wrong[number]]
+    order = sorted(range(len(wrong)), key=lambda index: (-wrong[index], index))
+    return [index for index in order[:limit] if wrong[index]]

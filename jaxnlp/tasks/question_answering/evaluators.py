@@ -150,16 +150,16 @@ def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:
     means = {name: np.asarray(weights).mean(axis=1) for name, weights in maps.items()}
     down, up = means.pop("down_project", None), means.pop("up_project", None)
     stack = None
-    for number in range(len(means)):  # jit sorts the maps by name, block_10 before block_2
-        weights = means[f"block_{number}"]
+    for index in range(len(means)):  # jit sorts the maps by name, block_10 before block_2
+        weights = means[f"block_{index}"]
         layer = 0.5 * weights + 0.5 * np.eye(weights.shape[1])
         stack = layer if stack is None else layer @ stack
     if down is None or up is None:
         assert stack is not None
         return stack
     latents = down if stack is None else stack @ down
-    number, positions = latents.shape[1], up.shape[1]
+    count, positions = latents.shape[1], up.shape[1]
     total = np.repeat(np.eye(positions)[None], len(up), axis=0)
-    total[:, :, : up.shape[2] - number] += up[:, :, number:]  # inputs that are read next to the latents
-    total[:, :, : latents.shape[2]] += up[:, :, :number] @ latents
+    total[:, :, : up.shape[2] - count] += up[:, :, count:]  # inputs that are read next to the latents
+    total[:, :, : latents.shape[2]] += up[:, :, :count] @ latents
     return 0.5 * total

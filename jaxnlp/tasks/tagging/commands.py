@@ -158,9 +158,9 @@ def entities_or_problems(trained: Trained, texts: Sequence[str | Sequence[str]])
     placed = [placed_words(text, processor.unit) for text in texts]
     words = [[word.word for word in row] for row in placed]
     results: list[list[Entity] | str] = [processor.inputs.problem(row) or [] for row in words]
-    chosen = [number for number, row in enumerate(words) if row and not results[number]]
-    for number, labelled in zip(chosen, label_sentences(trained, [words[i] for i in chosen]), strict=True):
-        results[number] = entities_of(processor, texts[number], placed[number], labelled)
+    chosen = [index for index, row in enumerate(words) if row and not results[index]]
+    for index, labelled in zip(chosen, label_sentences(trained, [words[index] for index in chosen]), strict=True):
+        results[index] = entities_of(processor, texts[index], placed[index], labelled)
     return results
 
 

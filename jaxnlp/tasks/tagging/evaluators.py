@@ -35,8 +35,7 @@ class Validation(Evaluator):
         predict = scoring.once(best_labels, trained.model, processor, constrained)
         ids = scoring.outputs(predict)
         predicted = [
-            [processor.labels[number] for number in row[: len(one.words)]]
-            for row, one in zip(ids, examples, strict=True)
+            [processor.labels[label] for label in row[: len(one.words)]] for row, one in zip(ids, examples, strict=True)
         ]
         examples, predicted = whole_sentences(examples, predicted)
         files = {"predictions.conll": conll(examples, predicted)}

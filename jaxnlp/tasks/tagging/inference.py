@@ -81,17 +81,17 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
     """
     processor: TaggerProcessor = trained.processor
     parts = []
-    for number, words in enumerate(sentences):
+    for index, words in enumerate(sentences):
         if not words:
-            raise ValueError(f"sentence {number + 1} has no words")
-        parts += [(number, tuple(words[part])) for part in processor.inputs.parts(words)]
+            raise ValueError(f"sentence {index + 1} has no words")
+        parts += [(index, tuple(words[part])) for part in processor.inputs.parts(words)]
     encoded = [processor.encode(TaggedSentence("", words)) for _, words in parts]
     lengths = list(map(processor.inputs.encoded_length, encoded))
     rows = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
-    for (number, words), (labels, confidence) in zip(parts, rows, strict=True):
-        whole[number].labels.extend(processor.labels[label] for label in labels[: len(words)])
-        whole[number].confidence.extend(confidence[: len(words)].tolist())
+    for (index, words), (labels, confidence) in zip(parts, rows, strict=True):
+        whole[index].labels.extend(processor.labels[label] for label in labels[: len(words)])
+        whole[index].confidence.extend(confidence[: len(words)].tolist())
     return whole
 
 
@@ -104,8 +104,8 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
     """Labels [B, T] and their probabilities of batches of encoded sentences."""
     task: Any = trained.task
 
-    def compute(numbers: Sequence[int], shape: Shape) -> tuple[jax.Array, jax.Array]:
-        batch = trained.processor.batch([encoded[number] for number in numbers], *shape)
+    def compute(indices: Sequence[int], shape: Shape) -> tuple[jax.Array, jax.Array]:
+        batch = trained.processor.batch([encoded[index] for index in indices], *shape)
         return _predict(trained.model, trained.processor, task.constrained, trained.separate_params, batch)
 
     return compute

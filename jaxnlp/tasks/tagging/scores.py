@@ -172,13 +172,13 @@ def marked(
 ) -> str:
     """A sentence with its entities between brackets: [Peter Blackburn]PER."""
     between = "" if processor.unit == "characters" else " "
-    parts, place = list[str](), 0
+    parts, end = list[str](), 0
     for span in spans:
-        parts += words[place : span.start]
+        parts += words[end : span.start]
         text = between.join(words[span.start : span.stop])
         if processor.has_entities:
             parts.append(f"[{text}]{span.type}{'' if span in other else '*'}")
         else:
             parts.append(text if span in other else f"[{text}]{span.type}")
-        place = span.stop
-    return between.join([*parts, *words[place:]])
+        end = span.stop
+    return between.join([*parts, *words[end:]])

@@ -79,15 +79,15 @@ class Translate(SearchOptions, Command):
                 texts = [text for (text,) in rows]
                 blank += blank_rows(rows, count)
                 kept, too_long = sources_of(processor, texts, max_length)
-                truncated += [count + number for number in too_long]
+                truncated += [count + index for index in too_long]
                 count, translated = count + len(texts), translated + len(kept)
                 searched = search(trained, list(kept.values()), self.search, self.n_best)
                 translations = dict(zip(kept, searched, strict=True))
-                for number, text in enumerate(texts):
-                    self._show(text, translations.get(number, [Hypothesis("", [], 0.0)]))
-                    if self.alignment is not None and number in translations and len(maps) < MAX_ALIGNED:
-                        best = translations[number][0].tokens
-                        maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
+                for index, text in enumerate(texts):
+                    self._show(text, translations.get(index, [Hypothesis("", [], 0.0)]))
+                    if self.alignment is not None and index in translations and len(maps) < MAX_ALIGNED:
+                        best = translations[index][0].tokens
+                        maps.append(alignment(translator, trained.params, processor, kept[index], best, title=text))
         except BaseException:
             if self.alignment is not None and maps:
                 write_file(self.alignment, render_page(maps).encode())
@@ -136,8 +136,8 @@ def translate(
     processor: TranslationProcessor = trained.processor
     translations = [""] * len(require_texts(texts))
     kept, _ = sources_of(processor, texts, max_source_length(trained))
-    for number, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
-        translations[number] = best.text
+    for index, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
+        translations[index] = best.text
     return translations
 
 
@@ -184,9 +184,9 @@ def search(
 def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int) -> BatchFunction:
     """Tokens [B, n_best, T] and scores [B, n_best] of batches of sources."""
 
-    def compute(numbers: Sequence[int], shape: Shape) -> tuple[Any, Any]:
+    def compute(indices: Sequence[int], shape: Shape) -> tuple[Any, Any]:
         # Padding repeats a source, since a search ends when all its rows end.
-        rows = [sources[number] for number in numbers] or [[END]]
+        rows = [sources[index] for index in indices] or [[END]]
         source = padded([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
         return Translator.of(trained.model)(trained.separate_params, *source, options, n_best)
 

@@ -51,8 +51,8 @@ class Search(SearchOptions, Evaluator):
         tokenizer = task.bleu_tokenizer
         scores, signatures = corpus_scores(texts, references, tokenizer)
         blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
-        for number in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
-            content = alignment(translator, params, processor, *ordered[number], title=split.examples[number].source)
+        for index in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
+            content = alignment(translator, params, processor, *ordered[index], title=split.examples[index].source)
             blocks.append(Block("Attention", content))
         remarks = {"signatures": signatures} | dataclasses.asdict(self.search)
         return Evaluation(metrics | scores, predictions, blocks, remarks)
@@ -102,8 +102,8 @@ def bleu_by_length(
     lengths = np.array([len(processor.encode_source(example.source)) - 1 for example in examples])
     rows = []
     for group in np.array_split(np.argsort(lengths, kind="stable"), min(LENGTH_GROUPS, len(lengths))):
-        references = [str(examples[number].reference) for number in group]
-        scores, _ = corpus_scores([texts[number] for number in group], references, tokenizer)
+        references = [str(examples[index].reference) for index in group]
+        scores, _ = corpus_scores([texts[index] for index in group], references, tokenizer)
         rows.append((f"{lengths[group].min()} to {lengths[group].max()}", len(group), scores["bleu"].value))
     note = "Sentences are sorted by source length and divided into groups of equal size."
     return Block("BLEU by length", Table(("tokens in the source", "sentences", "BLEU"), tuple(rows), note=note))

@@ -104,6 +104,6 @@ def padded(
     length = -(-max(map(len, rows)) // multiple) * multiple
     length = length if max_length is None else min(max_length, length)
     ids = np.zeros((len(rows), length), np.int32)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = row
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
     return ids, np.arange(length)[None] < np.array([len(row) for row in rows])[:, None]
