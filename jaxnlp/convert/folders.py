@@ -32,15 +32,15 @@ class PretrainedError(ValueError):
     """The folder has no weights, or weights that this library cannot read; the message says why and what to do."""
 
 
-def find_folder(folder_or_name: str | Path) -> Path:
+def find_folder(path: str | Path) -> Path:
     """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub.
 
     Raises: PretrainedError when neither exists.
     """
-    folder = Path(folder_or_name)
+    folder = Path(path)
     if folder.is_dir():
         return folder
-    name = str(folder_or_name)
+    name = str(path)
     local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
         raise PretrainedError(f"there is no folder {name}")

@@ -230,7 +230,7 @@ class Scoring(Protocol):
     def params_here(self) -> Params:
         """All parameters, unsharded, on the local device, for a decoder with its own loop."""
 
-    def load_run(self, place: str) -> Trained:
+    def load_run(self, path: str) -> Trained:
         """Loads another trained model, such as a scorer of continuations."""
 
 
@@ -319,7 +319,7 @@ class Task(Config):
         return {}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """Weights of another library as a model of this task. Raises: ValueError when they are not such weights."""
         raise TypeError(f"{cls.__name__} cannot read pretrained weights: it does not define from_pretrained()")
 

@@ -186,22 +186,22 @@ class Classification(Task):
         return {"predict": warm_up, "embed": warm_up_embed}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors. A classifier
         that `jaxnlp export` wrote has its heads, unless tensors are ignored.
 
         Raises: PretrainedError, WeightsError as `read_pretrained`; also for modules of sentence-transformers after the
           pooling that this library does not support.
         """
-        exported = None if ignore else exported_task(place)
+        exported = None if ignore else exported_task(path)
         if exported is not None and isinstance(from_json(exported, Task), cls):
-            return read_exported(place)
-        pretrained = read_pretrained(place, ignore=ignore)
+            return read_exported(path)
+        pretrained = read_pretrained(path, ignore=ignore)
         others = [kind for kind in pretrained.modules_after_pooling if kind != "Normalize"]
         pooling: Any = pretrained.pooling or "mean"
         if others or pooling not in get_args(Pooling):
             what = ", ".join(others) or f"pooling {pooling}"
-            raise PretrainedError(f"{place} computes embeddings with {what}, which is not supported")
+            raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported")
         max_length = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
         processor = TextClassifierProcessor(
             pretrained.vocabulary,
@@ -213,4 +213,4 @@ class Classification(Task):
         config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine")
         params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
         params = jax.device_put(params, jax.local_devices()[0])
-        return Trained(cls(), config.build(processor), params, processor, name=str(place))
+        return Trained(cls(), config.build(processor), params, processor, name=str(path))

@@ -85,9 +85,9 @@ class ExtractiveQA(Task):
         return {"ask": warm_up_ask}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A BertForQuestionAnswering of Transformers, or a model that `jaxnlp export` wrote.
 
         Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained`.
         """
-        return from_pretrained(cls(), place, ignore=ignore)
+        return from_pretrained(cls(), path, ignore=ignore)

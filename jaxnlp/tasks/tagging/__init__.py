@@ -79,6 +79,6 @@ class Tagging(Task):
         return {"tag": warm_up}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A tagger that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
-        return read_exported(place, ignore=ignore)
+        return read_exported(path, ignore=ignore)
