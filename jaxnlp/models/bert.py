@@ -18,7 +18,7 @@ from jaxnlp.config import Config, Count, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import Compute, TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
@@ -26,8 +26,6 @@ from jaxnlp.nn.transformer import TransformerBlock, stack
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
-
-INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
 from jaxnlp.nn.attention import CrossAttention, Positions, RelativeBias, RelativeVectors, Rotary, SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
@@ -30,7 +30,6 @@ from jaxnlp.ops.matrix_products import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
-INITIAL_STDDEV = 0.02
 CLIPPED_DISTANCE = 16
 """Maximum distance of relative vectors, as published; larger distances have the same vector."""
 
@@ -189,7 +188,7 @@ class EncoderDecoder(nn.Module):
         self.decoder = Blocks(config, cross=True)
         self.dropout = Dropout(config.dropout_rate)
         if config.embeddings == "separate":
-            self.head = Dense(self.vocabulary_size, False, normal(INITIAL_STDDEV), config.compute)
+            self.head = Dense(self.vocabulary_size, False, compute=config.compute)
 
     def __call__(
         self,

@@ -20,15 +20,13 @@ from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
 from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
-
-INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +200,7 @@ class GPT(nn.Module):
         if config.tie_embeddings:
             logits = matmul(x, embedding.embedding.T, compute.operand_dtype)
         else:
-            logits = Dense(self.vocabulary_size, False, normal(INITIAL_STDDEV), compute, name="head")(x)
+            logits = Dense(self.vocabulary_size, False, compute=compute, name="head")(x)
         logits = logits.astype(jnp.float32).reshape(batch, positions, self.vocabulary_size)
         if cache is None:
             return logits

@@ -22,15 +22,13 @@ from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, rows, stack
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
-
-INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)

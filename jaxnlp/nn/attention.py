@@ -10,7 +10,7 @@ from jax.nn.initializers import normal
 
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops.attention import attend, attention_weights
 from jaxnlp.ops.checks import expect
@@ -83,7 +83,7 @@ class SelfAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
-    output_stddev: float = 0.02
+    output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
     positions: Positions = None
 
@@ -163,7 +163,7 @@ class SelfAttention(nn.Module):
         here = first_query + jnp.arange(q.shape[1])
         distances = clipped_distances(here, jnp.arange(k.shape[1]), max_distance=vectors.max_distance)
         shape = (2 * vectors.max_distance + 1, q.shape[-1])
-        tables = (self.param(name, normal(0.02), shape) for name in ("relative_keys", "relative_values"))
+        tables = (self.param(name, normal(INITIAL_STDDEV), shape) for name in ("relative_keys", "relative_values"))
         drop = self.attention_dropout_rate > 0.0 and not deterministic
         y, weights = attend_relative(
             q,
@@ -182,7 +182,7 @@ class SelfAttention(nn.Module):
 
     def _relative_bias(self, buckets: RelativeBias, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
         """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
-        table = self.param("relative_bias", normal(0.02), (buckets.num_buckets, self.num_heads))
+        table = self.param("relative_bias", normal(INITIAL_STDDEV), (buckets.num_buckets, self.num_heads))
         bucket_ids = relative_buckets(
             first_query + jnp.arange(queries),
             jnp.arange(keys),
@@ -233,7 +233,7 @@ class CrossAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
-    output_stddev: float = 0.02
+    output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
 
     @nn.compact
@@ -307,7 +307,7 @@ def _head_width(width: int, heads: int) -> int:
 
 def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int) -> jax.Array:
     """The projection of rows [N, D] under `name`: [N, F], F the product of `features`."""
-    y = Dense(features, layer.use_bias, normal(0.02), layer.compute, name=name)(rows)
+    y = Dense(features, layer.use_bias, compute=layer.compute, name=name)(rows)
     # Rounded once here, not by each product: attention then keeps its weights in this type too.
     return y.astype(layer.compute.operand_dtype or layer.compute.dtype)
 
