@@ -12,7 +12,7 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops.attention import attend, attention_weights
+from jaxnlp.ops.attention import attention_weights, dot_product_attention
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.positions import rotary
 from jaxnlp.ops.relative_attention import attend_relative
@@ -145,7 +145,8 @@ class SelfAttention(nn.Module):
             y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
         else:
             # Slots after the newest position are empty. No query sees them, since they come later.
-            y = attend(q, k, v, attention_mask=attention_mask, bias=bias, causal=True, first_query=cached_positions)
+            read = {"attention_mask": attention_mask, "bias": bias, "first_query": cached_positions}
+            y = dot_product_attention(q, k, v, causal=True, **read)
         return _output(self, y, deterministic=deterministic), cache
 
     def _attend_relative(
@@ -332,7 +333,7 @@ def _attend(
     bias: jax.Array | None = None,
     causal: bool = False,
 ) -> jax.Array:
-    """`attend` with the layer's attributes. Where `intermediates` are collected, the stored weights are those used."""
+    """`dot_product_attention` with the layer's attributes. Collected `intermediates` have the weights that are used."""
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
         weights = attention_weights(q, k, attention_mask=attention_mask, bias=bias, causal=causal)
@@ -340,7 +341,7 @@ def _attend(
         if not drop:
             groups = q.shape[2] // k.shape[2]
             return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), jnp.repeat(v, groups, axis=2))
-    return attend(
+    return dot_product_attention(
         q,
         k,
         v,

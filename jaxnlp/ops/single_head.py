@@ -1,8 +1,8 @@
 """One head of self-attention with its projections, and every step of its gradient, for inspection.
 
-Models use `ops.attention.attend`. This file has the same derivation as a course assigns it: from the input to the
-output, and back to the input and the three matrices. Each array has a name; docs/attention.md explains each. In this
-file V is the width of the values.
+Models use `ops.attention.dot_product_attention`. This file has the same derivation as a course assigns it: from the
+input to the output, and back to the input and the three matrices. Each array has a name; docs/attention.md explains
+each. In this file V is the width of the values.
 """
 
 from typing import NamedTuple
