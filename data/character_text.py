@@ -14,7 +14,7 @@ from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
-from data.readers.text_sources import TextSource, read_documents
+from data.readers.text_sources import TextSource, source_documents
 from jaxnlp.config import Count, Natural, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
@@ -66,7 +66,7 @@ class CharacterText(TextFiles):
           FileNotFoundError: when there is no such text.
           DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
         """
-        documents = read_documents(self.source, self.path, self.encoding)
+        documents = source_documents(self.source, self.path, self.encoding)
         vocabulary = (
             CharacterVocabulary.of("".join(documents))
             if processor is None

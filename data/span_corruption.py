@@ -17,7 +17,7 @@ import numpy as np
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding, pair_batch, vocabulary_note
+from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding_share, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import Count, ProperFraction, Within
@@ -213,7 +213,7 @@ class CorruptedText(TextFiles):
             description=(
                 f"{len(texts):,} texts of {sum(map(len, texts)):,} tokens for training, {len(validation):,} for "
                 f"validation{left_out}; {vocabulary_note(processor, first, saved=saved)}; "
-                f"{self.corruption_rate:.0%} of the tokens are removed; {padding(first, shapes):.0%} of the "
+                f"{self.corruption_rate:.0%} of the tokens are removed; {padding_share(first, shapes):.0%} of the "
                 "positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),

@@ -18,7 +18,7 @@ from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.readers.raw_sentences import Counts, RawSentence
 from data.readers.sentence_classes import find_file
-from data.readers.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
+from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count, Natural
@@ -48,7 +48,7 @@ class Known(NamedTuple):
 
     train: str
     validation: str
-    columns: Columns = Columns()
+    columns: TagColumns = TagColumns()
     unit: Unit = "words"
     scheme: Scheme = "bio"
 
@@ -57,7 +57,7 @@ KNOWN = {
     "conll2003_ner": Known("train.txt", "valid.txt"),
     "resume_ner_zh": Known("train.char.bmes", "dev.char.bmes", unit="characters", scheme="bmes"),
     "weibo_ner_zh": Known(
-        *("weiboNER_2nd_conll.train", "weiboNER_2nd_conll.dev"), columns=Columns(has_index=True), unit="characters"
+        *("weiboNER_2nd_conll.train", "weiboNER_2nd_conll.dev"), columns=TagColumns(has_index=True), unit="characters"
     ),
     "ud_en_ewt": Known("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", scheme="none"),
 }
@@ -134,9 +134,9 @@ class TaggedSentences(TextFiles):
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
-    def _columns(self) -> Columns:
+    def _columns(self) -> TagColumns:
         known = KNOWN.get(self.source)
-        return Columns(self.word_column, self.label_column) if known is None else known.columns
+        return TagColumns(self.word_column, self.label_column) if known is None else known.columns
 
     @property
     def _unit(self) -> Unit:

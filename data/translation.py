@@ -18,7 +18,7 @@ from data.pipelines.pair_batches import (
     encoded,
     endless_batches,
     longer_side,
-    padding,
+    padding_share,
     pairs_split,
     vocabulary_note,
 )
@@ -153,7 +153,7 @@ class SentencePairs(DataConfig):
             processor=processor,
             description=(
                 f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; "
-                f"{padding(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
+                f"{padding_share(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), held, content])),
         )

@@ -40,7 +40,7 @@ def longer_side(pair: Ids) -> int:
     return max(map(len, pair))
 
 
-def padding(pairs: Sequence[Ids], shapes: Shapes) -> float:
+def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     """The share of padding in the batches of an epoch."""
     groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
     cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)

@@ -14,10 +14,10 @@ from data import DataError
 from data.download import DataNotFoundError, locate_folder
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.object_arrays import read_array, read_object_array
-from data.readers.text_sources import OWN_TEXT, read_text
+from data.readers.text_sources import OWN_TEXT, source_text
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
+from jaxnlp.text.words import EOL, UNK, WordVocabulary, whitespace_split
 
 WordSource = Literal["cmu_hw4p1", "wikitext2", "python_docs", "text_file"]
 
@@ -93,7 +93,7 @@ def _read(
         case "wikitext2":
             holds = "train.txt and valid.txt"
             return _read_wikitext(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE), given)
-    words = split_words(read_text(source, path, encoding))
+    words = whitespace_split(source_text(source, path, encoding))
     boundary = int(len(words) * (1.0 - validation_fraction))
     if not 0 < boundary < len(words):
         raise DataError(f"the text has too few words to hold out {validation_fraction} of them: {len(words)}")

@@ -17,9 +17,9 @@ from jaxnlp.images.reading import (
     UnreadableImageError,
     is_image_file,
     middle_square,
-    normalized,
     open_image,
     printable,
+    with_channels,
 )
 
 _logger = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ def _pixels(path: Path, images: np.ndarray, channels: int | None, resize: int | 
     pixels = np.empty((len(images), size, size, channels), np.uint8)
     for row, image in enumerate(images):
         try:
-            pixels[row] = np.asarray(middle_square(normalized(image, channels), size)).reshape(pixels.shape[1:])
+            pixels[row] = np.asarray(middle_square(with_channels(image, channels), size)).reshape(pixels.shape[1:])
         except ValueError as error:
             raise DataError(f"{path}, image {row}: {error}") from error
     return pixels

@@ -18,7 +18,7 @@ FileFormat = Literal["auto", "columns", "json", "conllu"]
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
-class Columns(NamedTuple):
+class TagColumns(NamedTuple):
     """The columns of the word and the label.
 
     Attributes:
@@ -58,7 +58,7 @@ def read_tagged(
     path: Path,
     *,
     format: FileFormat = "auto",
-    columns: Columns = Columns(),  # noqa: B008  # a constant
+    columns: TagColumns = TagColumns(),  # noqa: B008  # a constant
     unit: Unit = "words",
     labelled: bool | None = True,
     encoding: str = UTF_8,
@@ -111,7 +111,7 @@ def check_labels(file: TaggedFile, scheme: Scheme) -> None:
                 raise DataError(f"{where}: {error}") from error
 
 
-def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
+def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool | None) -> Iterator[RawSentence]:
     table = parse_columns(text, str(path))
     # If the only column or the last column has the words, the file has no labels.
     reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - table.width)

@@ -29,7 +29,7 @@ def python_docs() -> str:
     return "\n".join(python_topics())
 
 
-def read_text(source: TextSource, path: str | None = None, encoding: str = UTF_8) -> str:
+def source_text(source: TextSource, path: str | None = None, encoding: str = UTF_8) -> str:
     """The whole text of a source.
 
     Args:
@@ -93,23 +93,23 @@ def text_files(given: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
-def read_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
+def source_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
     """The texts of a source: one, or one for each file of the user's.
 
     Args:
-      source: as for `read_text`; only `text_file` takes several files.
+      source: as for `source_text`; only `text_file` takes several files.
       path: a file, a folder or a pattern of the user's, or several; see `text_files`.
       encoding: of the user's files.
 
     Raises:
-      DataError: as `read_text` and `text_files`.
+      DataError: as `source_text` and `text_files`.
       FileNotFoundError: when a file is not found.
     """
     given = [path] if isinstance(path, str) else list(path or ())
     if source != "text_file":
         if len(given) > 1:
             raise DataError(f"data.source {source} takes one path, got {', '.join(given)}")
-        return [read_text(source, *given)]
+        return [source_text(source, *given)]
     if not given:
         raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
     return [read_text_file(file, encoding) for file in text_files(given)]

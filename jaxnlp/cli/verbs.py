@@ -60,7 +60,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         raise
     if verb not in verbs:
         raise ValueError(f"the model in {path} has no verb {verb!r}; {suggestion(verb, verbs)}")
-    command, options = parse(verbs[verb], flags, f"{program} {verb} {path}")
+    command, options = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
     trained = load(path, checkpoint=options.checkpoint, ignore=options.ignore)
@@ -69,7 +69,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     return 0
 
 
-def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
+def parse_options(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
     """A verb's own options and those of loading. Exits with status 0 after help. Raises: ValueError."""
     command, load_options = read_options([kind, LoadOptions], flags, program=program, description=kind.__doc__ or "")
     return command, load_options

@@ -17,9 +17,9 @@ from jaxnlp.ops.transitions import (
     describing_nodes,
     finished,
     initial_state,
-    labels_of,
     legal_kinds,
     legal_transitions,
+    node_labels,
 )
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.typing import Array, PyTree
@@ -74,7 +74,7 @@ def beam_parse(
 
     def described(state: ParserState) -> tuple[Array, Array]:
         nodes = describing_nodes(state, system)
-        return nodes, labels_of(nodes, state.relations, num_relations)
+        return nodes, node_labels(nodes, state.relations, num_relations)
 
     def ended(state: ParserState, totals: Array) -> Array:
         """Which sequences are finished, or not there, as where a sentence has fewer sequences than N [B, N] bool."""

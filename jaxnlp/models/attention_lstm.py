@@ -158,7 +158,7 @@ class AttentionLSTM(nn.Module):
             self.source_tokens = embed(self.source_vocabulary_size)
             self.target_tokens = embed(self.vocabulary_size)
         if config.use_convolution:
-            self.convolution = Convolution(config)
+            self.convolution = SourceConvolution(config)
         widths = (config.direction_width,) * config.encoder_layers
         self.encoder = Recurrent(
             "lstm", widths, bidirectional=True, hidden_dropout_rate=config.dropout_rate, compute=compute
@@ -360,7 +360,7 @@ class AttentionLSTM(nn.Module):
         return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)
 
 
-class Convolution(nn.Module):
+class SourceConvolution(nn.Module):
     """Y_t = X_t W_0 + X_{t+1} W_1 + b: kernel size 2, with a zero after the last position ("same" padding).
 
     Parameters: kernel [2, D, D], bias [D].

@@ -145,8 +145,9 @@ class SelfAttention(nn.Module):
             y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
         else:
             # Slots after the newest position are empty. No query sees them, since they come later.
-            read = {"attention_mask": attention_mask, "bias": bias, "first_query": cached_positions}
-            y = dot_product_attention(q, k, v, causal=True, **read)
+            y = dot_product_attention(
+                q, k, v, attention_mask=attention_mask, bias=bias, causal=True, first_query=cached_positions
+            )
         return _output(self, y, deterministic=deterministic), cache
 
     def _attend_relative(

@@ -168,7 +168,7 @@ def describing_nodes(state: ParserState, system: System) -> Array:
     return nodes
 
 
-def labels_of(nodes: Array, relations: Array, absent: int) -> Array:
+def node_labels(nodes: Array, relations: Array, absent: int) -> Array:
     """The relations of the dependents among the nodes of one sentence.
 
     Args:

@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
-from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, split_words
+from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, pretokenize
 
 _APART = "\uffff"
 """Separates the parts of a text in training; it is not a Unicode character."""
@@ -49,7 +49,7 @@ def train_subwords(
         )
     spaced = [blanks_swapped(text if kind == "characters" else f" {text}") for text in texts if text]
     if kind == "words":
-        words = collections.Counter(word for text in spaced for word in split_words(text))
+        words = collections.Counter(word for text in spaced for word in pretokenize(text))
         return Subwords(kind, _frequent(words, minimum_count, room), extra=extra)
     characters = _frequent(collections.Counter("".join(spaced)), minimum_count, room)
     if kind == "characters":

@@ -190,7 +190,7 @@ class Subwords:
         if self.kind == "characters":
             return list(text)
         if self.kind == "words":
-            return split_words(text)
+            return pretokenize(text)
         return [text] if self._crosses_blanks else _SPACED.findall(text)
 
     def _ids_of(
@@ -271,6 +271,6 @@ def blanks_swapped(text: str) -> str:
     return text.translate(_SWAP)
 
 
-def split_words(text: str) -> list[str]:
+def pretokenize(text: str) -> list[str]:
     """The words and punctuation marks of a text with ▁ for blanks; each has the blank before it."""
     return _WORDS.findall(text)

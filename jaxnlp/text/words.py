@@ -71,7 +71,7 @@ class WordVocabulary:
         Raises:
           UnknownWordError: if `unknown` is None; names the unknown words, and the position of the first.
         """
-        return self.encode_words(split_words(text) if EOL in self._ids else text.split())
+        return self.encode_words(whitespace_split(text) if EOL in self._ids else text.split())
 
     def count_unknown(self, text: str) -> int:
         """Number of a text's words that `unknown` replaces."""
@@ -116,6 +116,6 @@ class WordVocabulary:
             )
 
 
-def split_words(text: str) -> list[str]:
+def whitespace_split(text: str) -> list[str]:
     """The words of a text, which white space separates, and EOL for each line feed."""
     return text.replace("\n", f" {EOL} ").split()

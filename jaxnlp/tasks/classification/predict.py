@@ -94,7 +94,7 @@ def predict(
     """The model's predictions for texts, pairs of texts, or images; that of a blank text has the label None.
 
     Args:
-      inputs: texts; or images: files, Pillow's images, or arrays as `jaxnlp.images.reading.normalized` takes them. One
+      inputs: texts; or images: files, Pillow's images, or arrays that `jaxnlp.images.reading.with_channels` takes. One
         input gives one prediction.
       pairs: the second text of each, if the model reads pairs.
       part: of a model of several parts: the name of one; None = the only part that fits the number of texts.

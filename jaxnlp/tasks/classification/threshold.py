@@ -50,7 +50,7 @@ class ChooseThreshold(Evaluator):
         outputs = scoring.once(outputs_of, trained.model, "")
         predictions = targets.predicted(scoring.outputs(outputs))
         labels = targets.values([example.label for example in examples])
-        tried = candidates(predictions if labels.ndim == 2 else predictions[:, 1])
+        tried = candidate_thresholds(predictions if labels.ndim == 2 else predictions[:, 1])
         f1 = [_macro_f1(targets, labels, predictions, threshold) for threshold in tried]
         best = min((threshold for threshold, score in zip(tried, f1, strict=True) if score == max(f1)), key=_from_half)
         chosen = targets.array(targets.decide(predictions, best))
@@ -70,7 +70,7 @@ class ChooseThreshold(Evaluator):
         )
 
 
-def candidates(probabilities: np.ndarray) -> list[float]:
+def candidate_thresholds(probabilities: np.ndarray) -> list[float]:
     """The thresholds to try, in ascending order: the midpoints between neighbours among the probabilities [N] or [N,
     C], or evenly spaced ones of them if there are many. 0.5 if all probabilities are equal."""
     values = np.unique(probabilities)

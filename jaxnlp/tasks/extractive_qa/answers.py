@@ -98,7 +98,7 @@ def ask(
 
     def answers(rows: list[tuple[str, str]]) -> list[Any]:
         examples = [ContextQuestion("", *row) for row in rows]
-        ranked = [candidates.ranked(threshold) for candidates in find(trained, examples)]
+        ranked = [one.ranked(threshold) for one in find_answers(trained, examples)]
         return [row[0] if n_best is None else row[:n_best] for row in ranked]
 
     return unless_blank(list(zip(texts, contexts, strict=True)), answers, nothing if n_best is None else [])
@@ -109,20 +109,20 @@ def warm_up_ask(trained: Trained) -> None:
     warm_up(text_shapes(trained.processor.max_length), _computation(trained, ()))
 
 
-def find(trained: Trained, questions: Sequence[ContextQuestion]) -> list[Candidates]:
+def find_answers(trained: Trained, questions: Sequence[ContextQuestion]) -> list[Candidates]:
     """What the model finds in the context of each question."""
     windows = trained.processor.windows(questions)
     shapes = text_shapes(trained.processor.max_length)
     rows = in_batches([len(window.tokens) for window in windows], shapes, _computation(trained, windows))
-    return candidates(questions, windows, rows)
+    return merge_windows(questions, windows, rows)
 
 
-def spans_of(model: Any, max_tokens: int) -> Any:
+def best_spans_of(model: Any, max_tokens: int) -> Any:
     """The function from parameters and a batch to the best spans."""
     return functools.partial(_best_spans, model, max_tokens)
 
 
-def candidates(
+def merge_windows(
     questions: Sequence[ContextQuestion], windows: Sequence[Window], rows: Sequence[BestSpans]
 ) -> list[Candidates]:
     """What a model finds in the context of each question. Args: rows: the best spans of each window."""

@@ -12,7 +12,7 @@ from jaxnlp.corpus import DataError
 from jaxnlp.ops.answer_spans import BestSpans
 from jaxnlp.pages.blocks import MarkedText, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
-from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, candidates, spans_of
+from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, best_spans_of, merge_windows
 from jaxnlp.tasks.extractive_qa.scores import best_threshold, exact_match, f1
 from jaxnlp.text.question_contexts import ContextQuestion
 
@@ -78,10 +78,10 @@ class Threshold(Evaluator):
 def _candidates(scoring: Scoring) -> list[Candidates]:
     questions, trained = scoring.split.examples, scoring.trained
     task: Any = trained.task
-    spans: BestSpans = scoring.outputs(scoring.once(spans_of, trained.model, task.max_answer_tokens))
+    spans: BestSpans = scoring.outputs(scoring.once(best_spans_of, trained.model, task.max_answer_tokens))
     windows = trained.processor.windows(questions)
     rows = [jax.tree.map(lambda x, index=index: x[index], spans) for index in range(len(windows))]
-    return candidates(questions, windows, rows)
+    return merge_windows(questions, windows, rows)
 
 
 def _texts(question: ContextQuestion) -> list[str]:

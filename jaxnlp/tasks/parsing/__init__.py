@@ -13,7 +13,7 @@ from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
-from jaxnlp.ops.transitions import labels_of, legal_transitions
+from jaxnlp.ops.transitions import legal_transitions, node_labels
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
@@ -58,7 +58,7 @@ class Parsing(Task):
         relations = model.num_relations
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            labels = jax.vmap(lambda nodes, relation_ids: labels_of(nodes, relation_ids, relations))(
+            labels = jax.vmap(lambda nodes, relation_ids: node_labels(nodes, relation_ids, relations))(
                 batch["nodes"], batch["relations"]
             )
             logits = model.apply(

@@ -71,11 +71,9 @@ def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[L
     return {kind: TypeScores(rights[kind], ours[kind], theirs[kind]) for kind in sorted(theirs | ours)}
 
 
-def total(counts: dict[str, TypeScores]) -> TypeScores:
-    """The counts of all types together."""
-    return (
-        TypeScores(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else TypeScores(0, 0, 0)
-    )
+def micro_counts(counts: dict[str, TypeScores]) -> TypeScores:
+    """The counts of all types together, for micro-averages."""
+    return TypeScores(*map(sum, zip(*counts.values(), strict=True))) if counts else TypeScores(0, 0, 0)
 
 
 def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
@@ -99,10 +97,10 @@ def scores(
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
     if processor.has_entities:
-        whole = total(counts)
+        whole = micro_counts(counts)
         metrics |= {name: Metric(getattr(whole, name), whole.gold) for name in ("f1", "precision", "recall")}
         strict = [[strict_spans(labels, processor.scheme) for labels in rows] for rows in (gold, predicted)]
-        metrics["strict_f1"] = Metric(total(count(*strict)).f1, whole.gold)
+        metrics["strict_f1"] = Metric(micro_counts(count(*strict)).f1, whole.gold)
     if len(processor.types) <= MAX_TYPES:
         for kind in processor.types:
             of = counts.get(kind, TypeScores(0, 0, 0))
@@ -126,7 +124,7 @@ def blocks(
 
 def _table_of_types(counts: dict[str, TypeScores]) -> Table:
     order = sorted(counts, key=lambda kind: (-counts[kind].gold, kind))
-    rows = [(kind, counts[kind]) for kind in order] + [(_AVERAGE, total(counts))]
+    rows = [(kind, counts[kind]) for kind in order] + [(_AVERAGE, micro_counts(counts))]
     cells: tuple[tuple[str | float | int | None, ...], ...] = tuple(
         (kind, of.f1, of.precision, of.recall, of.gold, of.predicted) for kind, of in rows
     )
@@ -157,8 +155,8 @@ def _wrong_sentences(
     errors = [len(set(theirs) ^ set(ours)) for theirs, ours in zip(gold, predicted, strict=True)]
     order = sorted((i for i, count in enumerate(errors) if count), key=lambda i: (-errors[i], i))[:MAX_ERRORS]
     rows = tuple(
-        (examples[i].name, marked(processor, examples[i].words, gold[i], set(predicted[i])),
-         marked(processor, examples[i].words, predicted[i], set(gold[i])))
+        (examples[i].name, bracketed(processor, examples[i].words, gold[i], set(predicted[i])),
+         bracketed(processor, examples[i].words, predicted[i], set(gold[i])))
         for i in order
     )  # fmt: skip
     note = "Entities are between brackets. A star marks an entity that the other column does not have."
@@ -167,7 +165,7 @@ def _wrong_sentences(
     return Table(("sentence", "in the data", "predicted"), rows, note=note)
 
 
-def marked(
+def bracketed(
     processor: TaggerProcessor, words: Sequence[str], spans: Sequence[LabelledSpan], other: set[LabelledSpan]
 ) -> str:
     """A sentence with its entities between brackets: [Peter Blackburn]PER."""

@@ -20,7 +20,7 @@ from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
@@ -187,7 +187,7 @@ def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: Searc
     def compute(indices: Sequence[int], shape: Shape) -> tuple[Any, Any]:
         # Padding repeats a source, since a search ends when all its rows end.
         rows = [sources[index] for index in indices] or [[END]]
-        source = padded([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
+        source = padded_sources([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
         return Translator.of(trained.model)(trained.separate_params, *source, options, n_best)
 
     return compute

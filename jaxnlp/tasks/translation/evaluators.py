@@ -10,7 +10,7 @@ from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -130,8 +130,8 @@ def alignment(
     """
     written = list(ids[: ids.index(END) + 1 if END in ids else len(ids)])
     max_length = translator.decoder.capacity
-    source, mask = padded([read], max_length)
-    inputs, _ = padded([[START, *written[:-1]]], max_length)
+    source, mask = padded_sources([read], max_length)
+    inputs, _ = padded_sources([[START, *written[:-1]]], max_length)
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.tokens(written)),

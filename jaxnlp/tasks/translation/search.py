@@ -97,7 +97,7 @@ class Translator(NamedTuple):
         return result.tokens, result.scores
 
 
-def padded(
+def padded_sources(
     rows: Sequence[Sequence[int]], max_length: int | None, multiple: int = BUCKET
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ids as [B, S] int32 and their mask [B, S]; S is a multiple of `multiple`, at most `max_length`."""
