@@ -19,7 +19,7 @@ from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
-from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
+from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
 from jaxnlp.text.word_inputs import WordInputs
@@ -197,7 +197,7 @@ class Treebank(TextFiles):
 
     def _require_tags(self, sentences: Sequence[TreeSentence]) -> None:
         """Raises DataError when no word of a split has a tag of a column that the parser reads."""
-        tagged = [name for name in TAG_COLUMNS if any(set(getattr(one, name)) != {BLANK} for one in sentences)]
+        tagged = [name for name in TAG_COLUMNS if any(set(getattr(one, name)) != {UNSPECIFIED} for one in sentences)]
         for name in TAG_COLUMNS:
             if self.tags in (name, "both") and name not in tagged:
                 raise DataError(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-MOST_NAMES = 10
+MOST_CLASSES = 10
 """Maximum number of class names in a message."""
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -140,8 +140,8 @@ class _Classes(Targets):
         for known in (name, whole_number(name)):
             if known in self.names:
                 return self.names.index(known)
-        more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
-        raise ValueError(f"must be one of {', '.join(self.names[:MOST_NAMES])}{more}, got {name!r}")
+        more = f" and {len(self.names) - MOST_CLASSES} more" if len(self.names) > MOST_CLASSES else ""
+        raise ValueError(f"must be one of {', '.join(self.names[:MOST_CLASSES])}{more}, got {name!r}")
 
     def _shares(self, row: Any) -> dict[str, float]:
         return {name: float(share) for name, share in zip(self.names, row, strict=True)}
@@ -159,8 +159,8 @@ class _Classes(Targets):
     def describe(self, labels: Sequence[Any]) -> str:
         counts = self.counts(labels)
         order = np.argsort(-counts, kind="stable")
-        shown = ", ".join(f"{self.names[i]} {counts[i]:,}" for i in order[:MOST_NAMES])
-        more = f", and {len(order) - MOST_NAMES} more" if len(order) > MOST_NAMES else ""
+        shown = ", ".join(f"{self.names[i]} {counts[i]:,}" for i in order[:MOST_CLASSES])
+        more = f", and {len(order) - MOST_CLASSES} more" if len(order) > MOST_CLASSES else ""
         return f"{len(order)} classes in training: {shown}{more}"
 
     def counts(self, labels: Sequence[Any]) -> np.ndarray:

@@ -27,12 +27,11 @@ from typing import Any, NamedTuple
 
 from data import DataError
 from data.readers.raw_sentences import Counts, RawSentence
+from jaxnlp.text.columns import SHOWN
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
-SHOWN = 60
-"""Maximum number of characters of an entity in a message."""
-SPANS = ("entities", "spans", "label", "labels")
+SPAN_FIELDS = ("entities", "spans", "label", "labels")
 """Keys of the entities of an object with a text."""
 _BETWEEN = re.compile(r"[\s,]*")
 _SPACE = re.compile(r"(?:\s|\\n)+")
@@ -154,8 +153,8 @@ def _annotated(fields: dict[str, Any], where: str, place: str, counts: Counts) -
     text = fields.get("text")
     if not isinstance(text, str):
         raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(fields) or 'neither'}")
-    present = [name for name in dict.fromkeys((*SPANS, *fields)) if name in fields]
-    names = [name for name in present if name in SPANS or _has_regions(fields[name])]
+    present = [name for name in dict.fromkeys((*SPAN_FIELDS, *fields)) if name in fields]
+    names = [name for name in present if name in SPAN_FIELDS or _has_regions(fields[name])]
     filled = [name for name in names if _has_entities(fields[name])]
     if len(filled) > 1:
         raise DataError(f"{where}: expected one list of entities, got {' and '.join(filled)}; keep one of them")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from data import DataError
 from data.download import locate_folder
-from data.readers.sentence_classes import FILES, read_data_set, read_data_set_file
+from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_set_file
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
@@ -30,7 +30,7 @@ Predicted = Literal["class", "classes", "number"]
 Rows = tuple[Path, list[TableRow]]
 """A file, and its rows."""
 
-PARTS = {name.removeprefix("cs224n_"): name for name, files in FILES.items() if files.columns is not None}
+PARTS = {name.removeprefix("cs224n_"): name for name, files in DATA_SETS.items() if files.columns is not None}
 """Known data sets that may be one of several parts, by the name of the part."""
 TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score"
 """Columns of a table that is one of several parts: of its texts, and of a class or a number."""
@@ -67,7 +67,7 @@ class TextSource:
     @classmethod
     def of_known(cls, name: str, path: str | None) -> "TextSource":
         """A known data set. Args: its name, and its folder; None = in $JAXNLP_DATA."""
-        files = FILES[name]
+        files = DATA_SETS[name]
         predict: Predicted = "number" if isinstance(files.targets, Number) else "class"
         columns = files.columns or Columns((TEXT,), LABEL)
         return cls(columns, path, name, predict=predict, writing=Writing(files.format))
@@ -75,18 +75,18 @@ class TextSource:
     @property
     def folder(self) -> str:
         """The folder of a known data set; "" = the user's table."""
-        return "" if self.known is None else FILES[self.known].folder
+        return "" if self.known is None else DATA_SETS[self.known].folder
 
     @property
     def holds_out(self) -> bool:
         """Whether a part of the training rows is held out for validation."""
-        return (self.validation if self.known is None else FILES[self.known].validation) is None
+        return (self.validation if self.known is None else DATA_SETS[self.known].validation) is None
 
     def tables(self) -> dict[str, Rows]:
         """The rows of `train`, and of `validation` and `test` if these have files of their own."""
         if self.known is not None:
             otherwise = "for your own table, set --data.source table, or --data.tables"
-            folder = locate_folder(self.folder, self.path, holds=FILES[self.known].train, otherwise=otherwise)
+            folder = locate_folder(self.folder, self.path, holds=DATA_SETS[self.known].train, otherwise=otherwise)
             return read_data_set(self.known, folder)
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
@@ -122,7 +122,7 @@ class TextSource:
 
     def targets(self, train: Rows) -> Targets:
         """The targets of the training rows."""
-        if self.known is not None and (known := FILES[self.known].targets) is not None:
+        if self.known is not None and (known := DATA_SETS[self.known].targets) is not None:
             return known
         path, rows = train
         column, labels = self.columns.label, [str(row.label) for row in rows]

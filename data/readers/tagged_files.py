@@ -10,7 +10,7 @@ from data.readers.annotations import annotated_sentences, is_json
 from data.readers.raw_sentences import Counts, RawSentence
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
-from jaxnlp.text.conllu import BLANK, parse_conllu
+from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu
 from jaxnlp.text.tag_schemes import Scheme, check_label
 from jaxnlp.text.word_split import Unit
 
@@ -128,13 +128,13 @@ def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSent
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue
-        labels = None if set(sentence.upos) == {BLANK} else sentence.upos
+        labels = None if set(sentence.upos) == {UNSPECIFIED} else sentence.upos
         places = enumerate(sentence.lines, sentence.line)
         lines = tuple(line_number for line_number, line in places if line.split("\t")[0].isdecimal())
-        if labels and BLANK in labels:
-            word = labels.index(BLANK)
+        if labels and UNSPECIFIED in labels:
+            word = labels.index(UNSPECIFIED)
             where = position(str(path), lines[word], number, word + 1)
             raise DataError(
-                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {BLANK}"
+                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {UNSPECIFIED}"
             )
         yield RawSentence(lines, number, sentence.words, labels)

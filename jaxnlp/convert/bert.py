@@ -8,7 +8,7 @@ import numpy as np
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.typing import Params
 
-PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
+TENSOR_PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
 """Possible prefixes of the encoder's names. BertModel and sentence-transformers use no prefix, models with heads use
 `bert.`, and saved whole modules of sentence-transformers or of a trainer use the others."""
 _MARK = "embeddings.word_embeddings.weight"
@@ -39,7 +39,7 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
     Raises:
       WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
-    prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
+    prefix = next((prefix for prefix in TENSOR_PREFIXES if prefix + _MARK in tensors), None)
     if prefix is None:
         raise WeightsError(f"this is not a BERT checkpoint: none of its {len(tensors)} tensors is called {_MARK}")
     by_name: dict[str, tuple[str, np.ndarray]] = {}

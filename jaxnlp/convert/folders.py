@@ -17,13 +17,13 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
 _FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-LENGTHS = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
+LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
 """Names that sentence-transformers gave to the file with the maximum length; the first that exists is read."""
-LENGTH = LENGTHS[0]
+LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
-_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTHS, *REFUSED_FILES)
-FILES = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
+DOWNLOADED = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 
@@ -46,7 +46,7 @@ def find_folder(path: str | Path) -> Path:
         raise PretrainedError(f"there is no folder {name}")
     from huggingface_hub import snapshot_download
 
-    fetch = functools.partial(snapshot_download, name, allow_patterns=list(FILES))
+    fetch = functools.partial(snapshot_download, name, allow_patterns=list(DOWNLOADED))
     # The errors of the Hub and of the network libraries have no common base.
     try:
         return Path(fetch())

@@ -7,8 +7,8 @@ from typing import Any
 from jaxnlp.convert.folders import (
     CONFIG,
     EMBEDDINGS,
-    LENGTH,
-    LENGTHS,
+    LENGTH_FILE,
+    LENGTH_FILES,
     MODULES,
     PretrainedError,
     read_json,
@@ -138,7 +138,7 @@ def module_files(
         files[f"1_Pooling/{CONFIG}"] = {"word_embedding_dimension": width, **modes, **include}
     if files or max_length is not None:
         # Required if there are modules. The tokenizer handles letter case.
-        files[LENGTH] = {"max_seq_length": max_length, "do_lower_case": False}
+        files[LENGTH_FILE] = {"max_seq_length": max_length, "do_lower_case": False}
     written = {
         "prompts": dict(embeddings.prompts),
         "default_prompt_name": embeddings.default_prompt,
@@ -156,7 +156,7 @@ _FIRST_MODES = ("cls", "mean", "max", "mean_sqrt_len_tokens")
 
 def input_settings(folder: Path) -> tuple[int | None, bool]:
     """The maximum length in tokens, and whether texts are lowercased first."""
-    file = next((folder / name for name in LENGTHS if (folder / name).is_file()), None)
+    file = next((folder / name for name in LENGTH_FILES if (folder / name).is_file()), None)
     if file is None:
         return None, False
     settings = read_object(file)

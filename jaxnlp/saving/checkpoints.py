@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
-PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 MAX_RUNS_SHOWN = 20
 """How many runs in a folder a message names."""
 CHECKPOINTS = "checkpoints"
@@ -267,7 +267,7 @@ def plain_path(folder: Path) -> Iterator[Path]:
 
     Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
     """
-    if PLAIN.fullmatch(str(folder)):
+    if PLAIN_PATH.fullmatch(str(folder)):
         yield folder
         return
     with tempfile.TemporaryDirectory() as directory:

@@ -21,7 +21,7 @@ from jaxnlp.corpus import DataError
 DOCUMENT = "-DOCSTART-"
 """The word of the lines between CoNLL's documents; these lines are not part of a sentence."""
 SHOWN = 60
-"""Maximum number of characters of a line in a message."""
+"""Maximum number of characters of a line or an entity in a message."""
 
 _WITH_POSITION = re.compile(r".\d+")
 _COMMENT = re.compile(r"#(?:[ \t]+\S|(?:begin|end) )")

@@ -16,7 +16,7 @@ COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DE
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
 ROOT = "root"
 """The relation of the word that has no head."""
-BLANK = "_"
+UNSPECIFIED = "_"
 """The value of a column that is not given."""
 
 
@@ -64,7 +64,7 @@ class TreeSentence:
 
     def without_tree(self) -> "TreeSentence":
         """The same sentence with _ as HEAD and DEPREL of each word. All other columns stay the same."""
-        nothing = (BLANK,) * len(self.words)
+        nothing = (UNSPECIFIED,) * len(self.words)
         lines = self._lines_with({HEAD: nothing, DEPREL: nothing})
         return dataclasses.replace(self, heads=None, relations=None, lines=lines)
 
@@ -95,10 +95,10 @@ def sentence_of(
     for word in words:
         if not word or any(character in word for character in "\t\n\r"):
             raise ValueError(f"a word must not be empty or have a tab or a line break, got {word!r}")
-    tags = tuple(upos) or (BLANK,) * len(words)
+    tags = tuple(upos) or (UNSPECIFIED,) * len(words)
     lines = [f"# sent_id = {name}", f"# text = {' '.join(words)}"]
     for index, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        head, relation = (BLANK, BLANK)
+        head, relation = (UNSPECIFIED, UNSPECIFIED)
         if heads is not None and relations is not None:
             head, relation = str(heads[index]), relations[index]
         lines.append("\t".join([str(index + 1), word, "_", tag, "_", "_", head, relation, "_", "_"]))
@@ -106,7 +106,7 @@ def sentence_of(
         name,
         tuple(words),
         tags,
-        (BLANK,) * len(words),
+        (UNSPECIFIED,) * len(words),
         None if heads is None else tuple(heads),
         None if relations is None else tuple(relations),
         tuple(lines),
@@ -170,7 +170,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
             places.append(line_number)
     heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
-    upos, xpos = (tuple(tag if tag.strip() else BLANK for tag in tags) for tags in (upos, xpos))
+    upos, xpos = (tuple(tag if tag.strip() else UNSPECIFIED for tag in tags) for tags in (upos, xpos))
     return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
 
 
@@ -195,7 +195,7 @@ def _tree(
     words: list[list[str]], places: list[int], where: str
 ) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
     """Heads and relations; None and None if no word has a head."""
-    if all(fields[HEAD] == BLANK for fields in words):
+    if all(fields[HEAD] == UNSPECIFIED for fields in words):
         return None, None
     heads = []
     for fields, line in zip(words, places, strict=True):
@@ -204,7 +204,7 @@ def _tree(
                 f"{where.format(line)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
                 f"{fields[HEAD]!r}"
             )
-        if fields[DEPREL] in ("", BLANK):
+        if fields[DEPREL] in ("", UNSPECIFIED):
             raise DataError(f"{where.format(line)}: {fields[FORM]!r} has a HEAD and no DEPREL")
         heads.append(int(fields[HEAD]))
     problem = tree_problem(heads)

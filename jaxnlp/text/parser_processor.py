@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from jaxnlp.text import list_of_strings
-from jaxnlp.text.conllu import BLANK, ROOT, TreeSentence, universal
+from jaxnlp.text.conllu import ROOT, UNSPECIFIED, TreeSentence, universal
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
@@ -66,7 +66,7 @@ class ParserProcessor:
         A word without a tag has the unknown tag.
         """
         tags = Counter(tag for sentence in sentences for tag in tags_of(sentence, tag_column))
-        for blank in (BLANK, f"{BLANK} {BLANK}"):
+        for blank in (UNSPECIFIED, f"{UNSPECIFIED} {UNSPECIFIED}"):
             del tags[blank]
         relations = Counter(
             shown(relation, subtypes) for sentence in sentences for relation in sentence.relations or ()
@@ -125,7 +125,7 @@ class ParserProcessor:
         if not self.tags:
             return 0
         tags = tags_of(sentence, self.tag_column)
-        return sum(BLANK in tag.split(" ") and tag not in self._tag_ids for tag in tags)
+        return sum(UNSPECIFIED in tag.split(" ") and tag not in self._tag_ids for tag in tags)
 
     def tag_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
         """A remark that counts the words without a tag of training sentences; [] if there are none."""

@@ -16,7 +16,7 @@ from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor, Wi
 from jaxnlp.text.raw_texts import require_texts, unless_blank
 from jaxnlp.typing import Batch, Params
 
-SPANS = 20
+MAX_SPANS = 20
 """Number of spans of each window that are compared."""
 
 
@@ -157,7 +157,7 @@ def _computation(trained: Trained, windows: Sequence[Window]) -> Any:
 
 def _best_spans(model: Any, max_tokens: int, params: Params, batch: Batch) -> BestSpans:
     scores = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
-    return best_spans(scores, batch["answer_mask"], max_tokens=max_tokens, k=SPANS)
+    return best_spans(scores, batch["answer_mask"], max_tokens=max_tokens, k=MAX_SPANS)
 
 
 _jitted = jax.jit(_best_spans, static_argnums=(0, 1))

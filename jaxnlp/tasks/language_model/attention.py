@@ -10,7 +10,7 @@ from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 
-SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
+WHITESPACE_SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
 """Signs for white space, which would be invisible as a token."""
 
 
@@ -36,7 +36,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
         raise ValueError("the text has no tokens")
     read = ids[:limit]
     weights = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
-    names = [trained.processor.decode([token]).translate(SIGNS) for token in read]
+    names = [trained.processor.decode([token]).translate(WHITESPACE_SIGNS) for token in read]
     stacks: dict[str, list[np.ndarray]] = {}
     for name in sorted(weights, key=_layer):
         stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(weights[name])[0])

@@ -29,7 +29,7 @@ PREDICTED_TOGETHER = 128
 """Number of rows in a batch of next-word predictions; a decoder computes the logits of all their positions."""
 SCORED_TOGETHER = 8
 """Number of continuations in a batch of the scorer, which computes the logits of all their positions."""
-_PARTS = 0x9A7
+_PART_SALT = 0x9A7
 """Separates the keys of later parts from the keys that `generate` derives from the first part's key."""
 
 
@@ -306,7 +306,7 @@ def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -
 def _key_of_part(seed: int, index: int) -> PRNGKey:
     """A key for each part; the first part has the key of the seed, as if there were no other parts."""
     key = jax.random.key(seed)
-    return key if index == 0 else jax.random.fold_in(jax.random.fold_in(key, _PARTS), index)
+    return key if index == 0 else jax.random.fold_in(jax.random.fold_in(key, _PART_SALT), index)
 
 
 def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:

@@ -10,7 +10,7 @@ from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scori
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
 from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
-from jaxnlp.text.conllu import BLANK, TreeSentence, universal, written
+from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, universal, written
 
 MAX_ERRORS = 10
 """Maximum number of wrong sentences in the report."""
@@ -54,7 +54,7 @@ class Validation(Evaluator):
             with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.params_here())
             if scoring.split.scored:
                 measured = _measured_with_tags(sentences, tagged, with_tags)
-            if not scoring.split.scored or not any(tag != BLANK for one in sentences for tag in one.upos):
+            if not scoring.split.scored or not any(tag != UNSPECIFIED for one in sentences for tag in one.upos):
                 trees = with_tags
         parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
         files = {"predictions.conllu": written(parsed)}

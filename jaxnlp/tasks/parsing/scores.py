@@ -26,7 +26,7 @@ SCORES = {
 }
 """Shares of words. Words without punctuation are those whose gold relation is not punct."""
 PUNCTUATION = "punct"
-LENGTHS = (1, 2, 3, 4, 6, 9, 14, 24)
+LENGTH_BOUNDS = (1, 2, 3, 4, 6, 9, 14, 24)
 """Arcs are grouped by their length: up to each of these, and longer ones."""
 MAX_CONFUSIONS = 20
 MAX_OPEN = 20
@@ -129,7 +129,7 @@ def _groups(words: Judged) -> list[tuple[str, np.ndarray]]:
     """Names of groups by length, and which words are in each."""
     groups = [("root", words.length == 0)]
     least = 1
-    for most in LENGTHS:
+    for most in LENGTH_BOUNDS:
         name = str(most) if most == least else f"{least}-{most}"
         groups.append((name, (words.length >= least) & (words.length <= most)))
         least = most + 1
