@@ -34,7 +34,7 @@ from jaxnlp.convert.settings import FIELDS, MODEL, REFUSED_FILES
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.saving.atomic_files import naming
 from jaxnlp.targets import Problem
-from jaxnlp.text.embedding_settings import EmbeddingSettings
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
 from jaxnlp.typing import Params
 
@@ -61,7 +61,7 @@ class Pretrained(NamedTuple):
     pooling: str | None = None
     max_length: int | None = None
     modules_after_pooling: tuple[str, ...] = ()
-    embeddings: EmbeddingSettings = EmbeddingSettings()
+    embeddings: EmbeddingSettings = PLAIN
 
 
 class HeadClass(NamedTuple):

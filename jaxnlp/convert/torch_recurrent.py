@@ -9,7 +9,7 @@ from jaxnlp.nn.recurrent import CELLS, CellName, find_cell
 from jaxnlp.ops.checks import expect_float
 from jaxnlp.typing import Params
 
-TORCH_NAMES = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
+THEIR_PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
 """Our names and PyTorch's names. Our arrays have a separate axis for the gates: kernel [D, G, K], bias [G, K]. PyTorch
 uses [G K, D] and [G K], with the gates in the same order."""
 
@@ -44,7 +44,7 @@ def from_torch(
         raise ValueError(f"projections of the state (proj_size) are not supported: {', '.join(projections)}")
     layers = _layers(cell, num_layers, bidirectional)
     names = {
-        (*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in TORCH_NAMES.items()
+        (*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in THEIR_PARTS.items()
     }
     if not any(name.removeprefix(prefix).startswith("bias_") for name in arrays):  # PyTorch's bias=False
         arrays |= {
@@ -57,7 +57,7 @@ def from_torch(
 
     params = {}
     for layer in layers:
-        weights = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in TORCH_NAMES}
+        weights = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in THEIR_PARTS}
         if cell != "gru":
             weights["bias"] = weights["bias"] + weights.pop("recurrent_bias")
         params[_our(*layer)] = weights
@@ -91,7 +91,7 @@ def to_torch(
     """
     arrays = {f"{layer}/{part}": np.asarray(array) for layer, parts in params.items() for part, array in parts.items()}
     layers = _layers(cell, num_layers, bidirectional)
-    parts = [part for part in TORCH_NAMES if cell == "gru" or part != "recurrent_bias"]
+    parts = [part for part in THEIR_PARTS if cell == "gru" or part != "recurrent_bias"]
     names = {(*layer, part): f"{_our(*layer)}/{part}" for layer in layers for part in parts}
     _check(arrays, names, cell, theirs=False)
 
@@ -99,7 +99,7 @@ def to_torch(
     for layer in layers:
         weights = {part: arrays[names[*layer, part]] for part in parts}
         weights.setdefault("recurrent_bias", np.zeros_like(weights["bias"]))
-        for part, name in TORCH_NAMES.items():
+        for part, name in THEIR_PARTS.items():
             state_dict[f"{prefix}{name}_{_their(*layer)}"] = _to_their_layout(weights[part])
     return state_dict
 

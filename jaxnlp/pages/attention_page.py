@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-HIDDEN_CODE = 65535
+MASKED = 65535
 """The code for a masked weight; other weights are multiples of 1 / 65534."""
 SIGNS = {
     "\u2423": "a space",
@@ -130,7 +130,7 @@ canvas { display: block; background: var(--soft) }
 
 _SCRIPT = """
 "use strict"
-const HIDDEN_CODE = 65535
+const MASKED = 65535
 const parts = JSON.parse(document.getElementById("data").textContent)
 for (const part of parts)
   part.weights = new Uint16Array(Uint8Array.from(atob(part.weights), character => character.charCodeAt(0)).buffer)
@@ -147,11 +147,11 @@ const mapOf = (layer, head) => {
 const rowOf = (layer, head, row) =>
   mapOf(layer, head).subarray(row * part.columns.length, (row + 1) * part.columns.length)
 // The square root, so that maps whose weights are spread over many tokens show something too.
-const shade = weight => Math.sqrt(weight === HIDDEN_CODE ? 0 : weight / 65534)
+const shade = weight => Math.sqrt(weight === MASKED ? 0 : weight / 65534)
 const position = (positions, place) => positions[place] === null ? "" : `position ${positions[place]}`
 const named = (texts, positions, place) =>
   positions[place] === null ? texts[place] : `${texts[place]} (${position(positions, place)})`
-const percent = weight => weight === HIDDEN_CODE ? "hidden by the mask" : `${(weight / 655.34).toFixed(1)}%`
+const percent = weight => weight === MASKED ? "hidden by the mask" : `${(weight / 655.34).toFixed(1)}%`
 let part, layer, head, row, size, buttons, colours
 
 function paint(canvas, layer, head) {
@@ -160,7 +160,7 @@ function paint(canvas, layer, head) {
   canvas.height = part.rows.length
   const image = new ImageData(canvas.width, canvas.height)
   map.forEach((weight, place) =>
-    image.data.set(weight === HIDDEN_CODE ? [...colours.hidden, 255] : [...colours.heat, 255 * shade(weight)], 4 * place))
+    image.data.set(weight === MASKED ? [...colours.hidden, 255] : [...colours.heat, 255 * shade(weight)], 4 * place))
   canvas.getContext("2d").putImageData(image, 0, 0)
 }
 
@@ -172,7 +172,7 @@ function readColours() {
 
 function open(number) {
   part = parts[number]
-  const isMasked = part.weights.includes(HIDDEN_CODE)
+  const isMasked = part.weights.includes(MASKED)
   layer = head = 0
   row = isMasked ? part.rows.length - 1 : 0  // the last token sees the most
   Array.from(at("parts").children, (button, place) => button.setAttribute("aria-pressed", place === number))
@@ -247,7 +247,7 @@ function pick(number) {
     const share = shade(weights[place])
     token.style.setProperty("--share", `${100 * share}%`)
     token.classList.toggle("strong", share > 0.6)
-    token.classList.toggle("hidden", weights[place] === HIDDEN_CODE)
+    token.classList.toggle("hidden", weights[place] === MASKED)
     token.title = `${named(part.columns, part.columnPositions, place)}: ${percent(weights[place])}`
   })
   Array.from(at(part.square ? "columns" : "rows").children, (button, place) =>
@@ -256,7 +256,7 @@ function pick(number) {
   at("row").style.top = `${row * size}px`
   at("who").textContent = part.rows[row]
   at("where").textContent = part.rowPositions[row] === null ? "" : `(${position(part.rowPositions, row)})`
-  const seen = Array.from(weights.keys()).filter(place => weights[place] !== HIDDEN_CODE)
+  const seen = Array.from(weights.keys()).filter(place => weights[place] !== MASKED)
   const bars = at("bars"), order = seen.sort((one, other) => weights[other] - weights[one])
   bars.replaceChildren()
   for (const place of order.slice(0, 8)) {
@@ -383,9 +383,9 @@ def _data(part: AttentionMaps) -> dict[str, object]:
     shape = (len(part.rows), len(part.columns))
     if part.weights.shape[2:] != shape:
         raise ValueError(f"expected weights [L, H, {shape[0]}, {shape[1]}], got {list(part.weights.shape)}")
-    whole = np.round(np.clip(part.weights, 0.0, 1.0) * (HIDDEN_CODE - 1)).astype("<u2")
+    whole = np.round(np.clip(part.weights, 0.0, 1.0) * (MASKED - 1)).astype("<u2")
     if part.visible is not None:
-        whole = np.where(part.visible, whole, np.uint16(HIDDEN_CODE)).astype("<u2")
+        whole = np.where(part.visible, whole, np.uint16(MASKED)).astype("<u2")
     return {
         "name": part.name,
         "rows": list(part.rows),

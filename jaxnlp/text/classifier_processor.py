@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 
 from jaxnlp.targets import Targets, targets_from_json
-from jaxnlp.text.embedding_settings import EmbeddingSettings
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
@@ -68,7 +68,7 @@ class TextClassifierProcessor:
     max_length: int
     parts: Parts
     pairs: PairReading = "together"
-    embeddings: EmbeddingSettings = EmbeddingSettings()
+    embeddings: EmbeddingSettings = PLAIN
 
     def __post_init__(self):
         names = [name for name, _ in self.parts]
@@ -216,7 +216,7 @@ class TextClassifierProcessor:
             "max_length": self.max_length,
             "parts": [[name, part.targets.to_json(), part.texts] for name, part in self.parts],
             "pairs": self.pairs,
-            **({} if self.embeddings == EmbeddingSettings() else {"embeddings": self.embeddings.to_json()}),
+            **({} if self.embeddings == PLAIN else {"embeddings": self.embeddings.to_json()}),
         }
 
     @classmethod
@@ -232,9 +232,7 @@ class TextClassifierProcessor:
         except TypeError as error:
             raise ValueError(f"text classifier: parts must be names, targets and texts: {fields['parts']!r}") from error
         vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
-        embeddings = (
-            EmbeddingSettings.from_json(fields["embeddings"]) if "embeddings" in fields else EmbeddingSettings()
-        )
+        embeddings = EmbeddingSettings.from_json(fields["embeddings"]) if "embeddings" in fields else PLAIN
         return cls(vocabulary, fields["max_length"], parts, fields["pairs"], embeddings)
 
 

@@ -53,3 +53,7 @@ class EmbeddingSettings:
             return cls(**fields | {"prompts": tuple((name, text) for name, text in fields["prompts"])})
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"embedding settings cannot be read: {error}") from error
+
+
+PLAIN = EmbeddingSettings()
+"""No prompts, and embeddings as the pooling gives them."""

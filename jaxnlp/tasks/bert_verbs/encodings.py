@@ -14,7 +14,7 @@ from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
-from jaxnlp.text.embedding_settings import EmbeddingSettings
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.raw_texts import refuse_blank, require_texts
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
@@ -44,7 +44,7 @@ def max_length_of(trained: Trained) -> int:
 
 def embedding_settings_of(trained: Trained) -> EmbeddingSettings:
     """The prompts of a pretrained encoder, and the truncation of its embeddings."""
-    return getattr(trained.processor, "embeddings", EmbeddingSettings())
+    return getattr(trained.processor, "embeddings", PLAIN)
 
 
 def encoder_config(trained: Trained) -> Any:

@@ -25,11 +25,11 @@ from jaxnlp.typing import Batch, Params
 
 MAX_ERRORS = 20
 """Number of wrong predictions in the report."""
-THUMBNAIL_COLUMNS = 10
+COLUMNS = 10
 """Number of pictures in a row of the report."""
 LIT = 15
 """Number of images with their attention in the report."""
-THUMBNAIL_PIXELS = 64
+THUMBNAIL = 64
 """Size to which small images are enlarged in the report."""
 
 
@@ -176,7 +176,7 @@ def _error_blocks(
     blocks = [Block(title, Table(header, rows))]
     if hasattr(examples[0], "image"):
         images = np.stack([examples[index].image for index in errors])
-        picture = png(images, columns=THUMBNAIL_COLUMNS, scale=max(1, THUMBNAIL_PIXELS // images.shape[1]))
+        picture = png(images, columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
         note = "Numbered from left to right, and from top to bottom, as in the table."
         blocks.append(Block(f"{title}: images", Picture(picture, "images with wrong predictions", note)))
     return blocks
@@ -191,9 +191,7 @@ def _rollout_block(scoring: Scoring) -> Block:
     images = np.stack([examples[index].image for index in indices])
     rollout = scoring.once(jax.jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.params_here(), images))
-    picture = png(
-        side_by_side(images, shares), columns=THUMBNAIL_COLUMNS, scale=max(1, THUMBNAIL_PIXELS // images.shape[1])
-    )
+    picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
     return Block("Attention of predictions", Picture(picture, "images with their attention", note))
 

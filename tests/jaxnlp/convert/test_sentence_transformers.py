@@ -14,7 +14,7 @@ from jaxnlp.convert.pretrained import (
 )
 from jaxnlp.convert.sentence_transformers import module_files
 from jaxnlp.convert.settings import POOLING_MODES
-from jaxnlp.text.embedding_settings import EmbeddingSettings
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from tests.jaxnlp.convert.pretrained_helpers import SETTINGS
 
 TYPES = "sentence_transformers.models"
@@ -84,7 +84,7 @@ def test_sentence_transformers_files_go_in_and_out(folder, tmp_path):
     held = read_pretrained(folder)
     save_pretrained(tmp_path / "again", held)
     assert {name: json.loads((tmp_path / "again" / name).read_text()) for name in names} == theirs
-    assert read_pretrained(tmp_path / "again")[4:] == held[4:] == ("mean", 256, ("Normalize",), EmbeddingSettings())
+    assert read_pretrained(tmp_path / "again")[4:] == held[4:] == ("mean", 256, ("Normalize",), PLAIN)
     model, report = transformers.AutoModel.from_pretrained(tmp_path / "again", output_loading_info=True)
     assert type(model) is transformers.BertModel
     assert not any(report.values())
@@ -153,7 +153,7 @@ def test_prompts_and_truncation_go_in_and_out(folder, tmp_path):
 
 @pytest.mark.parametrize("mode", ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"])
 def test_each_pooling_of_one_mode_is_written_for_sentence_transformers(mode):
-    files = module_files(8, mode, None, (), EmbeddingSettings())
+    files = module_files(8, mode, None, (), PLAIN)
     (key,) = [key for key, chosen in files["1_Pooling/config.json"].items() if chosen is True]
     assert POOLING_MODES[key] == mode
 
@@ -187,7 +187,7 @@ def test_settings_that_change_embeddings_otherwise_are_refused_by_name(folder, f
 
 def test_settings_without_modules_are_not_read_as_in_sentence_transformers(folder):
     (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 4}')
-    assert read_pretrained(folder).embeddings == EmbeddingSettings()
+    assert read_pretrained(folder).embeddings == PLAIN
 
 
 def test_what_sentence_transformers_writes_is_read(folder, tmp_path):

@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from jaxnlp.text.embedding_settings import EmbeddingSettings
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 
 
 def test_the_default_prompt_goes_before_texts_and_json_reads_back_equal():
     found = EmbeddingSettings((("query", "q: "), ("passage", "")), "query", False, 8, "cosine")
-    assert (found.prompt, EmbeddingSettings().prompt) == ("q: ", "")
+    assert (found.prompt, PLAIN.prompt) == ("q: ", "")
     assert EmbeddingSettings.from_json(json.loads(json.dumps(found.to_json()))) == found
-    assert hash(found) != hash(EmbeddingSettings())
+    assert hash(found) != hash(PLAIN)
 
 
 @pytest.mark.parametrize("fields", [{}, {"prompts": [1]}, {"prompts": [], "width": 3}, {"prompts": 3}], ids=str)
