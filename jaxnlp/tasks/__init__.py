@@ -31,9 +31,9 @@ class MetricKind(NamedTuple):
     """Description of a metric, declared before it is measured.
 
     Attributes:
-      of: the noun for what is counted: tokens, questions, examples.
-      unit: of its value; metrics of one unit share a chart. It is nats; points, for a score of the whole corpus such as
-        BLEU; choices, for a perplexity, which pages show without a unit; or "", for fractions of 1.
+      of: what is counted, as a plural noun: tokens, questions, examples.
+      unit: nats; points, for corpus scores such as BLEU; choices, for perplexities; or "", for fractions of 1. Metrics
+        of one unit share a chart.
       better: whether lower or higher values are better.
       training_only: whether only training measures it, such as an objective that differs from the loss.
       title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
@@ -54,7 +54,7 @@ class Metric(NamedTuple):
 
 
 def no_carry(rows: int) -> PyTree:
-    """The carry of models that carry nothing from batch to batch."""
+    """The empty carry of stateless models."""
     del rows
     return ()
 
@@ -119,7 +119,7 @@ class Trained:
     """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
 
     The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
-    lists those that its model has.
+    lists the functions of this model.
 
     Attributes:
       task: its task.
@@ -168,7 +168,7 @@ class Trained:
     def separate_params(self) -> Params:
         """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`.
 
-        They are a copy: a model takes twice the memory of its blocks from the first call on.
+        They are copies: after the first call, the blocks take twice the memory.
         """
         # On the host, since a program that only copies takes longer to compile than the copies take.
         return jax.device_put(unstacked(jax.device_get(self.params)))
@@ -178,8 +178,8 @@ class Trained:
         """Compiles the programs of the functions ahead, so that every later call answers at once.
 
         Args:
-          function: the name of one, such as "predict"; None = all that are compiled for a few shapes of batches.
-          options: of the function, such as num_beams; others than the defaults have other programs.
+          function: its name, such as "predict"; None = all functions with programs to compile.
+          options: of the function, such as num_beams; other values have other programs.
 
         Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead.
         """
@@ -216,7 +216,8 @@ class Scoring(Protocol):
         """The objective's metrics, exact over the whole split, without those of training only; {} without a split."""
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
-        """The jitted `function` of all batches: one row an example, in the order of `split.examples`, on the host."""
+        """The results of `function`, jitted, on all batches: one row an example, in the order of `split.examples`, on
+        the host."""
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """Sums over the batches in order. The state starts as `empty`."""
@@ -259,7 +260,7 @@ class Command(Config):
     line of the docstring."""
 
     def further_models(self) -> tuple[str, ...]:
-        """Places of further trained models that the verb uses; its call gets them after the first model."""
+        """Paths of further trained models; `__call__` gets these models after the first one."""
         return ()
 
     def __call__(self, trained: Trained) -> None:
@@ -272,8 +273,8 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
     model_types: ClassVar[tuple[str, ...]] = ()
-    """The pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which
-    goes before it."""
+    """Pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which has
+    priority."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         """Every metric of the evaluator `validation` on a split and of the training log, by name.
@@ -307,15 +308,15 @@ class Task(Config):
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         """The methods of a trained model, by name: functions whose first argument is the trained model.
 
-        Not every model has each of them, such as attention to show; without a model, all are there. `help(run.predict)`
-        shows their docstrings. So these list all arguments but the first.
+        Some models lack some of them, such as `attend`; without a model, the result has all. `help(run.predict)` shows
+        their docstrings: document all arguments but the first.
         """
         del model
         return {}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        """Functions that compile the programs of `functions` ahead, by the same names, with a trained model as first
-        argument; see `Trained.warm_up`."""
+        """Functions that compile the programs of `functions` ahead, by the same names. The first argument is the
+        trained model; see `Trained.warm_up`."""
         return {}
 
     @classmethod

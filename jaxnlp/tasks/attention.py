@@ -1,7 +1,7 @@
 """`jaxnlp attention`: what a model attends to when it reads a text.
 
-A task whose models may attend has the function `attend` among its functions, and this verb, or one derived from it,
-among its commands. `attend(trained, text, ..., max_length=None)` returns a `TextAttention`.
+A task whose models attend has `attend` among its functions, and this verb or a subclass among its commands.
+`attend(trained, text, ..., max_length=None)` returns a `TextAttention`.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.text.raw_texts import refuse_blank
 
 PAGE_TOKENS = 128
-"""Tokens on a page of attention by default: its size grows with their square."""
+"""Default maximum number of tokens on a page, whose size grows with their square."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Attention(Command):
     """Maximum length in tokens; longer texts are truncated."""
 
     def second(self) -> str | None:
-        """A second text, where the model reads two; None = there is none."""
+        """The second text, if the model reads two; otherwise None."""
         return None
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the page and prints where.
+        """Writes the page, and prints its path.
 
         Raises: ValueError, OSError for a blank text; for a model without attention; when the page cannot be written.
         """

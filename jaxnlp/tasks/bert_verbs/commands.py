@@ -108,13 +108,13 @@ class PairAttention(Attention):
 class Export(Command):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
-    Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
-    head that reads the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification,
-    whether it predicts one class, several classes or a number. A single head with another pooling becomes a class of
-    the program classify.py in the directory, which Transformers runs with trust_remote_code=True. Other heads are not
-    part of any Transformers BERT class, so they are saved separately in heads.safetensors. Classes of Transformers that
-    would put a random head in the place of these heads refuse the directory. `jaxnlp.load_pretrained` and the verbs
-    read it back, with its heads.
+    The directory includes the pretraining heads, and the pooling and the maximum length for sentence-transformers. A
+    single head on the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification, for
+    one class, several classes or a number. A single head with another pooling becomes a class of the program
+    classify.py in the directory, which Transformers runs with trust_remote_code=True. Other heads are not part of any
+    Transformers BERT class, so they are saved separately in heads.safetensors. Classes of Transformers that would
+    initialise these heads at random refuse the directory. `jaxnlp.load_pretrained` and the verbs read it back, with its
+    heads.
     """
 
     summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
@@ -182,7 +182,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
 
 
 def classifier_of(trained: Trained) -> Classifier | None:
-    """The only head of a model, where that is dropout and a dense layer on the vector of a text.
+    """The only head of a model, if it is dropout and a dense layer on the vector of a text; otherwise None.
 
     A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
     """

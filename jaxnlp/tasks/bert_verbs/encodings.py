@@ -63,7 +63,7 @@ def has_bert(model: Any) -> bool:
 def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> Embeddings:
     """The embedding of each text [N, D].
 
-    The default prompt of a pretrained encoder goes before each text, and its embeddings are truncated at last.
+    The default prompt of a pretrained encoder is put before each text. Its embeddings are truncated last.
 
     Args:
       trained: a model with a BERT.

@@ -1,4 +1,4 @@
-"""Exported models, read back whole: what the verbs `export` write for this library only."""
+"""The files of an export that only this library reads, and whole models read back from them."""
 
 import json
 from pathlib import Path

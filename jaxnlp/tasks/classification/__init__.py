@@ -66,7 +66,7 @@ class Classification(Task):
     part_label_smoothing: tuple[Rate, ...] = ()
     """Label smoothing of each part, in the order of data.parts; empty = task.label_smoothing for all."""
     gradient_surgery: bool = False
-    """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
+    """Remove conflicts between the gradients of parts by projection (PCGrad). Each step needs a batch of every part."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -58,7 +58,7 @@ class Predict(Command):
         """Prints the predictions. Those of the first inputs are printed before the rest is read.
 
         Raises: ValueError, OSError for inputs that are missing or cannot be read, and for a part that does not fit
-          them. Of several images, all must be so.
+          them. For several images only if none can be read.
         """
         predictors = [Predictor(trained, name, self.threshold) for name in self._parts(trained.processor)]
         several = len(predictors) > 1

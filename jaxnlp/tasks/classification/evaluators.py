@@ -57,10 +57,10 @@ def outputs_of(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
 class Validation(Evaluator):
     """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples, of each part.
 
-    The file of predictions (--predictions FILE) is a table, fields separated by commas, with the predicted label and
-    the probability of each class. Before these, it has all columns of your own table (--file TABLE); otherwise the
-    number of the row in the table, or the example's id; the text, or both texts, or the name of the image; and the
-    label, if it is known. Rows without a text have no prediction.
+    The file of predictions (--predictions FILE) is a CSV table. Its last columns are the predicted label and the
+    probability of each class. The columns before are those of your own table (--file TABLE). Without one they are the
+    number of the row, or the example's id; the text, both texts, or the name of the image; and the label, if it is
+    known. Rows without a text have no prediction.
 
     The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
@@ -81,7 +81,7 @@ class Validation(Evaluator):
         return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, blocks)
 
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
-        """The scores of a part, beside those that the objective measures, its file of predictions, and its blocks."""
+        """A part's scores that the objective does not measure, its file of predictions, and its blocks."""
         trained, examples = scoring.trained, scoring.split.examples
         processor, model = trained.processor.by_part[name], cast(Any, trained.model)
         targets: Targets = processor.targets

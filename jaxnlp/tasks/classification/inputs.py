@@ -29,7 +29,7 @@ class Given(NamedTuple):
       pair: the second text of each, for pairs.
       file: one text a line, or two texts separated by a tab; or a table; None = standard input.
       resize: scale and crop images of another size.
-      columns: where a table has the texts.
+      columns: the columns of the texts in a table.
     """
 
     inputs: tuple[str, ...] = ()

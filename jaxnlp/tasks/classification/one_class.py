@@ -21,7 +21,7 @@ BINS = 15
 
 
 class OneClassMeasures(Measures):
-    """Those of exactly one class: labels are ids [N], predictions are probabilities [N, C]."""
+    """Measures of exactly one class: labels are ids [N], predictions are probabilities [N, C]."""
 
     targets: OneClass
     options = (*Measures.options, "balanced")
@@ -36,7 +36,7 @@ class OneClassMeasures(Measures):
         return super().loss_kinds(of) | {"accuracy": MetricKind(of)}
 
     def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
-        """Areas under curves need examples of every class, and F1 of a class examples of it; labels [N]."""
+        """Areas under curves need examples of every class; F1 of a class needs examples of this class. Labels [N]."""
         names = self.targets.names
         kinds = {"balanced_accuracy": MetricKind(of), "macro_f1": MetricKind(of, title="macro F1")}
         kinds["calibration_error"] = MetricKind(of, "points", "lower")
@@ -84,7 +84,7 @@ class OneClassMeasures(Measures):
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
-        """Confusions, curves of each class against the rest, and whether confidence can be trusted; [N] and [N, C]."""
+        """Confusion matrix, curves of each class against the rest, and calibration; [N] and [N, C]."""
         from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
         blocks, classes = list[Block](), self.targets.names

@@ -91,7 +91,7 @@ def predict(
     threshold: float | None = None,
     resize: bool = False,
 ) -> list[Prediction]:
-    """The model's predictions for texts, pairs of texts, or images; that of a blank text has the label None.
+    """The model's predictions for texts, pairs of texts, or images; a blank text gets the label None.
 
     Args:
       inputs: texts; or images: files, Pillow's images, or arrays that `jaxnlp.images.reading.with_channels` takes. One

@@ -16,7 +16,7 @@ from jaxnlp.typing import Array, Batch, Metrics
 
 
 class SeveralClassesMeasures(Measures):
-    """Those of any number of classes: labels are 0 or 1 [N, C], predictions are probabilities [N, C]."""
+    """Measures of any number of classes: labels are 0 or 1 [N, C], predictions are probabilities [N, C]."""
 
     targets: SeveralClasses
 
@@ -62,7 +62,7 @@ class SeveralClassesMeasures(Measures):
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
-        """How often each class is right, missed and wrongly predicted, and precision against recall; [N, C] both."""
+        """True positives, misses and false positives of each class, and precision against recall; [N, C] both."""
         from sklearn.metrics import precision_recall_curve
 
         chosen, classes = predicted >= 0.5, self.targets.names
@@ -89,7 +89,7 @@ class SeveralClassesMeasures(Measures):
         return blocks
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
-        """Those with a wrong class, the most confident first; [N, C] both."""
+        """The examples with a wrong class, the most confident first; [N, C] both."""
         wrong = np.where(labels == 1, 1.0 - predicted, predicted).max(axis=1)
         return [int(n) for n in np.argsort(-wrong, kind="stable")[:limit] if wrong[n] >= 0.5]
 

@@ -71,8 +71,8 @@ class ChooseThreshold(Evaluator):
 
 
 def candidate_thresholds(probabilities: np.ndarray) -> list[float]:
-    """The thresholds to try, in ascending order: the midpoints between neighbours among the probabilities [N] or [N,
-    C], or evenly spaced ones of them if there are many. 0.5 if all probabilities are equal."""
+    """The thresholds to try, in ascending order: midpoints between neighbouring probabilities, [N] or [N, C], or an
+    evenly spaced sample if there are many. 0.5 if all probabilities are equal."""
     values = np.unique(probabilities)
     middles = (values[:-1] + values[1:]) / 2.0
     if len(middles) > CANDIDATES:

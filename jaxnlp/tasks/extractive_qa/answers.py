@@ -46,7 +46,7 @@ class Candidates(NamedTuple):
 
     Attributes:
       answers: with distinct texts, the best first; perhaps none.
-      no_answer: that the context has no answer.
+      no_answer: the answer that there is none.
     """
 
     answers: tuple[Answer, ...]
@@ -54,7 +54,7 @@ class Candidates(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """The log-probability of no answer, less that of the best answer."""
+        """The log-probability of no answer minus that of the best answer."""
         return self.no_answer.log_prob - self.answers[0].log_prob if self.answers else math.inf
 
     def ranked(self, threshold: float) -> list[Answer]:
@@ -77,13 +77,13 @@ def ask(
     Args:
       questions: one question, or a list of N.
       context: a text for all questions, or a list of N. Long ones are read in windows.
-      n_best: return a list of so many answers with distinct texts to each question; None = one answer.
+      n_best: number of answers with distinct texts in the list for each question; None = one answer, not a list.
       no_answer_threshold: no answer must be better than the best span by more than this; None = that of the task.
 
     Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer, and for a
       blank question or context.
 
-    Raises: ValueError for arguments that are not texts, for other numbers of contexts than of questions, and for
+    Raises: ValueError for arguments that are not texts, when the numbers of contexts and questions differ, and for
       `n_best` below 1.
     """
     texts = require_texts(questions, "questions")
@@ -110,7 +110,7 @@ def warm_up_ask(trained: Trained) -> None:
 
 
 def find_answers(trained: Trained, questions: Sequence[ContextQuestion]) -> list[Candidates]:
-    """What the model finds in the context of each question."""
+    """The candidates of each question in its context."""
     windows = trained.processor.windows(questions)
     shapes = text_shapes(trained.processor.max_length)
     rows = in_batches([len(window.tokens) for window in windows], shapes, _computation(trained, windows))
@@ -125,7 +125,7 @@ def best_spans_of(model: Any, max_tokens: int) -> Any:
 def merge_windows(
     questions: Sequence[ContextQuestion], windows: Sequence[Window], rows: Sequence[BestSpans]
 ) -> list[Candidates]:
-    """What a model finds in the context of each question. Args: rows: the best spans of each window."""
+    """The candidates of each question. Args: rows: the best spans of each window."""
     best: list[dict[str, Answer]] = [{} for _ in questions]
     nothing = [math.inf] * len(questions)
     for window, row in zip(windows, rows, strict=True):

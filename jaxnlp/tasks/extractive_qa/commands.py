@@ -29,7 +29,7 @@ mark { padding: .1em .2em; border-radius: 4px; color: inherit; background: hsl(1
 
 @dataclasses.dataclass(frozen=True)
 class Ask(Command):
-    """Answers questions about a text by parts of it: one line for each question.
+    """Answers questions by parts of a text, one line for each question.
 
     The line is blank if the text has no answer, or the question is blank. Notes on standard error count both.
     """
@@ -41,7 +41,7 @@ class Ask(Command):
     file: Path | None = None
     """A UTF-8 file with one question a line; - = standard input."""
     n_best: Count = 1
-    """Print so many answers to each question with their confidences, the best first."""
+    """Number of answers to each question, with their confidences, the best first."""
     no_answer_threshold: float | None = None
     """No answer must be better than the best answer by more than this; None = as in training. Higher values give more
     answers."""

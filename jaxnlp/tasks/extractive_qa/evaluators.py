@@ -26,8 +26,8 @@ MAX_SHOWN = 8
 class Validation(Evaluator):
     """Exact match and F1 by SQuAD's definition, and the loss of the windows.
 
-    Answers are written as predictions.json, {id: answer}, and how much better no answer is than the best answer as
-    no_answer_scores.json, {id: difference of log-probabilities}. The evaluation script of SQuAD reads both.
+    predictions.json has the answers, {id: answer}. no_answer_scores.json has the log-probability of no answer minus
+    that of the best answer, {id: difference}. The evaluation script of SQuAD reads both.
     """
 
     no_answer_threshold: float | None = None

@@ -1,4 +1,4 @@
-"""Models that find answers in a text as Transformers has them: `jaxnlp export`, and reading them."""
+"""`jaxnlp export` of models that find answers in a text, and reading the models of Transformers."""
 
 import dataclasses
 from pathlib import Path

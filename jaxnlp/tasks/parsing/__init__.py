@@ -35,7 +35,7 @@ class Parsing(Task):
     """
 
     l2: NonNegative = 0.0
-    """L2 regularisation: half of this, times the sum of all squared parameters, is added to the training loss."""
+    """L2 regularisation: add half of this times the sum of all squared parameters to the training loss."""
     label_smoothing: Rate = 0.0
     """Share of each target's probability that training spreads evenly over the allowed transitions."""
 

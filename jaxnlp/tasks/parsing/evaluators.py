@@ -31,9 +31,9 @@ class Validation(Evaluator):
     """
 
     num_beams: Count = 1
-    """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
+    """Number of beams; 1 = greedy: the most probable transition at each step."""
     tagger: str | None = None
-    """Run of a tagger: also parse the sentences with the tags that it predicts, and score these trees, too."""
+    """Run of a tagger: also parse with its predicted tags, and score these trees."""
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:

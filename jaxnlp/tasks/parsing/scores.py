@@ -102,7 +102,7 @@ def exact_match(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Met
 
 
 def blocks(words: Judged) -> list[Block]:
-    """For the report: scores by relation and by length, and which relations are taken for which."""
+    """For the report: scores by relation and by length, and confusions of relations."""
     return [
         Block("Relations", _by_relation(words)),
         Block("Length of arcs", _by_length(words)),
@@ -170,7 +170,7 @@ def _confusions(words: Judged) -> Table:
 
 
 def worst(sentences: Sequence[TreeSentence], trees: Sequence[Tree], limit: int) -> list[int]:
-    """The numbers of the sentences with the most wrong words, in LAS."""
+    """The indices of the sentences with the most wrong words, in LAS."""
     wrong = []
     for sentence, tree in zip(sentences, trees, strict=True):
         words = judged([sentence], [tree])

@@ -24,8 +24,8 @@ from jaxnlp.text.raw_texts import blank_rows, is_blank, require_texts, unless_bl
 class Predict(Command):
     """Answers questions, one line for each.
 
-    The answer to a blank question is blank, and so is that to a question with unknown characters, or one that is too
-    long. Notes on standard error count both.
+    The answer is blank if the question is blank, too long, or has unknown characters. Notes on standard error count
+    these questions.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()

@@ -29,7 +29,7 @@ from jaxnlp.text.word_split import PlacedWord, placed_words
 class Predict(Command):
     """Finds the entities in texts, or the labels of their words.
 
-    Texts are split into words by a simple rule, or into characters where the model was trained on characters. Each text
+    A simple rule splits texts into words, or into characters if the model was trained on characters. Each text
     is printed, and below it a line for each entity: its type, its first character and the one after its last, its
     confidence and its words. The confidence is the lowest marginal probability of its words' labels.
 
@@ -52,7 +52,7 @@ class Predict(Command):
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
     out: Path | None = None
-    """Write the lines of --conll to this file, in place of printing them."""
+    """Write the lines of --conll to this file instead of printing them."""
 
     def __call__(self, trained: Trained) -> None:
         """Prints or writes the predictions.

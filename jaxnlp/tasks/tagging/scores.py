@@ -34,12 +34,12 @@ class TypeScores(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The share of right ones among the predicted ones; 0 if nothing is predicted."""
+        """The share of right entities among the predicted ones; 0 if none is predicted."""
         return self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of right ones among the gold ones; 0 if there are no gold ones."""
+        """The share of right entities among the gold ones; 0 if there are none."""
         return self.right / self.gold if self.gold else 0.0
 
     @property

@@ -54,7 +54,7 @@ class Translate(SearchOptions, Command):
     """Print a JSON object for each text, with its translations and their scores, but without empty lines for missing
     ones."""
     alignment: Path | None = None
-    """Also write a page with the attention of each token of the best translation to the source tokens, of the first 100
+    """Also write a page with the attention of the best translations' tokens to the source tokens, for the first 100
     texts."""
 
     def __post_init__(self):
