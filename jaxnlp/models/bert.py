@@ -1,6 +1,6 @@
 """BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
 
-Source: Devlin et al. 2019, and google-research/bert for what the paper leaves open.
+Source: Devlin et al. 2019; google-research/bert for details that the paper leaves open.
 """
 
 import dataclasses

@@ -63,12 +63,12 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     pooling: Pooling = "pooler"
-    """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens; or, over its tokens,
-    the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or the mean
-    weighted by position (weightedmean); or that of its last token."""
+    """A text's vector: that of its first token (cls) or its last one (lasttoken), or the pooler's; or, over its tokens,
+    the mean, the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or
+    the mean weighted by position (weightedmean)."""
     similarity: Literal["learned", "cosine"] = "learned"
-    """For pairs with data.pairs apart that have a number: predict it with a learned head, or as the cosine of both
-    vectors, without a head."""
+    """For numbers of pairs with data.pairs apart: predict them with a learned head, or as the cosine of both vectors,
+    without a head."""
     pair_layer: Literal["none", "separate", "shared"] = "none"
     """For pairs with data.pairs apart: a hidden layer between the features of both vectors and the heads: none, one for
     each part, or one for all."""
@@ -78,8 +78,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     head_dropout_rate: Rate = 0.1
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: Rate = 0.0
-    """Share of the tokens hidden in training, except the first; small data sets are memorised without it. Not of pairs
-    with data.pairs apart, whose texts may differ only in one word."""
+    """Share of the tokens hidden in training, except the first; without it, small data sets are memorised. It does not
+    apply to pairs with data.pairs apart, whose texts may differ in only one word."""
     freeze_encoder: bool = False
     """Train only the heads."""
 
@@ -155,7 +155,7 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         return adopted._replace(matching_heads=functools.partial(matching_heads, pretrained, heads, ("parts", "pairs")))
 
     def only_head(self, processor: Any) -> TargetHead | None:
-        """The only head, where it reads one vector; None for several parts, and for pairs that are read apart."""
+        """The only head, if it reads one vector; None for several parts, and for pairs that are read apart."""
         if len(processor.parts) > 1 or processor.apart:
             return None
         name = f"heads_{processor.name}" if processor.name else "head"

@@ -40,7 +40,7 @@ class BertPretrainingConfig(BertModelConfig):
         return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder, and those of the pooler and the pretraining heads that the weights have."""
+        """The encoder, and the pooler and the pretraining heads if the weights have them."""
         adopted = super().adopt(pretrained)
         heads = pretrained.params.get("heads", {})
         names = {"token_bias": "the masked-token head", "follows": "the next-sentence head"}

@@ -18,9 +18,9 @@ HEAD = "head"
 class ClassifierConfig(ModelConfig):
     """The base of classifiers' configs.
 
-    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, the noun for its
+    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, a plural noun for its
     examples; and for tables the `columns` that show an example, and its `cells`. `by_part` has the processor of each
-    part of the data, by name; that of a single part is the processor itself.
+    part of the data, by name; for a single part it has the processor itself.
 
     The module takes the arrays that `reads` names, and the keyword `deterministic`. It returns logits [B, C], float32.
     It must not return probabilities, which the loss would normalise again. The module of a model for several parts also

@@ -79,7 +79,7 @@ class GPTConfig(ModelConfig):
 
     @property
     def mixer(self) -> Layer:
-        """What mixes positions in every block."""
+        """The mixer of every block."""
         return SelfAttention
 
     def layers(self, compute: TransformerCompute, mixer: Layer | None = None) -> tuple[Layer, Layer, Layer]:
@@ -116,18 +116,18 @@ class GPTConfig(ModelConfig):
 
 
 class Places(NamedTuple):
-    """Where the rows or the columns of an attention map are in a sequence.
+    """Positions of the rows or the columns of an attention map.
 
     Attributes:
-      positions: of each; what attends sees nothing at a later position.
-      latents: how many of them, the first ones, are latents and not tokens.
+      positions: of each; rows do not see columns at later positions.
+      latents: how many of them are latents, not tokens; these come first.
     """
 
     positions: tuple[int, ...]
     latents: int = 0
 
     def see(self, others: "Places") -> np.ndarray:
-        """Whether these, as rows, see the others, as columns [T, S] bool."""
+        """Which columns, `others`, each row sees [T, S] bool."""
         return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
 
 

@@ -30,7 +30,7 @@ from jaxnlp.text.transitions import LABELLED, NODES
 Activation = Literal["cube", "relu", "tanh"]
 ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
 EMBEDDING_BOUND = 0.01
-"""Random vectors are initialised uniformly in plus or minus this number (Chen and Manning 2014, section 3.2)."""
+"""Random vectors are initially uniform between minus and plus this (Chen and Manning 2014, section 3.2)."""
 CONFIGURATION = (
     jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32),
     jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32),
@@ -57,7 +57,7 @@ class ParserConfig(ModelConfig):
     label_width: Natural = 50
     """Width of the vectors of labels; 0 = labels are not read."""
     dropout_rate: Rate = 0.5
-    """Share of the hidden layer that is dropped in training."""
+    """Share of the hidden layer dropped in training."""
 
     @property
     def nodes(self) -> tuple[int, ...]:

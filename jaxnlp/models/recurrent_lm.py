@@ -58,7 +58,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     use_output_bias: bool = True
     """Whether the output layer has a bias for each word."""
     init_bias_from_unigram: bool = False
-    """Start with the output bias at which each word has its frequency in training."""
+    """Initialise the output bias so that each word is predicted by its frequency in training."""
     forget_bias: Annotated[float, Within("(-inf, inf)")] = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     embedding_dropout_rate: Rate = 0.0
@@ -75,7 +75,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     def __post_init__(self):
         super().__post_init__()
         if not self.widths or min(self.widths) < 1:
-            raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+            raise ValueError(f"model.widths needs at least one layer, each of positive width, got {self.widths}")
         if self.init_bias_from_unigram and not self.use_output_bias:
             raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
         self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")

@@ -31,7 +31,7 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
     """Shape and regularisers of a parser on top of a word encoder."""
 
     tag_width: Count = 25
-    """Width of the vectors of tags, where the data has tags."""
+    """Width of the vectors of tags, if the data has tags."""
     described_by: Literal["stack_and_buffer", "with_dependents"] = "with_dependents"
     """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and the
     rightmost dependents of the two words that the next arc can join."""

@@ -56,7 +56,7 @@ class TextRNNConfig(WordClassifierConfig):
     def __post_init__(self):
         super().__post_init__()
         if not self.widths or min(self.widths) < 1:
-            raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+            raise ValueError(f"model.widths needs at least one layer, each of positive width, got {self.widths}")
         self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
         self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 

@@ -61,7 +61,7 @@ class ViTConfig(ClassifierConfig):
     attention_dropout_rate: Rate = 0.0
     """Share of attention weights dropped in training."""
     layer_dropout_rate: Rate = 0.0
-    """Share of the branches that an image skips in training (stochastic depth)."""
+    """Share of the branches skipped by each image in training (stochastic depth)."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -55,8 +55,7 @@ class WordEncoderConfig(ModelConfig):
     compute: WordEncoderCompute = dataclasses.field(default_factory=WordEncoderCompute, kw_only=True)
 
     bert: bool = False
-    """Read sentences with the BERT of --init-from: its vector of a word's first token becomes part of the word's
-    vector."""
+    """Read sentences with the BERT of --init-from. Its vector of a word's first token is part of the word's vector."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
     freeze_bert: bool = False
     """Train all parameters except those of the BERT."""
@@ -75,8 +74,8 @@ class WordEncoderConfig(ModelConfig):
     character_window: Count = 3
     """Number of characters in a window of the convolution."""
     word_dropout_rate: Rate = 0.0
-    """Share of the words read as unknown words in training, also in pairs of words. It trains the embedding of unknown
-    words, and the use of the characters and of the other words."""
+    """Share of the words replaced with the unknown word in training, also in pairs of words. This trains the embedding
+    of unknown words, and the use of characters and context."""
     input_dropout_rate: Rate = 0.5
     """Share of the words' vectors dropped in training."""
     recurrent_widths: tuple[Count, ...] = (128,)

@@ -65,7 +65,7 @@ class SelfAttention(nn.Module):
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
-      positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = the order is not seen.
+      positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = no positions.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
     [D, D]; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors relative_keys and

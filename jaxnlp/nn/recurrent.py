@@ -30,7 +30,7 @@ CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentCompute(Compute):
-    """Options of recurrent layers, too."""
+    """Options of every layer, and of recurrent layers."""
 
     recurrence: RecurrentImplementation = "auto"
     """Recurrent layers by the library's scan, or by cuDNN on an Nvidia GPU; auto chooses."""

@@ -73,7 +73,7 @@ def remembered(
     """The memory after a batch: the newest W positions of each of its three arrays. Args: as `cache_probability`.
 
     Returns:
-      The memory's hidden states [B, W, K], the words that followed them [B, W], and which of them there are [B, W].
+      The memory's hidden states [B, W, K], the words that followed them [B, W], and which of them exist [B, W].
     """
     oldest = hidden.shape[1]
     return (

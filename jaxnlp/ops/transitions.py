@@ -107,7 +107,7 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
 
     Args:
       state: before it.
-      transition: its number, from 0 to C - 1, a scalar.
+      transition: its id, from 0 to C - 1, a scalar.
       num_relations: R.
       system: of the transitions.
     """

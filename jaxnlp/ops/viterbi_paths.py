@@ -26,8 +26,8 @@ def viterbi(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
       chain: transitions, start and end; -inf forbids. At least one sequence must be allowed.
 
     Returns:
-      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Among equally good labels, it
-        has those with the lower numbers at the end.
+      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Of equally good sequences, it is
+      the one with the lower label ids at the end.
 
     Raises:
       ValueError: when shapes do not fit, the message gives them.
