@@ -1,4 +1,4 @@
-"""Folders of pretrained weights as Hugging Face Transformers writes them: finding and reading them."""
+"""Finds and reads folders of pretrained weights, as Hugging Face Transformers writes them."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "c
 MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
 _FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
-"""Names that sentence-transformers gave to the file with the maximum length; the first that exists is read."""
+"""Names of sentence-transformers' file with the maximum length; the first that exists is read."""
 LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""

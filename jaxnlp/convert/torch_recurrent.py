@@ -117,7 +117,7 @@ def _to_their_layout(array: np.ndarray) -> np.ndarray:
 
 
 Layer = tuple[int, str]
-"""Number and direction of each layer."""
+"""Index and direction of a layer."""
 
 
 def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:

@@ -34,7 +34,7 @@ class TextColumns(NamedTuple):
 
     @classmethod
     def of_run(cls, config: Mapping[str, Any] | None) -> "TextColumns":
-        """Those of the run's training table. Args: config: of the run, as JSON; None = it is not a run."""
+        """The columns of the run's training table. Args: config: of the run, as JSON; None = not a run."""
         data = (config or {}).get("data", {})
         texts = tuple(data.get(name) or name for name in ("text", "pair"))
         fields = {name: data[name] for name in ("delimiter", "quotes", "encoding") if name in data}
@@ -77,7 +77,7 @@ def rows_of(
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
-        raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
+        raise ValueError(f"expected a second text for each text; got {len(texts)} texts, and {len(pairs)} after --pair")
     _check_names(texts, pairs)
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         check_row(row, number)

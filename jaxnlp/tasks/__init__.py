@@ -188,7 +188,7 @@ class Trained:
         if function is not None and function not in known:
             raise ValueError(f"function must be one of {', '.join(known) or 'none'}, got {function!r}")
         if options and function is None:
-            raise ValueError(f"{', '.join(options)}: options are of one function; name it")
+            raise ValueError(f"{', '.join(options)}: name the function that has these options")
         for name in known if function is None else (function,):
             known[name](self, **options)
 

@@ -21,7 +21,7 @@ class LabelledText:
     """A text, or a pair of texts, and its label.
 
     Attributes:
-      name: of the example in predictions: the number of its row, from 1 and without the header, or its id.
+      name: its name in predictions: the number of its row, from 1, without the header; or its id.
       texts: one or two.
       label: as in `jaxnlp.targets`; None = not known.
       heading: of the names in a table: `row` or `id`.
@@ -180,7 +180,7 @@ class TextClassifierProcessor:
         return self.batch(tokenized.tokens, tokenized.segments, len(tokenized.tokens), longest)
 
     def length(self, segments: np.ndarray) -> int:
-        """How long a batch must be at least for an example with segments [T]; apart, for the longer text."""
+        """Minimum length of a batch with an example of segments [T]; with pairs apart, that of the longer text."""
         return int(np.bincount(segments).max()) if self.apart else len(segments)
 
     def batch(self, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray], size: int, length: int) -> Any:

@@ -73,8 +73,8 @@ class ColumnFile(NamedTuple):
     def with_column(self, values: Sequence[Sequence[str]], otherwise: str) -> str:
         """The text with a further column.
 
-        All lines have the same number of columns, but comments, which stay unchanged, and empty lines. So scorers that
-        split lines at each separator can read the text.
+        All lines have the same number of columns, except empty lines and comments, which stay unchanged. So scorers
+        that split lines at each separator can read the text.
 
         Args:
           values: the value of each word, for each sentence.
@@ -117,8 +117,8 @@ def parse_columns(text: str, file: str) -> ColumnFile:
       text: the text of the file, with LF at line ends.
       file: the name of the file, for messages.
 
-    Raises: DataError when there are no words, when a line has another number of columns than the first one, or tabs in
-      place of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
+    Raises: DataError when there are no words, when a line has another number of columns than the first one, or tabs
+      instead of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
     """
     lines = text.removesuffix("\n").split("\n")
     with_word = [number for number, line in enumerate(lines, 1) if _has_word(line)]

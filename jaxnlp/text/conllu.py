@@ -69,7 +69,7 @@ class TreeSentence:
         return dataclasses.replace(self, heads=None, relations=None, lines=lines)
 
     def _lines_with(self, columns: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-        """The lines with other columns: a value for each word, by the number of the column."""
+        """The lines with other columns: a value for each word, by the index of the column."""
         lines, word = list(self.lines), 0
         for index, line in enumerate(lines):
             fields = line.split("\t")

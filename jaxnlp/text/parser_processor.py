@@ -110,7 +110,7 @@ class ParserProcessor:
         return num_transitions(len(self.relations))
 
     def relation_id(self, relation: str) -> int | None:
-        """The number of a relation; None = no training sentence has it."""
+        """The id of a relation; None = no training sentence has it."""
         return self._relation_ids.get(shown(relation, self.subtypes))
 
     def unknown_words(self, sentences: Iterable[TreeSentence]) -> int:

@@ -93,7 +93,7 @@ class QuestionProcessor:
 
     @staticmethod
     def max_overlap(max_length: int) -> int:
-        """The overlap that leaves a new token of the context in each window, beside the longest question."""
+        """The largest overlap with which each window has a new token of the context, even with the longest question."""
         return max_length - min(MAX_QUESTION, max_length // 2) - 4
 
     @property

@@ -39,7 +39,7 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
 
 
 def is_blank(row: Sequence[Any]) -> bool:
-    """Whether a row has a text without characters other than white space: a text, or one of a pair."""
+    """Whether a text of a row, or of a pair, is empty or only white space."""
     return any(isinstance(text, str) and not text.strip() for text in row)
 
 

@@ -33,7 +33,7 @@ def train_subwords(
       texts: the training texts.
       kind: the kind of subwords.
       size: maximum V, including the special, byte and extra symbols. V is smaller if the texts have fewer tokens.
-      minimum_count: minimum number of occurrences of a character, of a word, and of two neighbours that are merged.
+      minimum_count: minimum number of occurrences of a character, of a word, and of a merged pair.
       extra: number of extra symbols.
 
     Raises:

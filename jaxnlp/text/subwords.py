@@ -83,7 +83,7 @@ class Subwords:
         return len(self._names)
 
     def extra_id(self, index: int) -> int:
-        """The id of an extra symbol. As in T5, number 0 has the last id, number 1 the id before it, and so on.
+        """The id of an extra symbol. As in T5, symbol 0 has the last id, symbol 1 the id before it, and so on.
 
         Raises: ValueError when it does not exist.
         """

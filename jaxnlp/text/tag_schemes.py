@@ -139,7 +139,7 @@ def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) 
         if not 0 <= start < stop <= length:
             raise ValueError(f"an entity of the words {start} to {stop - 1} does not fit a sentence of {length} words")
         if any(label != OUTSIDE for label in labels[start:stop]):
-            raise ValueError(f"two entities share a word of the words {start} to {stop - 1}")
+            raise ValueError(f"two entities overlap in the words {start} to {stop - 1}")
         follows = last_before == (kind, start)
         if follows and scheme == "ioe1":
             labels[start - 1] = f"E-{kind}"
@@ -169,8 +169,8 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme that fits labelled sentences best; the first one of `PREFIXES` if several fit equally.
 
-    The best one has the fewest labels outside it, and labels that may not follow the label before them, together. So
-    one wrong label does not decide for a whole file.
+    The best scheme has the fewest errors: labels outside the scheme, and labels that may not follow the label before
+    them. So one wrong label does not decide for a whole file.
 
     The scheme is none if fewer than half of the different labels, without O, are a prefix of a scheme with a type. So a
     few malformed labels do not make the scheme none: `check_label` rejects them.

@@ -19,7 +19,7 @@ FILES = (WHOLE, PIECES, SETTINGS, SPECIAL_MAP, ADDED)
 _BERT = ("BertTokenizer", "BertTokenizerFast")
 """Classes that make a tokenizer of their own from the tokens and the settings of case."""
 _AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes that take tokenizer.json as it is."""
+"""Classes that use tokenizer.json unchanged."""
 _NAMED = dict(
     zip(("unk_token", "sep_token", "pad_token", "cls_token", "mask_token"), (UNK, SEP, PAD, CLS, MASK), strict=True)
 )
@@ -78,7 +78,7 @@ TOKENIZER_PARTS = ForeignSettings(
     supported={},
     ignored={"the format": ("version",), "how ids become a text": ("decoder",)},
 )
-"""tokenizer.json. Transformers takes no more than the sides of truncation and padding, which it sets in each call."""
+"""tokenizer.json. Of truncation and padding Transformers reads only the sides; it sets the rest in each call."""
 
 
 def bert_tokenizer(
@@ -231,7 +231,7 @@ def _is_token(name: str) -> bool:
 def _further_tokens(
     folder: Path, settings: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Any], dict[int, AddedToken]]:
-    """The tokens with a name, such as mask_token; further special tokens; and added tokens by their numbers.
+    """The tokens with a name, such as mask_token; further special tokens; and added tokens by their ids.
 
     Older files are read only if tokenizer_config.json does not list the added tokens.
     """
@@ -259,7 +259,7 @@ def _further_tokens(
 
 
 def _token(value: Any) -> str | AddedToken | None:
-    """A special token as the files have it: its text, or an object that also says how the text around it matters."""
+    """A special token of the files: its text, or an object that also says how the text around it is treated."""
     if not isinstance(value, dict):
         return value
     return AddedToken(**{name: field for name, field in value.items() if name != "__type"} | {"special": True})

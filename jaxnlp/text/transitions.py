@@ -38,7 +38,7 @@ SHIFT, REDUCE, LEFT, RIGHT, ROOT_ARC = range(5)
 KINDS = ("SHIFT", "REDUCE", "LEFT-ARC", "RIGHT-ARC", "RIGHT-ARC")
 """Their names."""
 ABSENT = -1
-"""The number of a missing node, such as the third word of a stack of two."""
+"""The index of a missing node, such as the third word of a stack of two."""
 NODES = 18
 """Nodes that describe a configuration; see `Configuration.nodes`."""
 LABELLED = 6
@@ -51,7 +51,7 @@ def num_transitions(relations: int) -> int:
 
 
 def transition_id(kind: int, relation: int, relations: int) -> int:
-    """The number of a transition from 0 to C - 1; relation 0 is root, which only the arc from ROOT has."""
+    """The id of a transition, from 0 to C - 1; relation 0 is root, which only the arc from ROOT has."""
     if kind in (SHIFT, REDUCE):
         return kind
     return 2 + relation + (0 if kind == LEFT else relations)
@@ -161,7 +161,7 @@ class Configuration:
         """
         stack = self.stack
         nodes = [stack[-depth] if len(stack) >= depth else ABSENT for depth in (1, 2, 3)]
-        # Not from `buffer`, whose length makes a derivation quadratic.
+        # Not from `buffer`: it is O(n), and a derivation would be quadratic.
         words = (
             [self.moved_back] if self.moved_back else range(self.following, min(self.following + 3, self.length + 1))
         )

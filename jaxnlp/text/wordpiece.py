@@ -237,7 +237,7 @@ class WordPieceVocabulary:
         """
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(
-                f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}"
+                f"expected a second text for each text; got {len(texts)} texts and {len(pairs)} second texts"
             )
         least = 3 if pairs is None else 5
         if max_length < least:
@@ -289,7 +289,8 @@ class WordPieceVocabulary:
 
 
 def _refuse_gaps(pieces: Mapping[str, int]) -> None:
-    """An id outside the embeddings would give NaN. If two tokens had one id, the second would be lost."""
+    """Raises ValueError unless the ids are 0 to V - 1: an id outside the embeddings gives NaN, and of two tokens with
+    one id the second is lost."""
     for expected, (piece, token_id) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
         if token_id != expected:
             raise ValueError(

@@ -119,7 +119,7 @@ def _chunks(
     processor: Any, inputs: Sequence[Any], pairs: Sequence[str] | None, resize: bool, size: int = 1024
 ) -> Iterator[Chunk]:
     if pairs is not None and len(pairs) != len(inputs):
-        raise ValueError(f"each text needs a second one; number of texts: {len(inputs)}, of second texts: {len(pairs)}")
+        raise ValueError(f"expected a second text for each text; got {len(inputs)} texts and {len(pairs)} second texts")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     for start in range(0, len(rows), size):
         yield read_chunk(processor, rows[start : start + size], resize=resize)

@@ -127,7 +127,7 @@ def test_labels_outside_the_scheme_are_refused(label, scheme, message):
 
 
 def test_entities_that_share_a_word_or_leave_the_sentence_are_refused():
-    with pytest.raises(ValueError, match="two entities share a word of the words 1 to 2"):
+    with pytest.raises(ValueError, match="two entities overlap in the words 1 to 2"):
         labels_of_spans([LabelledSpan(0, 2, "A"), LabelledSpan(1, 3, "B")], 4, "bio")
     with pytest.raises(ValueError, match="words 1 to 4 does not fit a sentence of 3 words"):
         labels_of_spans([LabelledSpan(1, 5, "A")], 3, "bio")
