@@ -185,14 +185,14 @@ class TextTable(TableFiles):
             test=self.test_path,
             predict=self.predict,
             separator=self.separator,
-            writing=self.writing,
+            dialect=self.dialect,
         )
 
     def _sources(self) -> dict[str, TextSource]:
         """The source of each part, by name."""
         own = {table_files(given)[0]: given for given in self.tables}
         return {
-            name: table_source(own[name], self.writing) if name in own else TextSource.of_known(PARTS[name], self.path)
+            name: table_source(own[name], self.dialect) if name in own else TextSource.of_known(PARTS[name], self.path)
             for name in self.parts
         } or {"": self._source}
 
@@ -359,7 +359,7 @@ class TextTable(TableFiles):
 
     def _further(self, one: TextClassifierProcessor) -> TextSource:
         """Further tables of a part whose training table was the user's."""
-        return source_of_columns(one.texts, number=isinstance(one.targets, Number), writing=self.writing)
+        return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
 
     def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
         return table_split(rows, processor, batch_size=self.evaluation_batch_size, multiple=self.length_multiple)

@@ -4,7 +4,7 @@ import dataclasses
 
 from data import DataConfig
 from jaxnlp.input_files.delimited import Quotes
-from jaxnlp.input_files.tables import Writing
+from jaxnlp.input_files.tables import Dialect
 from jaxnlp.input_files.text_files import UTF_8, check_encoding
 
 
@@ -47,6 +47,6 @@ class TableFiles(TextFiles):
             )
 
     @property
-    def writing(self) -> Writing:
+    def dialect(self) -> Dialect:
         """How the tables are written."""
-        return Writing(None, self.delimiter, self.quotes, self.encoding)
+        return Dialect(None, self.delimiter, self.quotes, self.encoding)

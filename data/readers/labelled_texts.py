@@ -12,9 +12,9 @@ from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_se
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
+    Dialect,
     MissingColumnsError,
     TableRow,
-    Writing,
     labelled_rows,
     read_header,
     read_table,
@@ -52,7 +52,7 @@ class TextSource:
       test: a table for the test split; None = no test split.
       predict: kind of the labels.
       separator: of several classes in one field.
-      writing: how tables are written.
+      dialect: of the tables.
     """
 
     columns: Columns
@@ -62,7 +62,7 @@ class TextSource:
     test: str | None = None
     predict: Predicted = "class"
     separator: str = ","
-    writing: Writing = dataclasses.field(default_factory=Writing)
+    dialect: Dialect = dataclasses.field(default_factory=Dialect)
 
     @classmethod
     def of_known(cls, name: str, path: str | None) -> "TextSource":
@@ -70,7 +70,7 @@ class TextSource:
         files = DATA_SETS[name]
         predict: Predicted = "number" if isinstance(files.targets, Number) else "class"
         columns = files.columns or Columns((TEXT,), LABEL)
-        return cls(columns, path, name, predict=predict, writing=Writing(files.format))
+        return cls(columns, path, name, predict=predict, dialect=Dialect(files.format))
 
     @property
     def folder(self) -> str:
@@ -111,7 +111,7 @@ class TextSource:
         table = read_table(
             path,
             self.columns,
-            writing=self.writing,
+            dialect=self.dialect,
             labelled=labelled,
             separator=self.separator if several else None,
         )
@@ -185,29 +185,29 @@ def table_files(given: str) -> tuple[str, str, str | None]:
     return name, paths[0], paths[1] if len(paths) == 2 else None
 
 
-def table_source(given: str, writing: Writing) -> TextSource:
+def table_source(given: str, dialect: Dialect) -> TextSource:
     """A table that is one of several parts: its columns say whether it has pairs, and classes or numbers.
 
     Args:
       given: as for `table_files`.
-      writing: how the files are written.
+      dialect: of the files.
 
     Raises: FileNotFoundError; DataError naming the file.
     """
     _, train, validation = table_files(given)
-    header = read_header(Path(train), writing)
+    header = read_header(Path(train), dialect)
     if (LABEL in header) == (SCORE in header):
         raise DataError(
             f"{train}, line 1: expected the column {LABEL} for classes, or {SCORE} for numbers, got {', '.join(header)}"
         )
-    source = source_of_columns(2 if PAIR in header else 1, number=SCORE in header, writing=writing)
+    source = source_of_columns(2 if PAIR in header else 1, number=SCORE in header, dialect=dialect)
     return dataclasses.replace(source, path=train, validation=validation)
 
 
-def source_of_columns(texts: int, *, number: bool, writing: Writing) -> TextSource:
+def source_of_columns(texts: int, *, number: bool, dialect: Dialect) -> TextSource:
     """A table with the columns of one of several parts: this number of texts, and classes or numbers."""
     columns = Columns((TEXT, PAIR)[:texts], SCORE if number else LABEL)
-    return TextSource(columns, predict="number" if number else "class", writing=writing)
+    return TextSource(columns, predict="number" if number else "class", dialect=dialect)
 
 
 def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
@@ -219,7 +219,7 @@ def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
     """
     if len(sources) == 1:
         return list(sources)
-    headers = {name: read_header(path, source.writing) for name, source in sources.items()}
+    headers = {name: read_header(path, source.dialect) for name, source in sources.items()}
     fitting = [name for name, source in sources.items() if {*source.columns.texts} <= {*headers[name]}]
     labelled = [name for name in fitting if sources[name].columns.label in headers[name]]
     if not labelled:

@@ -12,9 +12,9 @@ from data import DataError
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
+    Dialect,
     TableFormat,
     TableRow,
-    Writing,
     labelled_rows,
     read_table,
     rows_with_texts,
@@ -146,7 +146,7 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
     """
     files = DATA_SETS[name]
     if files.columns is not None:
-        table = read_table(path, files.columns, writing=Writing(files.format), labelled=labelled)
+        table = read_table(path, files.columns, dialect=Dialect(files.format), labelled=labelled)
         rows = labelled_rows(path, rows_with_texts(path, table.rows), files.columns.label)
         return rows, table.source(rows)
     if not path.is_file():

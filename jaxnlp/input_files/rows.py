@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from jaxnlp.corpus import DataError
-from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, Writing, is_table, read_table
+from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, TableRow, is_table, read_table
 from jaxnlp.input_files.text_files import bad_byte, decoded
 
 T = TypeVar("T")
@@ -26,11 +26,11 @@ class TextColumns(NamedTuple):
 
     Attributes:
       texts: column of the text, and of the second text of a pair.
-      writing: how the table is written.
+      dialect: of the table.
     """
 
     texts: tuple[str, ...] = ("text", "pair")
-    writing: Writing = Writing()
+    dialect: Dialect = Dialect()
 
     @classmethod
     def of_run(cls, config: Mapping[str, Any] | None) -> "TextColumns":
@@ -38,7 +38,7 @@ class TextColumns(NamedTuple):
         data = (config or {}).get("data", {})
         texts = tuple(data.get(name) or name for name in ("text", "pair"))
         fields = {name: data[name] for name in ("delimiter", "quotes", "encoding") if name in data}
-        return cls(texts, Writing(**fields))
+        return cls(texts, Dialect(**fields))
 
 
 def rows_of(
@@ -113,7 +113,7 @@ def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
     Raises: FileNotFoundError; DataError naming the file, and the line if possible.
     """
     try:
-        return read_table(file, Columns(columns.texts[:count], ""), writing=columns.writing, labelled=False).rows
+        return read_table(file, Columns(columns.texts[:count], ""), dialect=columns.dialect, labelled=False).rows
     except MissingColumnsError as error:
         raise DataError(
             f"{error}; name the columns as in training, or give a file with one text a line, with a name in .txt"

@@ -90,8 +90,8 @@ class Table(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Writing:
-    """How a table is written.
+class Dialect:
+    """The format of a table's text, as the dialects of Python's csv.
 
     Attributes:
       format: None = by the file's suffix.
@@ -126,11 +126,11 @@ def _suffix(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_header(path: Path, writing: Writing = Writing()) -> list[str]:  # a constant
+def read_header(path: Path, dialect: Dialect = Dialect()) -> list[str]:  # a constant
     """The columns of a table, or the names of the first JSON object. Raises: FileNotFoundError, DataError."""
-    format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
+    format, text = dialect.format or format_of(path), read_text_file(path, dialect.encoding)
     if format != "json":
-        return header_fields(text, writing.delimiter or find_delimiter(text, USUAL_DELIMITERS[format], ()))
+        return header_fields(text, dialect.delimiter or find_delimiter(text, USUAL_DELIMITERS[format], ()))
     try:
         return list(json.loads(text.lstrip().partition("\n")[0]))
     except (ValueError, TypeError) as error:
@@ -141,12 +141,12 @@ def read_rows(
     path: Path,
     columns: Columns,
     *,
-    writing: Writing = Writing(),  # a constant
+    dialect: Dialect = Dialect(),  # a constant
     labelled: bool | None = None,
     separator: str | None = ",",
 ) -> list[TableRow]:
     """The rows of a table that have texts; arguments and errors as `read_table` and `rows_with_texts`."""
-    table = read_table(path, columns, writing=writing, labelled=labelled, separator=separator)
+    table = read_table(path, columns, dialect=dialect, labelled=labelled, separator=separator)
     return rows_with_texts(path, table.rows)
 
 
@@ -154,7 +154,7 @@ def read_table(
     path: Path,
     columns: Columns,
     *,
-    writing: Writing = Writing(),  # a constant
+    dialect: Dialect = Dialect(),  # a constant
     labelled: bool | None = None,
     separator: str | None = ",",
 ) -> Table:
@@ -163,7 +163,7 @@ def read_table(
     Args:
       path: the file; decompressed if its name ends in .gz.
       columns: the columns to read.
-      writing: how the file is written.
+      dialect: of the file.
       labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
       separator: joins the labels of a JSON list; None = lists are errors.
 
@@ -171,18 +171,18 @@ def read_table(
       FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, or a row is malformed;
         the message has the line and what was expected.
     """
-    format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
+    format, text = dialect.format or format_of(path), read_text_file(path, dialect.encoding)
     if format == "json":
         table = _json_table(path, text, columns, labelled, separator)
     else:
-        delimiter = writing.delimiter
+        delimiter = dialect.delimiter
         if delimiter is None:
             usual = USUAL_DELIMITERS[format]
             delimiter = find_delimiter(text, usual, columns.needed(labelled=bool(labelled)))
             if delimiter != usual:
                 shown = "tabs" if delimiter == "\t" else f'"{delimiter}"'
                 _logger.warning("%s has columns separated by %s", path, shown)
-        table = _delimited_table(path, text, columns, delimiter, writing.quotes, labelled)
+        table = _delimited_table(path, text, columns, delimiter, dialect.quotes, labelled)
     if not table.rows:
         raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
     return table

@@ -6,7 +6,7 @@ import pytest
 
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.rows import TextColumns, chunks, place_of, read_text, rows_of, table_rows
-from jaxnlp.input_files.tables import Writing
+from jaxnlp.input_files.tables import Dialect
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -149,7 +149,7 @@ def test_places_are_named_by_text_line_or_row():
 
 def test_columns_are_those_of_the_runs_training_table():
     data = {"text": "body", "pair": "other", "delimiter": ";", "quotes": "none", "encoding": "cp1252", "label": "stars"}
-    assert TextColumns.of_run({"data": data}) == TextColumns(("body", "other"), Writing(None, ";", "none", "cp1252"))
+    assert TextColumns.of_run({"data": data}) == TextColumns(("body", "other"), Dialect(None, ";", "none", "cp1252"))
     assert TextColumns.of_run({"data": {"text": "body", "pair": None}}) == TextColumns(("body", "pair"))
     assert TextColumns.of_run({"data": {"train": "x"}}) == TextColumns.of_run(None) == TextColumns()
 

@@ -285,7 +285,10 @@ def test_predictions_of_the_first_lines_do_not_wait_for_the_others(trained, caps
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"inputs": ("a",), "pair": ("b", "c")}, "expected a second text for each text; got 1 texts, and 2 after --pair"),
+        (
+            {"inputs": ("a",), "pair": ("b", "c")},
+            "expected a second text for each text; got 1 texts, and 2 after --pair",
+        ),
         ({"inputs": ("a",), "part": "sts"}, "expected a second text for each text; got 1 texts, and 0 after --pair"),
         ({"inputs": ("a",), "pair": ("b",), "part": "sst"}, "--pair applies only to pairs of texts; remove it"),
         ({"file": "nowhere"}, "choose a part (--part): sst, reviews, quora, sts"),
