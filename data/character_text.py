@@ -44,7 +44,7 @@ class CharacterText(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.format_only_if(self.source == "text_file", "data.source text_file")
 
     @property
     def needs(self) -> str:
@@ -131,7 +131,7 @@ def _fingerprint(documents: Sequence[str]) -> str:
 def shuffled_windows(
     documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
 ) -> grain.IterDataset:
-    """Every window of T + 1 tokens of a document in a random order, then all again in another order, without end.
+    """Every window of T + 1 tokens of a document in random order, endlessly, reshuffled in each epoch.
 
     Args:
       documents: their tokens, [N] int32 each. A document of 2 to T tokens is one window; a shorter one is none.
@@ -165,7 +165,7 @@ def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, b
       batch_size: B.
 
     Returns:
-      Batches as `shuffled_windows` gives them. Rows that fill the last batch are all after an end.
+      Batches like those of `shuffled_windows`. Rows that fill the last batch are padding.
     """
     windows = _Windows(documents, sequence_length)
     starts = windows.starts(lambda length: np.arange(0, length - 1, sequence_length))

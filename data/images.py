@@ -26,7 +26,7 @@ from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
 OWN_IMAGES = "for your own images, set --data.source files and give their folder with --data.path"
-"""What to do without the files of a known data set."""
+"""The alternative to the files of a known data set."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_ARCHIVE = "train_jpeg.tar.xz"
 CIFAR10_IMAGES = 5_000
@@ -43,7 +43,7 @@ class ImageExample:
     label: int
     name: str
     heading: ClassVar[str] = "image"
-    """Of the names in a table."""
+    """Heading of the names in a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Images(DataConfig):
     validation_fraction: ProperFraction = 0.1
     """Share of each class that is held out."""
     split_seed: Natural = 0
-    """Another seed holds out other images."""
+    """Seed of the choice of held-out images."""
     resize: Count | None = None
     """Scale your own images until their shorter side has N pixels, and crop the middle N x N; prediction then does so,
     too. None = all images must be square and of one size."""

@@ -33,8 +33,8 @@ FOLLOWING_SHARE = 0.5
 class MaskedText(TextFiles):
     """Pairs of texts from documents, [CLS] A [SEP] B [SEP], with masked tokens.
 
-    Each training sentence that another sentence follows has an example, whose A starts with it. Each epoch draws again
-    the numbers of sentences of A and B, the truncation of B, whether B follows A, and the masks.
+    Each training sentence with a following sentence has an example, whose A starts with it. Each epoch draws anew how
+    many sentences A and B have, the truncation of B, whether B follows A, and the masks.
     """
 
     source: DocumentSource = "python_docs"
@@ -61,7 +61,7 @@ class MaskedText(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.format_only_if(self.source == "text_file", "data.source text_file")
         self.only_if(self.vocabulary is None, "a vocabulary trained on the training text", "vocabulary_size")
 
     @property
@@ -159,8 +159,7 @@ class MaskedText(TextFiles):
         )
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
-        """One pass over documents, with each sentence in one chunk, and lengths and masks that only its number
-        decides."""
+        """One pass over documents. Each sentence is in one chunk, whose lengths and masks depend only on its index."""
         examples = _Examples(self, documents, vocabulary)
         starts, size = documents.tiles(examples.room), self.evaluation_batch_size
 
@@ -182,7 +181,7 @@ class TokenizedDocuments:
 
     Attributes:
       tokens: of all sentences [N] int32.
-      ends: 0, then where each sentence ends in `tokens` [S + 1] int.
+      ends: 0, then the end of each sentence in `tokens` [S + 1] int.
       bounds: the first sentence of each document, then S [D + 1] int.
     """
 
@@ -214,11 +213,11 @@ class TokenizedDocuments:
         return int(self.bounds[-1]) - self.count
 
     def document_of(self, start: int) -> int:
-        """The document d of a start."""
+        """The document that contains a start."""
         return int(np.searchsorted(self.bounds[1:] - np.arange(1, self.count + 1), start, side="right"))
 
     def chunk(self, sentence: int, document: int, room: int) -> int:
-        """End of the sentences that fill `room` tokens, starting with one: at least two, all of its document."""
+        """The end of the sentences from `sentence` that fill `room` tokens: at least two, all of its document."""
         full = int(np.searchsorted(self.ends, self.ends[sentence] + room))
         return min(max(full, sentence + 2), int(self.bounds[document + 1]))
 
@@ -242,7 +241,7 @@ class TokenizedDocuments:
 
 
 class _Examples(grain.transforms.RandomMap):
-    """Examples, as a function of a start's number and a random generator."""
+    """Examples, as a function of a start's index and a random generator."""
 
     def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: WordPieceVocabulary):
         self._config = config

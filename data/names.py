@@ -186,7 +186,8 @@ class _NamesConfig(DataConfig):
         return True
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Raises DataError when validation has questions that the earlier run was trained on, as it held out fewer."""
+        """Raises DataError when validation has questions that the earlier run was trained on, because it held out
+        fewer."""
         if isinstance(earlier, _NamesConfig) and earlier.learns_questions and self.held_out > earlier.held_out:
             raise DataError(
                 f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "
@@ -346,7 +347,7 @@ class NamesPretraining(_NamesConfig):
 
 
 class _PretrainingExample(grain.transforms.RandomMap):
-    """Turns a document or a question into an example, as a function of its number and a random generator."""
+    """Turns a document or a question into an example, as a function of its index and a random generator."""
 
     def __init__(
         self,

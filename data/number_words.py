@@ -42,7 +42,7 @@ class NumberWords(SentencePairs):
     epoch_pairs: Count = 10_000
     """Number of training numbers in an epoch."""
     held_out_pairs: Count = 500
-    """Number of numbers in the validation split, and in the test split; they do not depend on the seed."""
+    """Size of the validation split, and of the test split; they do not depend on the seed."""
 
     def __post_init__(self):
         super().__post_init__()

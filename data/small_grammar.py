@@ -70,7 +70,7 @@ POSSESSIVES = _words("her his my our their")
 SUBORDINATORS = _words("after although because before when while")
 JOBS = _words("baker doctor farmer judge lawyer minister nurse pilot poet scientist singer teacher")
 _TRIES = 50
-"""Maximum number of samples for each requested sentence, since some samples occurred before."""
+"""Maximum number of samples for each requested sentence, since samples may be equal."""
 
 
 class GrammarSentence(NamedTuple):

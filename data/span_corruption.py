@@ -80,7 +80,7 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
     Args:
       ids: the text's ids.
       spans: the start and the end of each span, in order.
-      sentinel: a function from a span's number to the id of its sentinel.
+      sentinel: a function from a span's index to the id of its sentinel.
 
     Returns:
       Source and target, each with the end symbol last.
@@ -119,7 +119,7 @@ class CorruptedText(TextFiles):
     vocabulary_size: Count = 6_000
     """Maximum number of tokens in the vocabulary, the sentinels included."""
     minimum_count: Count = 2
-    """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
+    """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""
     sentinels: Annotated[int, Within("[2, inf)")] = 100
     """Number of symbols that replace removed spans; a text needs one more than its number of spans."""
     corruption_rate: ProperFraction = 0.15
@@ -133,7 +133,7 @@ class CorruptedText(TextFiles):
         super().__post_init__()
         if not self.lengths or self.lengths[0] < 4 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 4, got {self.lengths}")
-        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
+        self.format_only_if(self.data_set is None, "your own files, without data.data_set")
         _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
         if self.sentinels < spans + 1:
             raise ValueError(

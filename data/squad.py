@@ -80,7 +80,7 @@ class QuestionContexts(TextFiles):
         super().__post_init__()
         own = self.source == "files"
         self.only_if(own, "data.source files", "train", "validation", "test")
-        self.writing_only_if(own, "data.source files")
+        self.format_only_if(own, "data.source files")
         self.only_if(not own, "data.source invented_people", "people")
         most = QuestionProcessor.max_overlap(self.max_length)
         if self.overlap > most:
@@ -260,7 +260,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
 
 
 def _questions(text: str, file: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """The line or number of each question, where it is, and its fields."""
+    """The line or number of each question, its position for messages, and its fields."""
     whole: Any = None
     with contextlib.suppress(json.JSONDecodeError):  # JSON lines, or an error that their reader names
         whole = json.loads(text) if text.lstrip().startswith("{") else None
@@ -312,7 +312,7 @@ def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Span,
 
 
 def _span(given: Any, context: str, where: str) -> Span:
-    """An answer in its context: where it is said to be, or where it occurs nearest to that character."""
+    """An answer in its context: at the given character, or at the nearest occurrence."""
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):

@@ -39,7 +39,7 @@ from jaxnlp.text.word_split import Unit
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 OWN_FILES = "for your own sentences, set --data.source files and give them with --data.train FILE"
-"""What to do without the files of a known data set."""
+"""The alternative to the files of a known data set."""
 Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
 
 
@@ -69,8 +69,7 @@ class TaggedSentences(TextFiles):
 
     Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
     0, "end": 5, "type": "PER"}]}, words and labels, or the exports of Doccano, Prodigy and Label Studio), or are
-    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, not within an entity where it
-    can be avoided.
+    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, outside entities if possible.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -94,9 +93,10 @@ class TaggedSentences(TextFiles):
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
     scheme: Literal["auto"] | Scheme = "auto"
-    """Scheme of the labels in your files; none = labels of words that are not entities; auto = found in the labels."""
+    """Scheme of the labels in your files; none = labels of words that are not entities; auto = inferred from the
+    labels."""
     train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
-    """Scheme of the labels that the model predicts, where labels are entities."""
+    """Scheme of the labels that the model predicts, if labels are entities."""
     predict: Literal["entities", "tags"] = "entities"
     """Labels of the small grammar to learn: entities or parts of speech."""
     unit: Unit = "words"
@@ -130,7 +130,7 @@ class TaggedSentences(TextFiles):
             refuse_path(self.source, self.path, OWN_FILES)
         files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
         self.only_if(own, "data.source files", *files)
-        self.writing_only_if(own, "data.source files")
+        self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property

@@ -85,7 +85,7 @@ class TextTable(TableFiles):
     validation_fraction: Annotated[float, Within("(0, 0.5]")] = 0.1
     """Share of the rows that is held out, equal for all classes: 1 / N, for N folds."""
     fold: Natural = 0
-    """Number of the held-out fold, from 0 to 1 / validation_fraction - 1, for cross-validation."""
+    """Index of the held-out fold, from 0 to 1 / validation_fraction - 1, for cross-validation."""
     split_seed: Natural = 0
     """Seed of the choice of held-out rows."""
     tokens: Literal["pieces", "words"] = "pieces"
@@ -140,7 +140,7 @@ class TextTable(TableFiles):
         self.only_if(several, "several data.parts", "schedule")
         self.only_if(stretched, "data.schedule annealed and sequential", "schedule_steps")
         self.only_if(own, only_own, *own_fields)
-        self.writing_only_if(own or bool(self.tables), only_own)
+        self.format_only_if(own or bool(self.tables), only_own)
         self.only_if(self.predict == "classes", "data.predict classes", "separator")
         without = "data without separate validation rows"
         self.only_if(held_out, without, "validation_fraction", "fold", "split_seed")
@@ -286,7 +286,7 @@ class TextTable(TableFiles):
         )
 
     def _steps(self, batches: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
-        """The batch of a training step, by its number, from each part's batches and number of examples."""
+        """The batch of a training step, by its index, from each part's batches and number of examples."""
         if self.schedule == "together":
             return lambda step: {name: part[step] for name, part in zip(self.parts, batches, strict=True)}
         schedule = Schedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)

@@ -34,7 +34,7 @@ from jaxnlp.text.subwords import SubwordKind, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 OWN_FILES = "for your own sentences, use the recipe translation_text_files"
-"""What to do without the files of a public data set."""
+"""The alternative to the files of a public data set."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SentencePairs(DataConfig):
     shared_vocabulary: bool = True
     """Whether source and target share one vocabulary."""
     minimum_count: Count = 2
-    """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
+    """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""
     extra_symbols: Natural = 0
     """Number of extra symbols at the end of the vocabulary, such as the sentinels of span corruption."""
     bpe_dropout: Rate = 0.0
@@ -133,7 +133,7 @@ class SentencePairs(DataConfig):
         Args:
           seed: decides the order of training.
           processor: the tokenizers.
-          epoch: a pure function from the number of an epoch, from 0, to its training pairs.
+          epoch: a pure function from the index of an epoch to its training pairs.
           splits: the splits that can be scored, by name.
           saved: whether the processor was made earlier, not for these pairs.
           description: describes the pairs; the vocabulary and the padding are added.
@@ -215,7 +215,7 @@ class ParallelText(SentencePairs, TextFiles):
             raise ValueError(
                 f"data.path is the folder of a public data set, got {self.path}; give your own files with --data.train"
             )
-        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
+        self.format_only_if(self.data_set is None, "your own files, without data.data_set")
         self.only_if(not self.validation, "data without a validation file", "validation_fraction")
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
         self.only_if(not self.sentencepiece, "trained vocabularies", *trained)

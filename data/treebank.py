@@ -27,7 +27,7 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
 OWN_FILES = "for your own sentences, set --data.source files and give --data.train FILE --data.validation FILE"
-"""What to do without the files of UD English EWT."""
+"""The alternative to the files of UD English EWT."""
 TAG_COLUMNS = ("upos", "xpos")
 EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.conllu"}
 
@@ -86,7 +86,7 @@ class Treebank(TextFiles):
         if self.source != "ud_en_ewt":
             refuse_path(self.source, self.path, OWN_FILES)
         self.only_if(own, "data.source files", "train", "validation", "test")
-        self.writing_only_if(own, "data.source files")
+        self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "sentences", "held_out_sentences")
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")

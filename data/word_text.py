@@ -62,7 +62,7 @@ class WordText(TextFiles):
         plain_text = self.source in ("python_docs", "text_file")
         streams = ("bptt_short_probability", "bptt_length_std", "length_multiple")
         self.only_if(self.stateful, "data.mode streams", *streams)
-        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.format_only_if(self.source == "text_file", "data.source text_file")
         self.only_if(plain_text, "data.source python_docs and text_file", "minimum_count", "validation_fraction")
         if self.stateful and not 1 <= self.length_multiple <= self.sequence_length:
             raise ValueError(

@@ -15,7 +15,7 @@ def _length(example: NumpyBatch) -> int:
 
 
 def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyBatch:
-    """A batch of examples of 1-D arrays: padded with 0 and False, also by whole rows up to B."""
+    """A batch of examples of 1-D arrays, padded with 0 and False, and with whole rows of these up to B."""
     shape = (batch_size, rounded_up(max(map(_length, examples)), multiple))
     batch = {name: np.zeros(shape, value.dtype) for name, value in examples[0].items()}
     for row, example in enumerate(examples):
@@ -42,7 +42,7 @@ def bucketed(
     """Batches of examples of about the same length.
 
     The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches in random order. So
-    lengths decide the batch within a pool, and the pools are random. A batch is a function of its number, so that a
+    lengths decide the batch within a pool, and the pools are random. A batch is a function of its index, so that a
     pipeline can start at any batch.
 
     Args:

@@ -14,7 +14,7 @@ from jaxnlp.text.translation import SentencePair, TranslationProcessor
 Ids = tuple[list[int], list[int]]
 """The ids of a source and of its target, each with the end symbol last."""
 MOST_UNKNOWN = 0.01
-"""The share of unknown tokens above which it is reported."""
+"""The share of unknown tokens is reported if it is above this."""
 
 
 def pair_batch(pairs: Sequence[Ids], size: int, length: int) -> NumpyBatch:

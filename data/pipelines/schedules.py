@@ -36,7 +36,7 @@ class Schedule:
         self._before: list[np.ndarray] = [np.zeros(len(sizes), int)]  # turns of each part before each block
 
     def turn(self, step: int) -> tuple[int, int]:
-        """Args: step: from 0. Returns: the part's number, and its number of previous steps."""
+        """Args: step: from 0. Returns: the part's index, and its number of previous steps."""
         tasks = len(self._sizes)
         if self._name == "round_robin":
             return step % tasks, step // tasks

@@ -26,7 +26,7 @@ class Derivation(NamedTuple):
     """The transitions of a tree, S of them, and the configurations before them.
 
     Attributes:
-      transitions: their numbers [S] int32.
+      transitions: their ids [S] int32.
       nodes: 18 nodes of each configuration, see `Configuration.nodes` [S, 18] int16.
       legal: which kinds of transitions are allowed [S, 5] bool.
       dependents: the dependent of the arc that each transition adds; ABSENT = it adds no arc [S] int16.
@@ -181,7 +181,7 @@ def derivation(heads: Sequence[int], relations: Sequence[int], system: System, *
 
     Args:
       heads: [n].
-      relations: the number of each word's relation, from 0, root, to R - 1 [n].
+      relations: the id of each word's relation, from 0, root, to R - 1 [n].
       system: the transition system.
       num_relations: R.
 

@@ -9,7 +9,7 @@ import numpy as np
 from data import NumpyBatch
 
 Epoch = Callable[[int], Sequence[NumpyBatch]]
-"""The batches of an epoch, by its number from 0: a pure function."""
+"""A pure function from the index of an epoch to its batches."""
 
 
 def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator, *, shuffle: bool) -> np.ndarray:
@@ -26,7 +26,7 @@ def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator,
 def window_batches(
     text: np.ndarray, sequence_length: int, batch_size: int, generator: np.random.Generator
 ) -> grain.MapDataset:
-    """Windows of a text without common targets, in a random order; windows that do not fill a batch are dropped.
+    """Windows of a text that share no targets, in random order; windows that do not fill a batch are dropped.
 
     Args:
       text: [N] int32, N > B * T.

@@ -173,7 +173,7 @@ def _has_entities(value: Any) -> bool:
 
 
 def _has_regions(value: Any) -> bool:
-    """Whether a value of JSON-MIN is a list of entities: its key is a name of the user's."""
+    """Whether a value of JSON-MIN is a list of entities: the user chooses its key."""
     return isinstance(value, list) and any(isinstance(one, dict) and "labels" in one for one in value)
 
 

@@ -40,7 +40,7 @@ class LabelledImages(NamedTuple):
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """Names of images without names: their numbers."""
+    """Names of images without names: their indices."""
     return tuple(f"image {index}" for index in range(count))
 
 

@@ -42,7 +42,7 @@ FEW_CLASSES = 10
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """Where the rows of a part are.
+    """The source of the rows of a part.
 
     Attributes:
       columns: the columns to read.

@@ -33,7 +33,8 @@ class _Count(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of irregular labels, long sentences and skipped sentences of a file, with the first place of each."""
+    """Counts of irregular labels, long sentences and skipped sentences of a file, with the position of the first of
+    each."""
 
     _counts: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
 
@@ -41,10 +42,10 @@ class Counts:
         """Counts irregular things of a kind.
 
         Args:
-          one: a sentence about one of them, without its first word, the number.
+          one: a message about one of them, without the number at its start.
           several: the same about several of them.
-          place: the place of the first.
-          number: how many there are at this place.
+          place: the position of the first.
+          number: how many there are at this position.
         """
         if number:
             before = self._counts.get((one, several), _Count(0, place))

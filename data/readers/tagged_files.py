@@ -22,8 +22,8 @@ class TagColumns(NamedTuple):
     """The columns of the word and the label.
 
     Attributes:
-      word: number of the column, from 0.
-      label: number of the column; negative numbers count from the end.
+      word: index of the column.
+      label: index of the column; negative ones count from the end.
       has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
     """
 

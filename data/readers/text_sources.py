@@ -11,7 +11,7 @@ from data.download import TINY_SHAKESPEARE, locate
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
-"""What to do without the files of a known text."""
+"""The alternative to the files of a known text."""
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
 
 

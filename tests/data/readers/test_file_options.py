@@ -40,8 +40,8 @@ def test_options_apply_only_to_files_of_the_users(kind):
     for name in {field.name for field in dataclasses.fields(kind)} - {"batch_size"}:
         config = kind(**{name: given[name]})
         with pytest.raises(ValueError, match=rf"data.{name} applies only to data.source files"):
-            config.writing_only_if(False, "data.source files")
-        config.writing_only_if(True, "data.source files")
+            config.format_only_if(False, "data.source files")
+        config.format_only_if(True, "data.source files")
 
 
 WORD = "caf\xe9 \u20ac\u201d"
