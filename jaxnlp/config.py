@@ -80,12 +80,12 @@ class Config:
                 raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
 
     def only_if(self, is_read: object, what: str, *fields: str) -> None:
-        """Refuses fields that this config does not read, unless they have their defaults.
+        """Refuses fields that do not apply to this config, unless they have their defaults.
 
         Args:
-          is_read: whether this config reads them.
-          what: the configs that do, to complete "applies only to ..."; a field and its value, such as
-            `data.source files`, are also a remedy.
+          is_read: whether the fields apply to this config.
+          what: the configs they apply to, to complete "applies only to ..."; a field and its value, such as
+            `data.source files`, is also a remedy.
           fields: their names.
 
         Raises: ValueError naming the field and the remedy.
@@ -144,7 +144,7 @@ def _choices(expected: Any) -> tuple[Any, ...]:
 
 
 def _outside(value: Any, expected: Any) -> str:
-    """What a number, or each number of a tuple, had to be; "" = it is."""
+    """The bounds that a number, or a number of a tuple, is outside of; "" = none."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         bounds = [bound for bound in arguments[1:] if isinstance(bound, Within)]

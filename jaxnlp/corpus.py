@@ -16,7 +16,7 @@ NumpyBatch = dict[str, np.ndarray]
 
 
 class DataError(ValueError):
-    """Data that cannot be read or is not sufficient; the message has the problem, its place and a solution."""
+    """Unreadable or insufficient data; the message has the problem, its position and the remedy."""
 
 
 class Processor(Protocol):
@@ -40,7 +40,7 @@ class SourceRows:
 
     Attributes:
       places: the index of each example's row [N].
-      names: of all rows: their numbers, from 1, or their ids.
+      names: of all rows: numbers from 1, or ids.
       columns: of a table; () = the file is not a table.
       cells: of each row of a table, in these columns.
     """

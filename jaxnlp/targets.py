@@ -38,7 +38,7 @@ NO_PREDICTION = Prediction(None, math.nan, {})
 
 
 class Targets(abc.ABC):
-    """The base of targets: what a label is, and which label a model's outputs mean."""
+    """The base of targets: converts between labels and a model's outputs."""
 
     problem: ClassVar[Problem]
     """The `problem_type` of Transformers."""
@@ -80,7 +80,7 @@ class Targets(abc.ABC):
         """Number of examples of each class [C] int; None for numbers."""
 
     def strata(self, labels: Sequence[Any]) -> list[Any]:
-        """Groups of examples [N], of which each is divided equally between folds."""
+        """The stratum of each example [N]; each stratum is divided equally between folds."""
         return [None] * len(labels)
 
     @abc.abstractmethod
@@ -116,7 +116,7 @@ class Targets(abc.ABC):
 
     @abc.abstractmethod
     def describe(self, labels: Sequence[Any]) -> str:
-        """A line with the labels of training."""
+        """A line about the labels of training."""
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -125,7 +125,7 @@ class Targets(abc.ABC):
 
 
 class _Classes(Targets):
-    """What one and several classes share."""
+    """The base of one and of several classes."""
 
     least: ClassVar[int]
     key: ClassVar[str]
@@ -346,7 +346,7 @@ class Number(Targets):
 
 
 def whole_number(text: str) -> str:
-    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is, such as 007."""
+    """1 for 1.0, which tables with missing values have for whole numbers; other text stays unchanged, such as 007."""
     match = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
     return match[1] if match else text
 

@@ -168,7 +168,7 @@ def beam_search(
 
 @functools.partial(jax.jit, static_argnums=1)
 def _first(finished, n_best):
-    """The first hypotheses of each row; one program, where a slice of each part would be three."""
+    """The first hypotheses of each row; all slices are one program."""
     return jax.tree.map(lambda part: part[:, :n_best], finished)
 
 
@@ -269,7 +269,7 @@ def _coverage(decoder: Decoder, cache: PyTree, settings: _Settings, shape: tuple
 
 
 def _continuations(running: BeamResult, scores: Array, tokens: Array, length: Array | int) -> tuple[BeamResult, Array]:
-    """The N most probable of continuations [B, N, C] by one token each, and their parents' numbers [B, N]."""
+    """The N most probable of continuations [B, N, C] by one token each, and the indices of their parents [B, N]."""
     batch, num_beams, choices = scores.shape
     best, places = top_k(scores.reshape(batch, num_beams * choices), num_beams)
     parents = places // choices

@@ -12,7 +12,7 @@ from jaxnlp.typing import Params
 
 GREEDY = Sampling(temperature=0.0)
 BATCH_SIZES = (1, 8, 64)
-"""Numbers of prompts in a batch, so that few programs are compiled."""
+"""Possible batch sizes; they are few, so few programs are compiled."""
 
 
 def complete(
@@ -34,7 +34,8 @@ def complete(
       prompts: [N] int32 each, of any lengths that `generate` accepts.
       stop: the token that ends a completion. It is not part of the completion.
       max_new_tokens: maximum length of a completion, at least 1. A completion also ends when the context is full.
-      batch_sizes: indices of prompts in a batch. The last prompts of a length are padded to the smallest that fits.
+      batch_sizes: possible numbers of prompts in a batch. The last prompts of a length are padded to the smallest that
+        fits.
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Hypothesis(NamedTuple):
-    """A text that a search found, its tokens, and their score."""
+    """A text that a search returns, its tokens, and their score."""
 
     text: str
     tokens: Sequence[int]

@@ -1,6 +1,6 @@
 """Parsing whole sentences by transitions: the most probable one at each step, or a beam of sequences.
 
-Knows a function of scores, not a model. Sentences of a batch take their steps together until all are finished. A
+It takes a function of scores, not a model. Sentences of a batch take their steps together until all are finished. A
 transition that is not allowed has no probability, so that each result is a tree with one root.
 """
 
@@ -32,8 +32,8 @@ class Trees(NamedTuple):
     """A tree for each sentence; entry t is of word t + 1, and entries after the last word are 0.
 
     Attributes:
-      heads: the number of each word's head, 0 for the root [B, T] int32.
-      relations: the number of each word's relation to its head [B, T] int32.
+      heads: the position of each word's head, from 1; 0 for the root [B, T] int32.
+      relations: the id of each word's relation to its head [B, T] int32.
       scores: the log-probability of each sequence of transitions [B] float32.
     """
 
@@ -77,7 +77,7 @@ def beam_parse(
         return nodes, node_labels(nodes, state.relations, num_relations)
 
     def ended(state: ParserState, totals: Array) -> Array:
-        """Which sequences are finished, or not there, as where a sentence has fewer sequences than N [B, N] bool."""
+        """Which sequences are finished or do not exist, since a sentence has fewer than N [B, N] bool."""
         return of_all(finished)(state) | (totals == -jnp.inf)
 
     def step(carry: tuple[ParserState, Array, Array]) -> tuple[ParserState, Array, Array]:

@@ -82,7 +82,7 @@ class ImageProcessor:
 
         Args:
           path: of a PNG, JPEG or any other file that Pillow reads.
-          resize: scale an image of another size, and crop its middle square, also if `self.resize` is False.
+          resize: scale an image of another size, and crop its middle square, even if `self.resize` is False.
 
         Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """

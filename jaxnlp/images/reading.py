@@ -1,4 +1,4 @@
-"""Images as Pillow's images with 8 bits a channel: from files, from Pillow's images of any mode, and from arrays.
+"""Reads files, Pillow's images of any mode, and arrays as Pillow's images with 8 bits a channel.
 
 Axes: I rows or columns of an image, R channels.
 """
@@ -31,7 +31,7 @@ def printable(path: Path | str) -> str:
 
 
 def open_image(path: Path, channels: int) -> Image.Image:
-    """Reads an image file as `with_channels` does. Of an animation it is the first frame.
+    """Reads an image file as `with_channels` does; for an animation its first frame.
 
     Raises: FileNotFoundError; IsADirectoryError; UnreadableImageError naming the file.
     """

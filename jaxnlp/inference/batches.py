@@ -23,7 +23,7 @@ are padding. Without indices all rows are padding, as in `warm_up`."""
 SHORT, LONGER = 32, 128
 """Lengths for most texts."""
 OVERHEAD = 100
-"""Cost of a batch in positions: reading the weights takes as long as computing about so many positions on a CPU."""
+"""Cost of a batch in positions: on a CPU, reading the weights takes as long as computing about so many positions."""
 
 
 def text_shapes(longest: int) -> tuple[Shape, ...]:
@@ -63,7 +63,7 @@ def padded_length(length: int, shapes: Sequence[Shape]) -> int:
 
 
 def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[list[int], Shape]]:
-    """Divides inputs into batches, each of one of the shapes, with the least cost in all.
+    """Divides inputs into batches of these shapes with the lowest total cost.
 
     A batch costs all its positions, padding included, and `OVERHEAD`. Batches have inputs of similar length, so the
     best division of the n shortest inputs is a batch of the last of them after the best division of the others.

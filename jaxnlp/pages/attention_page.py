@@ -22,7 +22,7 @@ SIGNS = {
     "<s>": "the start of the output",
     "</s>": "the end of a text",
 }
-"""Signs in tokens, and what they stand for; the page explains those that it has."""
+"""Signs in tokens, and their meanings; the page explains those that occur."""
 
 
 class AttentionMaps(NamedTuple):
@@ -34,8 +34,8 @@ class AttentionMaps(NamedTuple):
       weights: weights of all layers and heads [L, H, T, S] float32. A row sums to 1, or to 0 if all keys are masked.
       name: name of the part, such as encoder; "" = the whole model.
       visible: True for keys that the mask shows to a query [T, S] bool; None = there is no mask.
-      row_positions: the position of each row in its text, from 1; None for what has no position, such as a latent.
-        () = all rows are tokens, in their order.
+      row_positions: the position of each row in its text, from 1; None for a row without one, such as a latent. () =
+        all rows are tokens in order.
       column_positions: the same for the columns.
     """
 

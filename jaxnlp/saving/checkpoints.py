@@ -36,7 +36,7 @@ CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 MAX_RUNS_SHOWN = 20
-"""How many runs in a folder a message names."""
+"""Maximum number of runs in a folder that a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 
@@ -263,7 +263,7 @@ def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -
 
 @contextlib.contextmanager
 def plain_path(folder: Path) -> Iterator[Path]:
-    """An absolute folder, by a path with plain characters: a link, if its own path has others.
+    """The absolute path of a folder; a link to it if its own path has characters that are not plain.
 
     Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
     """
@@ -283,7 +283,7 @@ def checksums(tree: PyTree) -> dict[str, int]:
 
 
 def array_bytes(array: Any) -> np.ndarray:
-    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not know bfloat16."""
+    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not support bfloat16."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 

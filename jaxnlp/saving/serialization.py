@@ -23,7 +23,7 @@ class ConfigError(ValueError):
 
 
 class UntrustedError(ConfigError):
-    """A class of a package from which nothing may be imported."""
+    """A class of a package that is not trusted."""
 
 
 def to_json(value: Any) -> Any:
@@ -124,7 +124,7 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
 
 
 def trust(package: str) -> None:
-    """Lets configs and processors of this process name classes of another package; see also `TRUST_VARIABLE`."""
+    """Trusts a package: configs and processors in this process may name its classes. See also `TRUST_VARIABLE`."""
     TRUSTED.add(package)
 
 
