@@ -22,6 +22,7 @@ from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count, Natural
+from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.tag_schemes import (
     Scheme,
@@ -276,7 +277,7 @@ class TaggedSentences(TextFiles):
     ) -> TaggerProcessor:
         """The vocabularies of the training sentences, and the labels of these and of held-out ones. Raises: DataError
         when an earlier run, whose vocabularies are used, has other options."""
-        types = _types(train, scheme)
+        types = list(_types(train, scheme))
         if not types:
             raise DataError("the training sentences have no entities; give other files, or data.scheme none")
         types += [kind for kind in _types(held_out, scheme) if kind not in types]
@@ -366,14 +367,14 @@ class TaggedSentences(TextFiles):
         )
 
 
-def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> list[str]:
+def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> tuple[str, ...]:
     """The types of entities, or with the scheme none the labels; the most frequent first."""
     labelled = [one.labels or () for one in sentences]
     if scheme == "none":
         counts = Counter(label for labels in labelled for label in labels)
     else:
         counts = Counter(span.type for labels in labelled for span in spans_of(labels))
-    return sorted(counts, key=lambda kind: (-counts[kind], kind))
+    return most_frequent(counts)
 
 
 def _inside(labels: Sequence[str]) -> list[bool]:

@@ -39,6 +39,7 @@ from data.readers.table_summary import common_texts, summary
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
+from jaxnlp.text import most_frequent
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -394,14 +395,8 @@ class TextTable(TableFiles):
             for text in texts
             for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
         )
-        frequent = sorted((word for word, count in counts.items() if count >= self.minimum_count), key=_order(counts))
-        words = [word for word in frequent if word not in SPECIAL][: self.vocabulary_size - len(SPECIAL)]
-        return WordPieceVocabulary.of_pieces([*SPECIAL, *words])
-
-
-def _order(counts: Counter[str]) -> Any:
-    """The sort key: the most frequent first, then in alphabetical order."""
-    return lambda word: (-counts[word], word)
+        words = [word for word in most_frequent(counts, self.minimum_count) if word not in SPECIAL]
+        return WordPieceVocabulary.of_pieces([*SPECIAL, *words[: self.vocabulary_size - len(SPECIAL)]])
 
 
 class _Rows(NamedTuple):

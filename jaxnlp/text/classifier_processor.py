@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 
 from jaxnlp.targets import Targets, targets_from_json
+from jaxnlp.text import require_fields
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
@@ -222,9 +223,7 @@ class TextClassifierProcessor:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
-        for name, kind in (("vocabulary", dict), ("max_length", int), ("parts", list), ("pairs", str)):
-            if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
-                raise ValueError(f"text classifier: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "text classifier", vocabulary=dict, max_length=int, parts=list, pairs=str)
         try:
             parts = tuple(
                 (str(name), TextPart(targets_from_json(one), int(texts))) for name, one, texts in fields["parts"]

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from jaxnlp.text import require_fields
+
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
@@ -55,9 +57,7 @@ class Normalization:
         """The normalization whose `to_json` this is. Raises: ValueError naming the wrong field."""
         if isinstance(fields, dict):  # older files have no sign_is_blank: `strip` decided it
             fields = {"sign_is_blank": fields.get("strip"), **fields}
-        for name, kind in (("charsmap", str), ("strip", bool), ("prefix", bool), ("sign_is_blank", bool)):
-            if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
-                raise ValueError(f"normalization: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "normalization", charsmap=str, strip=bool, prefix=bool, sign_is_blank=bool)
         charsmap = base64.b64decode(fields["charsmap"], validate=True)
         return cls(charsmap, fields["strip"], fields["prefix"], fields["sign_is_blank"])
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, most_frequent, require_fields
 from jaxnlp.text.conllu import ROOT, UNSPECIFIED, TreeSentence, universal
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
@@ -74,8 +74,8 @@ class ParserProcessor:
         del relations[ROOT]
         return cls(
             inputs,
-            _by_frequency(tags),
-            (ROOT, *_by_frequency(relations)),
+            most_frequent(tags),
+            (ROOT, *most_frequent(relations)),
             tag_column=tag_column,
             subtypes=subtypes,
             system=system,
@@ -188,9 +188,7 @@ class ParserProcessor:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         tags, relations = (tuple(list_of_strings(fields, name)) for name in ("tags", "relations"))
-        for name, kind in (("inputs", dict), ("system", str), ("tag_column", str), ("subtypes", bool)):
-            if not isinstance(fields.get(name), kind):
-                raise ValueError(f"parser: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "parser", inputs=dict, system=str, tag_column=str, subtypes=bool)
         rest = {name: fields[name] for name in ("system", "tag_column", "subtypes")}
         return cls(WordInputs.from_json(fields["inputs"]), tags, relations, **rest)
 
@@ -223,8 +221,3 @@ def _with_length(x: np.ndarray, length: int) -> np.ndarray:
     """Arrays [B, S, ...] as [B, T, ...]: padding is added or removed."""
     more = max(0, length - x.shape[1])
     return np.pad(x[:, :length], [(0, 0), (0, more), *[(0, 0)] * (x.ndim - 2)])
-
-
-def _by_frequency(counts: Counter[str]) -> tuple[str, ...]:
-    """The most frequent first, then in alphabetical order."""
-    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))

@@ -9,6 +9,7 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
+from jaxnlp.text import most_frequent
 from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, pretokenize
 
 _APART = "\uffff"
@@ -64,9 +65,7 @@ def train_subwords(
 
 
 def _frequent(counts: collections.Counter[str], minimum_count: int, most: int) -> tuple[str, ...]:
-    """The most frequent tokens, by decreasing count."""
-    frequent = [token for token, count in counts.items() if count >= minimum_count and token != _APART]
-    return tuple(sorted(frequent, key=lambda token: (-counts[token], token))[:most])
+    return tuple([token for token in most_frequent(counts, minimum_count) if token != _APART][:most])
 
 
 def _train_bpe(texts: Sequence[str], size: int, minimum_count: int, characters: Sequence[str]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, Self, get_args
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, require_fields
 from jaxnlp.text.normalization import UNCHANGED, Normalization
 from jaxnlp.text.segmentation import UNKNOWN_PENALTY, merged, most_probable
 
@@ -165,9 +165,7 @@ class Subwords:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The tokenizer whose `to_json` this is. Raises: ValueError naming a field that is missing or wrong."""
         vocabulary = list_of_strings(fields, "vocabulary")
-        for name, kind in (("kind", str), ("scores", list), ("byte_fallback", bool), ("extra", int)):
-            if type(fields.get(name)) is not kind:
-                raise ValueError(f"subwords: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "subwords", kind=str, scores=list, byte_fallback=bool, extra=int)
         for index, score in enumerate(fields["scores"]):
             if isinstance(score, bool) or not isinstance(score, int | float):
                 raise ValueError(f"subwords: scores[{index}]: expected a number, got {score!r}")

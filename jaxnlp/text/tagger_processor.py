@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, require_fields
 from jaxnlp.text.tag_schemes import (
     AllowedLabels,
     LabelledSpan,
@@ -153,7 +153,5 @@ class TaggerProcessor:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         labels = tuple(list_of_strings(fields, "labels"))
-        for name, kind in (("inputs", dict), ("scheme", str), ("unit", str)):
-            if not isinstance(fields.get(name), kind):
-                raise ValueError(f"tagger: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str)
         return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"])

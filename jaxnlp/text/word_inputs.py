@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, most_frequent, require_fields
 from jaxnlp.text.wordpiece import CLS, SEP, UNK, WordPieceVocabulary
 
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
@@ -83,8 +83,8 @@ class WordInputs:
                 characters[character] += count
         return dataclasses.replace(
             empty,
-            words=_frequent(normalised, minimum_count),
-            characters=_frequent(characters, 1),
+            words=most_frequent(normalised, minimum_count),
+            characters=most_frequent(characters),
             minimum_count=minimum_count,
         )
 
@@ -268,9 +268,7 @@ class WordInputs:
         """The inputs whose `to_json` this is. Raises: ValueError naming the wrong field."""
         words, characters = (tuple(list_of_strings(fields, name)) for name in ("words", "characters"))
         kinds = {"lowercase": bool, "zero_digits": bool, "max_characters": int, "max_length": int, "max_pieces": int}
-        for name, kind in kinds.items():
-            if not isinstance(fields.get(name), kind):
-                raise ValueError(f"word inputs: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "word inputs", **kinds)
         minimum_count = fields.get("minimum_count")
         if not isinstance(minimum_count, int | None):
             raise ValueError("word inputs: minimum_count is not of type int")
@@ -278,11 +276,6 @@ class WordInputs:
         vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
         rest = {name: fields[name] for name in kinds}
         return cls(words, characters, vocabulary, minimum_count=minimum_count, **rest)
-
-
-def _frequent(counts: Counter[str], least: int) -> Words:
-    """The keys with at least this count, the most frequent first, then in alphabetical order."""
-    return tuple(sorted((name for name, count in counts.items() if count >= least), key=lambda n: (-counts[n], n)))
 
 
 def _rounded(length: int, multiple: int, most: int) -> int:
