@@ -15,9 +15,9 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import chunks, place_of, rows_of
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.question_answering.answers import QuestionError, answer, one_line, prompt_of
+from jaxnlp.tasks.question_answering.answers import QuestionError, answer, prompt_of
 from jaxnlp.text.characters import MASK
-from jaxnlp.text.raw_texts import blank_rows, is_blank, require_texts, unless_blank
+from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts, unless_blank
 
 
 @dataclasses.dataclass(frozen=True)

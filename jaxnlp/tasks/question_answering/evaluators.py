@@ -12,9 +12,10 @@ from jaxnlp.corpus import DataError, Split
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.language_model.evaluators import decoder, sample_blocks
-from jaxnlp.tasks.question_answering.answers import answer, exact_match, one_line
+from jaxnlp.tasks.question_answering.answers import answer, exact_match
 from jaxnlp.text.characters import MASK
 from jaxnlp.text.questions import Question
+from jaxnlp.text.raw_texts import one_line
 
 MAX_MAPS = 4
 """Number of questions whose attention is shown."""
