@@ -255,7 +255,7 @@ def _refuse_plain_http(response: Any, **_: Any) -> None:
         raise ValueError(f"redirected to {target}, which is not https")
 
 
-def places_of(data_set: DataSet) -> dict[str, Path]:
+def folders_of(data_set: DataSet) -> dict[str, Path]:
     """The possible folders of a data set in search order: "JAXNLP_DATA" if it is set, and "the cache"."""
     own = own_folder(data_set.name)
     places = {} if own is None else {"JAXNLP_DATA": own / data_set.name}
@@ -266,7 +266,7 @@ def state_of(data_set: DataSet) -> str:
     """Which files of a data set are available, or where to get them, in a few words."""
     needed = [file.relative_path.partition("/")[2] for file in data_set.remote] or list(data_set.checksums)
     states = []
-    for place, folder in places_of(data_set).items():
+    for place, folder in folders_of(data_set).items():
         count = sum((folder / name).is_file() for name in needed)
         if count == len(needed):
             return f"in {place}"
@@ -288,7 +288,7 @@ def check(data_sets: Sequence[DataSet]) -> bool:
     """Compares the available files with their checksums, and prints the results. Returns: whether all are equal."""
     equal = True
     for data_set in data_sets:
-        for place, folder in places_of(data_set).items():
+        for place, folder in folders_of(data_set).items():
             there = {name: folder / name for name in data_set.checksums if (folder / name).is_file()}
             different = [name for name, path in there.items() if digest_of(path) != data_set.checksums[name]]
             for name in different:
@@ -331,7 +331,7 @@ def run(options: Options, console: Console) -> int:
         print_list()
         return 0
     for data_set in chosen:
-        folder = next(iter(places_of(data_set).values()))
+        folder = next(iter(folders_of(data_set).values()))
         console.print(f"{data_set.name}: {data_set.title}, from {data_set.page}", highlight=False, soft_wrap=True)
         console.print(f"licence: {data_set.licence}", highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

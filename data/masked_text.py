@@ -312,15 +312,15 @@ class _Examples(grain.transforms.RandomMap):
         begin = start + other + 1
         return documents.text(begin, documents.chunk(begin, other, tokens))
 
-    def _chosen(self, ids: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The predicted positions, in ascending order: on average a share `mask_rate` of `places`."""
-        count = int(self._config.mask_rate * len(places) + rng.random())
+    def _chosen(self, ids: np.ndarray, positions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The predicted positions, in ascending order: on average a share `mask_rate` of `positions`."""
+        count = int(self._config.mask_rate * len(positions) + rng.random())
         if not self._config.whole_word_masking:
-            return np.sort(rng.permutation(places)[:count])
+            return np.sort(rng.permutation(positions)[:count])
         # A word starts with a token without ##, and after a special token.
-        begins = ~self._continues[ids[places]] | (np.diff(places, prepend=0) > 1)
+        begins = ~self._continues[ids[positions]] | (np.diff(positions, prepend=0) > 1)
         begins[0] = True
-        words = np.split(places, np.flatnonzero(begins)[1:])
+        words = np.split(positions, np.flatnonzero(begins)[1:])
         chosen: list[np.ndarray] = []
         for index in rng.permutation(len(words)):
             if len(words[index]) <= count:
@@ -328,7 +328,7 @@ class _Examples(grain.transforms.RandomMap):
                 count -= len(words[index])
             if not count:
                 break
-        return np.sort(np.concatenate([places[:0], *chosen]))
+        return np.sort(np.concatenate([positions[:0], *chosen]))
 
     def _corrupted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The tokens that replace the predicted tokens."""

@@ -59,7 +59,7 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Qu
       FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
         message has the line and the reason.
     """
-    questions, places, lines = list[Question](), list[int](), _lines(path)
+    questions, indices, lines = list[Question](), list[int](), _lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -74,8 +74,8 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Qu
                 "give places to all questions or to none"
             )
         questions.append(Question(text.strip(), answer.strip() if tab else None))
-        places.append(number - 1)
-    return questions, SourceRows(places, [str(number) for number in range(1, len(lines) + 1)])
+        indices.append(number - 1)
+    return questions, SourceRows(indices, [str(number) for number in range(1, len(lines) + 1)])
 
 
 def _lines(path: Path) -> list[str]:
@@ -254,11 +254,11 @@ class _NamesConfig(DataConfig):
         """Reads a file of questions, with or without places. Raises: DataError naming the file and the line."""
         vocabulary = require_processor(processor, CharacterVocabulary)
         (questions, source), examples = read_questions(path), []
-        for question, place in zip(questions, source.places, strict=True):
+        for question, index in zip(questions, source.indices, strict=True):
             try:
                 examples.append(self.question_example(question, vocabulary))
             except DataError as error:
-                raise DataError(f"{path}, line {place + 1}: {error}") from error
+                raise DataError(f"{path}, line {index + 1}: {error}") from error
         return dataclasses.replace(self._split(questions, examples), source=source)
 
 

@@ -145,7 +145,7 @@ def _written(root: _Node) -> GrammarSentence:
             visit(child)
 
     visit(root)
-    places = {id(node): index for index, node in enumerate(order, 1)}
+    positions = {id(node): index for index, node in enumerate(order, 1)}
     words = [node.word for node in order]
     for index, following in enumerate(words[1:]):
         if words[index] == "a" and following[0] in "aeiou":
@@ -155,7 +155,7 @@ def _written(root: _Node) -> GrammarSentence:
         tuple(words),
         tuple(node.tag for node in order),
         tuple(node.label for node in order),
-        tuple(places[id(parents[id(node)])] if id(node) in parents else 0 for node in order),
+        tuple(positions[id(parents[id(node)])] if id(node) in parents else 0 for node in order),
         tuple(node.relation for node in order),
     )
 

@@ -28,7 +28,7 @@ from jaxnlp.text.tag_schemes import (
     Scheme,
     convert,
     find_scheme,
-    illegal_places,
+    illegal_positions,
     labels_of,
     misspelt_entities,
     prefix_and_type,
@@ -311,7 +311,7 @@ class TaggedSentences(TextFiles):
             labels, written_in = one.labels, None
             if labels is not None:
                 written_in = None if scheme == processor.scheme else scheme
-                illegal = illegal_places(labels, scheme)
+                illegal = illegal_positions(labels, scheme)
                 counts.add_illegal(one, illegal)
                 labels = tuple(convert(labels, processor.scheme))
                 unknown = next((index for index, label in enumerate(labels) if label not in processor.ids), None)

@@ -293,17 +293,17 @@ class ParallelText(SentencePairs, TextFiles):
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when validation or test files were training files of an earlier run."""
         if isinstance(earlier, CorruptedText):
-            learned = _places(earlier.data_set, earlier.files)
+            learned = _identities(earlier.data_set, earlier.files)
         elif isinstance(earlier, ParallelText):
-            learned = _places(earlier.data_set, earlier.train)
+            learned = _identities(earlier.data_set, earlier.train)
         else:
             return
         scored = {"validation": self.validation, "test": self.test}
         if not self.validation and not self._were_held_out(earlier):
             scored["validation"] = self.train
         for name, files in scored.items():
-            for file, place in zip(files, _places(self.data_set, files), strict=True):
-                if place in learned:
+            for file, identity in zip(files, _identities(self.data_set, files), strict=True):
+                if identity in learned:
                     raise DataError(
                         f"the earlier run was trained on {file}, which has sentences of the {name} split; give other "
                         f"files with --data.{name}"
@@ -335,8 +335,8 @@ class ParallelText(SentencePairs, TextFiles):
         return [folder / name for name in names]
 
 
-def _places(data_set: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Places of files: data set and name, or the absolute path of a user's file."""
+def _identities(data_set: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Identities of files: data set and name, or the absolute path of a user's file."""
     if data_set is not None:
         return [(data_set, name) for name in names]
     return [("", str(Path(name).expanduser().resolve())) for name in names]

@@ -39,13 +39,13 @@ class SourceRows:
     """All rows of a file. The examples of a split are those that are not skipped, such as blank ones.
 
     Attributes:
-      places: the index of each example's row [N].
+      indices: of each example's row [N].
       names: of all rows: numbers from 1, or ids.
       columns: of a table; () = the file is not a table.
       cells: of each row of a table, in these columns.
     """
 
-    places: Sequence[int]
+    indices: Sequence[int]
     names: Sequence[str]
     columns: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ()
@@ -80,7 +80,7 @@ class Split(Generic[Example]):
         if self.source is None:
             return list(answers)
         rows = [missing] * len(self.source.names)
-        for index, answer in zip(self.source.places, answers, strict=True):
+        for index, answer in zip(self.source.indices, answers, strict=True):
             rows[index] = answer
         return rows
 

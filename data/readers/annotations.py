@@ -69,20 +69,20 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
     """
     for number, (line, value) in enumerate(json_objects(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
-        place = f"sentence {number}, line {line}"
+        position = f"sentence {number}, line {line}"
         if not isinstance(value, dict):
             raise DataError(f"{where}: expected an object, got {type(value).__name__}")
         if "words" in value:
             words, labels = _split_already(value, where)
         else:
-            annotated = _annotated(value, where, place, counts)
+            annotated = _annotated(value, where, position, counts)
             if annotated is None:
                 continue
-            words, labels = _labelled_words(annotated, unit, where, place, counts)
+            words, labels = _labelled_words(annotated, unit, where, position, counts)
         if words:
             yield RawSentence((line,) * len(words), number, words, labels)
         else:
-            counts.add_sentence("blank and skipped", place)
+            counts.add_sentence("blank and skipped", position)
 
 
 def is_json(text: str) -> bool:
@@ -143,12 +143,12 @@ def _split_already(fields: dict[str, Any], where: str) -> Words:
     return tuple(words), None if labels is None else tuple(labels)
 
 
-def _annotated(fields: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+def _annotated(fields: dict[str, Any], where: str, position: str, counts: Counts) -> _Annotated | None:
     """The text of an object and its entities; None = the object is skipped and counted."""
     if "data" in fields and "text" not in fields:
-        return _of_label_studio(fields, where, place, counts)
+        return _of_label_studio(fields, where, position, counts)
     if fields.get("answer", "accept") != "accept":  # Prodigy
-        counts.add_sentence(f'answered with "{fields["answer"]}" and skipped', place)
+        counts.add_sentence(f'answered with "{fields["answer"]}" and skipped', position)
         return None
     text = fields.get("text")
     if not isinstance(text, str):
@@ -177,7 +177,7 @@ def _has_regions(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(one, dict) and "labels" in one for one in value)
 
 
-def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+def _of_label_studio(task: dict[str, Any], where: str, position: str, counts: Counts) -> _Annotated | None:
     """The text and the entities of a task; None = nobody has finished its annotation."""
     data = task["data"] if isinstance(task["data"], dict) else {}
     texts = [data["text"]] if "text" in data else [value for value in data.values() if isinstance(value, str)]
@@ -188,13 +188,13 @@ def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Count
         raise DataError(f"{where}: expected annotations as objects, as in Label Studio's export JSON")
     finished = [one for one in annotations if not one.get("was_cancelled")]
     if not finished:
-        counts.add_sentence("without a finished annotation and skipped", place)
+        counts.add_sentence("without a finished annotation and skipped", position)
         return None
     entities = [_regions(one, where) for one in finished]
     chosen = next((index for index, one in enumerate(finished) if one.get("ground_truth")), None)
     if chosen is None and any(one != entities[0] for one in entities):
         what = "annotated in several ways without a ground truth and read as in the first annotation"
-        counts.add_sentence(what, place)
+        counts.add_sentence(what, position)
     return _Annotated(texts[0], entities[chosen or 0])
 
 
@@ -210,13 +210,13 @@ def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
     return sorted(regions, key=repr)
 
 
-def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, counts: Counts) -> Words:
+def _labelled_words(annotated: _Annotated, unit: Unit, where: str, position: str, counts: Counts) -> Words:
     text, entities = annotated
     spans = None if entities is None else _spans([_entity(one, where) for one in entities], text, where)
     whole = split_words(text, unit)
-    placed = _split_at(whole, {place for span in spans or () for place in span[:2]})
+    placed = _split_at(whole, {position for span in spans or () for position in span[:2]})
     if len(placed) > len(whole):  # perhaps wrong positions
-        counts.add_sentence("divided inside a word, where an entity begins or ends", place)
+        counts.add_sentence("divided inside a word, where an entity begins or ends", position)
     words = tuple(word for word, _, _ in placed)
     if spans is None:
         return words, None
@@ -262,8 +262,8 @@ def _spans(entities: Sequence[_Entity], text: str, where: str) -> list[LabelledS
 def _from_utf16(entities: Sequence[_Entity], text: str) -> list[_Entity]:
     """The entities with positions in characters, from positions in UTF-16 code units; -1 = inside a character."""
     sizes = (1 + (ord(character) > 0xFFFF) for character in text)
-    places = {unit: index for index, unit in enumerate(itertools.accumulate(sizes, initial=0))}
-    return [one._replace(start=places.get(one.start, -1), stop=places.get(one.stop, -1)) for one in entities]
+    characters = {unit: index for index, unit in enumerate(itertools.accumulate(sizes, initial=0))}
+    return [one._replace(start=characters.get(one.start, -1), stop=characters.get(one.stop, -1)) for one in entities]
 
 
 def _problem(entity: _Entity, text: str) -> str | None:
@@ -277,10 +277,10 @@ def _problem(entity: _Entity, text: str) -> str | None:
     return None
 
 
-def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:
+def _split_at(words: Sequence[PlacedWord], edges: set[int]) -> list[PlacedWord]:
     """The words; a word is divided if an entity begins or ends inside it."""
     pieces = []
     for word, start, stop in words:
-        cuts = [start, *sorted(cut for cut in places if start < cut < stop), stop]
+        cuts = [start, *sorted(cut for cut in edges if start < cut < stop), stop]
         pieces += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
     return pieces

@@ -105,8 +105,8 @@ def python_documents() -> list[list[str]]:
 
 def _sections(text: str) -> list[str]:
     """Parts that start with an underlined heading."""
-    places = [match.start() for match in _HEADING.finditer(text)]
-    return [text[a:b] for a, b in itertools.pairwise([0, *places, len(text)])]
+    starts = [match.start() for match in _HEADING.finditer(text)]
+    return [text[a:b] for a, b in itertools.pairwise([0, *starts, len(text)])]
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -129,8 +129,8 @@ def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSent
             counts.add_sentence("blank and skipped", sentence.where)
             continue
         labels = None if set(sentence.upos) == {UNSPECIFIED} else sentence.upos
-        places = enumerate(sentence.lines, sentence.line)
-        lines = tuple(line_number for line_number, line in places if line.split("\t")[0].isdecimal())
+        numbered = enumerate(sentence.lines, sentence.line)
+        lines = tuple(line_number for line_number, line in numbered if line.split("\t")[0].isdecimal())
         if labels and UNSPECIFIED in labels:
             word = labels.index(UNSPECIFIED)
             where = position(str(path), lines[word], number, word + 1)

@@ -99,13 +99,13 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     """
     # Where both exist, Transformers reads the single file.
     if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
-        places = read_object(folder / INDEX).get("weight_map")
-        if not isinstance(places, dict) or not places:
+        weight_map = read_object(folder / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
             raise PretrainedError(f"{folder / INDEX}: expected weight_map, an object from tensors to files")
-        files = sorted({folder / str(file) for file in places.values()})
+        files = sorted({folder / str(file) for file in weight_map.values()})
     else:
-        places, files = None, [folder / WEIGHTS]
-    if places is None and not files[0].is_file():
+        weight_map, files = None, [folder / WEIGHTS]
+    if weight_map is None and not files[0].is_file():
         pickled = sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".ckpt"))
         if pickled:
             raise PretrainedError(
@@ -126,8 +126,8 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     for file in files:
         with _opened(file) as held:
             tensors |= {name: _tensor(held, name, file) for name in held.keys()}  # noqa: SIM118 (not a dict)
-    if places is not None and tensors.keys() != places.keys():
-        different = sorted(tensors.keys() ^ places.keys())
+    if weight_map is not None and tensors.keys() != weight_map.keys():
+        different = sorted(tensors.keys() ^ weight_map.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
     return tensors
 

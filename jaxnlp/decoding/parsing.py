@@ -127,8 +127,8 @@ def _best(
     logprobs = jax.nn.log_softmax(jnp.where(legal, logits, -jnp.inf), axis=-1, where=legal)
     stay = jnp.where(jnp.arange(choices)[None, None] == 0, 0.0, -jnp.inf)
     gained = jnp.where(done[:, :, None], stay, jnp.where(legal, logprobs, -jnp.inf))
-    best, places = jax.lax.top_k((totals[:, :, None] + gained).reshape(batch, -1), beams)
-    parents, chosen = places // choices, places % choices
+    best, indices = jax.lax.top_k((totals[:, :, None] + gained).reshape(batch, -1), beams)
+    parents, chosen = indices // choices, indices % choices
 
     def of_parents(x: Array) -> Array:
         return jnp.take_along_axis(x, parents.reshape(batch, beams, *[1] * (x.ndim - 2)), axis=1)

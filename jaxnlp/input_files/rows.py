@@ -132,7 +132,7 @@ def name_of(file: Path) -> str:
     return "standard input" if str(file) == "-" else str(file)
 
 
-def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
+def position_of(texts: Sequence[str], file: Path | None, number: int) -> str:
     """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
     source = file or Path("-")
     return f"text {number}" if texts else f"{name_of(source)}, {'row' if is_table(source) else 'line'} {number}"

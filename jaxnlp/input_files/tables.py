@@ -80,9 +80,9 @@ class Table(NamedTuple):
 
     def source(self, kept: Sequence[TableRow]) -> SourceRows:
         """The table as the source of examples: of those of its rows that were kept."""
-        places = {row.line: index for index, row in enumerate(self.rows)}
+        indices = {row.line: index for index, row in enumerate(self.rows)}
         return SourceRows(
-            [places[row.line] for row in kept],
+            [indices[row.line] for row in kept],
             [row.id for row in self.rows],
             self.columns,
             [row.cells for row in self.rows],
@@ -240,13 +240,13 @@ def _delimited_table(
 ) -> Table:
     records = read_records(text, str(path), delimiter, quotes)
     header = tuple(name.strip() for record in records[:1] for name in record.fields)
-    places = _places(header, path, columns, between(delimiter), labelled)
+    indices = _indices(header, path, columns, between(delimiter), labelled)
     rows = [
         TableRow(
             line,
-            str(number) if columns.id is None else fields[places[columns.id]],
-            tuple(fields[places[name]] for name in columns.texts),
-            fields[places[columns.label]].strip() if columns.label in places else None,
+            str(number) if columns.id is None else fields[indices[columns.id]],
+            tuple(fields[indices[name]] for name in columns.texts),
+            fields[indices[columns.label]].strip() if columns.label in indices else None,
             tuple(fields),
         )
         for number, (line, fields) in enumerate(records[1:], 1)
@@ -254,7 +254,9 @@ def _delimited_table(
     return Table(header, rows)
 
 
-def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
+def _indices(
+    header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None
+) -> dict[str, int]:
     """The index of each column that is read."""
     needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
     indices = {name: index for index, name in enumerate(header)}

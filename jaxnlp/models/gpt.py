@@ -115,7 +115,7 @@ class GPTConfig(ModelConfig):
         return below | above | head
 
 
-class Places(NamedTuple):
+class AttentionAxis(NamedTuple):
     """Positions of the rows or the columns of an attention map.
 
     Attributes:
@@ -126,7 +126,7 @@ class Places(NamedTuple):
     positions: tuple[int, ...]
     latents: int = 0
 
-    def see(self, others: "Places") -> np.ndarray:
+    def see(self, others: "AttentionAxis") -> np.ndarray:
         """Which columns, `others`, each row sees [T, S] bool."""
         return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
 
@@ -260,9 +260,9 @@ class GPT(nn.Module):
                 maps |= {f"block_{n}": one for n, one in enumerate(weights)} if name == "blocks" else {name: weights}
         return maps
 
-    def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
+    def attention_axes(self, positions: int) -> dict[str, tuple[AttentionAxis, AttentionAxis]]:
         """Rows and columns of the maps of a sequence of T positions, by `blocks`, `down_project` and `up_project`."""
-        tokens = Places(tuple(range(positions)))
+        tokens = AttentionAxis(tuple(range(positions)))
         return {"blocks": (tokens, tokens)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:

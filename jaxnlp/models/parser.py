@@ -164,8 +164,8 @@ class TransitionScorer(nn.Module):
         batch, steps, _ = nodes.shape
         chex.assert_shape(nodes, (len(vectors), steps, NODES))
         chex.assert_shape(labels, (batch, steps, NODES - LABELLED))
-        places = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
-        gathered = jax.vmap(lambda one, at: one[at])(vectors, places)
+        indices = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
+        gathered = jax.vmap(lambda one, at: one[at])(vectors, indices)
         total = self._product(gathered.reshape(batch * steps, -1), self.words_kernel)
         if self.config.label_width:
             total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)

@@ -54,9 +54,9 @@ def initial_state(length: Array, positions: int, system: System) -> ParserState:
     )
 
 
-def _at(values: Array, places: Array) -> Array:
+def _at(values: Array, indices: Array) -> Array:
     """The values at these indices; ABSENT at negative indices."""
-    return jnp.where(places >= 0, values[jnp.maximum(places, 0)], ABSENT)
+    return jnp.where(indices >= 0, values[jnp.maximum(indices, 0)], ABSENT)
 
 
 def _from_top(state: ParserState, depth: int) -> Array:
@@ -132,10 +132,10 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
     children = jnp.where(is_head[:, None] & sides[None], jnp.tile(moved, 2)[None], state.children)
 
     has_head = _at(state.heads, top) != ABSENT
-    places = jnp.arange(len(state.stack), dtype=jnp.int32)
-    stack = jnp.where(reads & (places == state.size), front, state.stack)
+    positions = jnp.arange(len(state.stack), dtype=jnp.int32)
+    stack = jnp.where(reads & (positions == state.size), front, state.stack)
     if system == "arc_standard":  # after LEFT-ARC the top takes the place of the word below it
-        stack = jnp.where(is_left & (places == state.size - 2), top, stack)
+        stack = jnp.where(is_left & (positions == state.size - 2), top, stack)
     goes_back = is_reduce & ~has_head
     return ParserState(
         stack=stack,

@@ -63,9 +63,9 @@ class TextToText(Task):
             )
             metrics: Metrics = {"loss": (losses.nll, losses.count)}
             if key is not None:
-                places = batch["source"].size + batch["inputs"].size
+                positions = batch["source"].size + batch["inputs"].size
                 real = batch["source_mask"].sum(dtype=jnp.float32) + losses.count
-                metrics["positions_per_token"] = (jnp.asarray(places, jnp.float32), real)
+                metrics["positions_per_token"] = (jnp.asarray(positions, jnp.float32), real)
             if key is not None and self.label_smoothing:
                 metrics["objective"] = (losses.objective, losses.count)
             return losses.objective / jnp.maximum(losses.count, 1.0), (metrics, carry)

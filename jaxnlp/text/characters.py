@@ -76,15 +76,15 @@ class CharacterVocabulary:
           UnknownCharacterError: names the unknown characters, the position of the first, and the known ones.
         """
         code_points = np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
-        places = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
-        unknown = self._code_points[places] != code_points
+        indices = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
+        unknown = self._code_points[indices] != code_points
         if unknown.any():
             names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
                 f"{int(unknown.argmax()) + 1}); it has {''.join(self.characters)!r}"
             )
-        return self._ids[places]
+        return self._ids[indices]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids."""

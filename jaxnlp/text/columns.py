@@ -133,12 +133,12 @@ def parse_columns(text: str, file: str) -> ColumnFile:
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:
     between, other = ("tabs", "spaces") if tabs else ("spaces", "tabs")
-    number, places, rows = 1, list[int](), list[tuple[str, ...]]()
+    number, line_numbers, rows = 1, list[int](), list[tuple[str, ...]]()
     for line_number, line in enumerate([*lines, ""], 1):
         if not _has_word(line):
             if rows:
-                yield ColumnSentence(number, tuple(places), tuple(rows))
-                number, places, rows = number + 1, [], []
+                yield ColumnSentence(number, tuple(line_numbers), tuple(rows))
+                number, line_numbers, rows = number + 1, [], []
             continue
         row, fits = _fields(line, tabs), ("\t" in line) == tabs or len(line.split()) < 2
         if not rows and _COMMENT.match(line) and not (fits and len(row) == width):
@@ -152,7 +152,7 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
         if len(row) != width:
             columns = "1 column" if width == 1 else f"{width} columns between {between}"
             raise DataError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
-        places.append(line_number)
+        line_numbers.append(line_number)
         rows.append(tuple(row))
 
 

@@ -149,7 +149,7 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
 def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSentence:
     name = str(number)
     words: list[list[str]] = []
-    places: list[int] = []
+    line_numbers: list[int] = []
     for line_number, line in enumerate(lines, first):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
@@ -167,8 +167,8 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
             if not fields[FORM].strip():
                 raise DataError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
-            places.append(line_number)
-    heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
+            line_numbers.append(line_number)
+    heads, relations = _tree(words, line_numbers, f"{file}, line {{}}, sentence {name}")
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
     upos, xpos = (tuple(tag if tag.strip() else UNSPECIFIED for tag in tags) for tags in (upos, xpos))
     return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
@@ -192,13 +192,13 @@ def _is_word(identifier: str, where: str) -> bool:
 
 
 def _tree(
-    words: list[list[str]], places: list[int], where: str
+    words: list[list[str]], line_numbers: list[int], where: str
 ) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
     """Heads and relations; None and None if no word has a head."""
     if all(fields[HEAD] == UNSPECIFIED for fields in words):
         return None, None
     heads = []
-    for fields, line in zip(words, places, strict=True):
+    for fields, line in zip(words, line_numbers, strict=True):
         if not fields[HEAD].isdecimal() or int(fields[HEAD]) > len(words):
             raise DataError(
                 f"{where.format(line)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
@@ -210,8 +210,8 @@ def _tree(
     problem = tree_problem(heads)
     if problem is not None:
         word, message = problem
-        raise DataError(f"{where.format(places[word - 1])}: {message}")
-    for fields, line in zip(words, places, strict=True):
+        raise DataError(f"{where.format(line_numbers[word - 1])}: {message}")
+    for fields, line in zip(words, line_numbers, strict=True):
         if (universal(fields[DEPREL]) == ROOT) != (fields[HEAD] == "0"):
             raise DataError(
                 f"{where.format(line)}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "

@@ -45,7 +45,7 @@ class Window(NamedTuple):
       question_index: of the question among all.
       tokens: ids [T].
       segments: 0 up to the first [SEP], 1 after it [T].
-      places: the first character of each token of the context, and the one after its last [T, 2]; 0 for other tokens.
+      offsets: the first character of each token of the context, and the one after its last [T, 2]; 0 for other tokens.
       edges: whether an answer may begin and may end with a token [T, 2] bool: tokens at the edges of the context's
         words, and the first one, [CLS], which stands for no answer.
     """
@@ -53,13 +53,13 @@ class Window(NamedTuple):
     question_index: int
     tokens: np.ndarray
     segments: np.ndarray
-    places: np.ndarray
+    offsets: np.ndarray
     edges: np.ndarray
 
     def tokens_of(self, answers: Sequence[Span]) -> tuple[int, int]:
         """The first and the last token of the words of the first answer; token 0, [CLS], twice, unless the window has
         the whole answer."""
-        starts, stops = self.places.T
+        starts, stops = self.offsets.T
         for answer in answers[:1]:
             inside = np.flatnonzero((stops > answer.start) & (starts < answer.stop))
             if inside.size and starts[stops > 0][0] <= answer.start and answer.stop <= stops.max():
@@ -162,9 +162,9 @@ class QuestionProcessor:
 
 def _window(index: int, encoding: Encoding) -> Window:
     of_context = np.array([part == 1 for part in encoding.sequence_ids])
-    places = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
+    offsets = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
     words = np.array([-1 if word is None else word for word in encoding.word_ids])
     changes = words[1:] != words[:-1]
     edges = np.stack([np.append(True, changes), np.append(changes, True)], axis=1) & of_context[:, None]
     edges[0] = True
-    return Window(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), places, edges)
+    return Window(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), offsets, edges)

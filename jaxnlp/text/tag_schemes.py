@@ -105,7 +105,7 @@ def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
     return same if is_open and goes_on else is_open == goes_on
 
 
-def illegal_places(labels: Sequence[str], scheme: Scheme) -> list[int]:
+def illegal_positions(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """The positions of labels that may not follow the label before them; the number of words if the end may not."""
     pairs = zip([None, *labels], [*labels, None], strict=True)
     return [index for index, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]

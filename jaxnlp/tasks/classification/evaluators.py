@@ -144,11 +144,11 @@ def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: flo
             )
             for example in split.examples
         ]
-        places = range(len(cells)) if source is None else source.places
+        indices = range(len(cells)) if source is None else source.indices
         names = [example.name for example in split.examples] if source is None else source.names
         skipped = ("",) * (len(columns) - 1)
         rows = split.in_rows(cells, None)
-        source = SourceRows(places, names, columns, [row or (names[n], *skipped) for n, row in enumerate(rows)])
+        source = SourceRows(indices, names, columns, [row or (names[n], *skipped) for n, row in enumerate(rows)])
     return table_with(source, added, split.in_rows(predicted, [""] * len(added)))
 
 

@@ -134,7 +134,7 @@ def merge_windows(
         for (first, last), log_prob in zip(row.spans, row.log_probs, strict=True):
             if log_prob == -np.inf:
                 break
-            start, stop = int(window.places[first, 0]), int(window.places[last, 1])
+            start, stop = int(window.offsets[first, 0]), int(window.offsets[last, 1])
             text = context[start:stop]
             if text not in texts or texts[text].log_prob < log_prob:
                 texts[text] = Answer(text, start, stop, float(log_prob))

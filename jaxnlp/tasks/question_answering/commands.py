@@ -13,7 +13,7 @@ from jaxnlp.decoding.completion import BATCH_SIZES, complete
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, place_of, rows_of
+from jaxnlp.input_files.rows import chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import QuestionError, answer, prompt_of
 from jaxnlp.text.characters import MASK
@@ -49,7 +49,7 @@ class Predict(Command):
                 count += 1
                 problem = None if is_blank((question,)) else _problem(trained, question)
                 if problem is not None:
-                    skipped.append(f"{place_of(self.texts, self.file, count)}: {problem}")
+                    skipped.append(f"{position_of(self.texts, self.file, count)}: {problem}")
                 readable.append("" if problem is not None else question)
             for (question,), text in zip(rows, ask(trained, readable), strict=True):
                 if self.json:

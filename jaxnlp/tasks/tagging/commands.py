@@ -11,7 +11,7 @@ import tyro
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, name_of, place_of, read_text, rows_of
+from jaxnlp.input_files.rows import chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -76,7 +76,7 @@ class Predict(Command):
                 for (text,), result in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
                     count += 1
                     if isinstance(result, str):
-                        skipped.append(f"{place_of(self.inputs, self.file, count)}: {result}")
+                        skipped.append(f"{position_of(self.inputs, self.file, count)}: {result}")
                     if self.html is not None:
                         texts.append(text)
                         entities.append([] if isinstance(result, str) else result)

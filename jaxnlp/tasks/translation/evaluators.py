@@ -90,8 +90,8 @@ def corpus_scores(
 
 def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
     """A table for the report: some translations next to their references."""
-    places = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
-    rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in places)
+    indices = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
+    rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in indices)
     return [Block("Translations", Table(("source", "translation", "reference"), rows, folded=True))]
 
 

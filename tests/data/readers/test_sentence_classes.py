@@ -80,7 +80,7 @@ def test_blank_lines_are_skipped_counted_and_keep_their_places(tmp_path, caplog)
     path.write_text("1 fine\n\n \n0 bad\n")
     rows, source = read_data_set_file("sst2", path)
     assert [row.texts for row in rows] == [("fine",), ("bad",)]
-    assert (source.places, source.names) == ([0, 3], ["1", "2", "3", "4"])
+    assert (source.indices, source.names) == ([0, 3], ["1", "2", "3", "4"])
     assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
     path.write_bytes(b"1 caf\xe9\n")
     with pytest.raises(DataError, match=r"stsa.binary.dev, line 1, offset 5: byte 0xe9 is not UTF-8"):

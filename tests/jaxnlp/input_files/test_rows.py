@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jaxnlp.corpus import DataError
-from jaxnlp.input_files.rows import TextColumns, chunks, place_of, read_text, rows_of, table_rows
+from jaxnlp.input_files.rows import TextColumns, chunks, position_of, read_text, rows_of, table_rows
 from jaxnlp.input_files.tables import Dialect
 
 
@@ -142,9 +142,9 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def test_places_are_named_by_text_line_or_row():
-    assert place_of(["a"], None, 1) == "text 1"
-    assert place_of((), None, 4) == "standard input, line 4"
-    assert [place_of((), Path(name), 2) for name in ("x", "x.csv")] == ["x, line 2", "x.csv, row 2"]
+    assert position_of(["a"], None, 1) == "text 1"
+    assert position_of((), None, 4) == "standard input, line 4"
+    assert [position_of((), Path(name), 2) for name in ("x", "x.csv")] == ["x, line 2", "x.csv, row 2"]
 
 
 def test_columns_are_those_of_the_runs_training_table():
