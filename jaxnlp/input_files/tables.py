@@ -137,19 +137,6 @@ def read_header(path: Path, dialect: Dialect = Dialect()) -> list[str]:  # a con
         raise DataError(f"{path}: the first line is not a JSON object: {error}") from error
 
 
-def read_rows(
-    path: Path,
-    columns: Columns,
-    *,
-    dialect: Dialect = Dialect(),  # a constant
-    labelled: bool | None = None,
-    separator: str | None = ",",
-) -> list[TableRow]:
-    """The rows of a table that have texts; arguments and errors as `read_table` and `rows_with_texts`."""
-    table = read_table(path, columns, dialect=dialect, labelled=labelled, separator=separator)
-    return rows_with_texts(path, table.rows)
-
-
 def read_table(
     path: Path,
     columns: Columns,

@@ -14,8 +14,8 @@ from jaxnlp.input_files.tables import (
     is_table,
     labelled_rows,
     read_header,
-    read_rows,
     read_table,
+    rows_with_texts,
     table_with,
 )
 
@@ -27,6 +27,10 @@ def written(folder, text, name):
     path = folder / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return path
+
+
+def read_rows(path, columns, **options):
+    return rows_with_texts(path, read_table(path, columns, **options).rows)
 
 
 def lines(*rows):
