@@ -48,7 +48,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
     embedding_width: Count = 128
     """Width of the word embeddings, D."""
-    widths: tuple[int, ...] = (128, 128)
+    widths: tuple[Count, ...] = (128, 128)
     """Width of each recurrent layer, K, first to last."""
     tie_embeddings: bool = False
     """Use the embeddings as the output layer; outputs of another width are projected first."""
@@ -74,8 +74,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.widths or min(self.widths) < 1:
-            raise ValueError(f"model.widths needs at least one layer, each of positive width, got {self.widths}")
+        if not self.widths:
+            raise ValueError("model.widths needs at least one layer, got none")
         if self.init_bias_from_unigram and not self.use_output_bias:
             raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
         self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")

@@ -18,7 +18,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Rate, Within
+from jaxnlp.config import Count, Rate, Within
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
@@ -39,7 +39,7 @@ class TextRNNConfig(WordClassifierConfig):
     (non_static)."""
     cell: CellName = "lstm"
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
-    widths: tuple[int, ...] = (128,)
+    widths: tuple[Count, ...] = (128,)
     """Width of each recurrent layer in each direction, K, first to last."""
     bidirectional: bool = True
     """Whether a second network in each layer reads the text from its end to its start."""
@@ -55,8 +55,8 @@ class TextRNNConfig(WordClassifierConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.widths or min(self.widths) < 1:
-            raise ValueError(f"model.widths needs at least one layer, each of positive width, got {self.widths}")
+        if not self.widths:
+            raise ValueError("model.widths needs at least one layer, got none")
         self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
         self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
