@@ -249,7 +249,7 @@ class _Examples(grain.transforms.RandomMap):
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
         pieces = vocabulary.tokens(range(vocabulary.size))
         self._continues = np.array([piece.startswith("##") for piece in pieces])
-        self._ordinary = np.array([i for i, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
+        self._ordinary = np.array([index for index, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
 
     @property
     def room(self) -> int:

@@ -202,7 +202,7 @@ class _NamesConfig(DataConfig):
         Raises: DataError when no training question is left.
         """
         order = np.random.default_rng(0).permutation(len(names.train))
-        held_out = tuple(names.train[i] for i in np.sort(order[: self.held_out]))
+        held_out = tuple(names.train[index] for index in np.sort(order[: self.held_out]))
         never = {question.text for questions in (held_out, names.dev, names.test) for question in questions}
         kept = tuple(question for question in names.train if question.text not in never)
         if not kept:
@@ -331,7 +331,7 @@ class NamesPretraining(_NamesConfig):
         order = grain.MapDataset.range(len(names.documents))
         splits = self.question_splits(names, vocabulary)
         if not self.question_fraction:
-            known = [make.random_map(i, np.random.default_rng((0, i))) for i in range(len(names.documents))]
+            known = [make.random_map(index, np.random.default_rng((0, index))) for index in range(len(names.documents))]
             splits["validation"] = Split(self.scored_batches(known)[0])
         return Corpus(
             train=_endless(shuffled(order, seed).random_map(make), self, seed),

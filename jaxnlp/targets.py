@@ -159,7 +159,7 @@ class _Classes(Targets):
     def describe(self, labels: Sequence[Any]) -> str:
         counts = self.counts(labels)
         order = np.argsort(-counts, kind="stable")
-        shown = ", ".join(f"{self.names[i]} {counts[i]:,}" for i in order[:MOST_CLASSES])
+        shown = ", ".join(f"{self.names[index]} {counts[index]:,}" for index in order[:MOST_CLASSES])
         more = f", and {len(order) - MOST_CLASSES} more" if len(order) > MOST_CLASSES else ""
         return f"{len(order)} classes in training: {shown}{more}"
 

@@ -87,5 +87,5 @@ def sorted_batches(
     """
     rows = np.argsort(list(map(length, examples)), kind="stable")
     starts = range(0, len(rows), batch_size)
-    groups = [[examples[i] for i in rows[start : start + batch_size]] for start in starts]
+    groups = [[examples[index] for index in rows[start : start + batch_size]] for start in starts]
     return tuple(pad(group, batch_size, multiple) for group in groups), rows

@@ -19,7 +19,7 @@ def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator,
     only one article.
     """
     order = generator.permutation(len(articles)) if shuffle else range(len(articles))
-    text = np.concatenate([articles[i] for i in order])
+    text = np.concatenate([articles[index] for index in order])
     return np.roll(text, -int(generator.integers(len(text))))
 
 

@@ -177,7 +177,7 @@ def _read_ids(path: Path, vocabulary_size: int) -> tuple[np.ndarray, ...]:
     articles = read_object_array(path)
     if not articles:
         raise DataError(f"{path} contains no articles")
-    return tuple(checked_ids(ids, f"{path}: article[{i}]", vocabulary_size) for i, ids in enumerate(articles))
+    return tuple(checked_ids(ids, f"{path}: article[{index}]", vocabulary_size) for index, ids in enumerate(articles))
 
 
 def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str = "N") -> np.ndarray:

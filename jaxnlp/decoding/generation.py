@@ -176,7 +176,7 @@ def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) ->
 def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop, before):
     params = prepare(decoder, params)
     capacity, length = decoder.capacity, prompt.shape[1]
-    history = [prompt[:, i] for i in range(length)]
+    history = [prompt[:, position] for position in range(length)]
     stopped = np.zeros(len(prompt), bool)
     cache, filled = None, 0
     for index in range(max_new_tokens):

@@ -75,7 +75,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: expected a list, got {value!r}")
         item = typing.get_args(expected)[0]
-        return tuple(from_json(element, item, where=f"{where}[{i}]") for i, element in enumerate(value))
+        return tuple(from_json(element, item, where=f"{where}[{index}]") for index, element in enumerate(value))
     if dataclasses.is_dataclass(expected):
         return _dataclass_from_json(value, expected, where)
     if expected in (None, type(None)):

@@ -88,7 +88,7 @@ class CharacterVocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids."""
-        return "".join(self.characters[int(i)] for i in ids)
+        return "".join(self.characters[int(token_id)] for token_id in ids)
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""

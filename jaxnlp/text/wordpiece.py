@@ -256,11 +256,11 @@ class WordPieceVocabulary:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings."""
-        return [str(self.tokenizer.id_to_token(int(i))) for i in ids]
+        return [str(self.tokenizer.id_to_token(int(token_id))) for token_id in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids, a blank between words, without special tokens."""
-        return self.tokenizer.decode([int(i) for i in ids])
+        return self.tokenizer.decode([int(token_id) for token_id in ids])
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""

@@ -91,7 +91,7 @@ class WordVocabulary:
         The texts of two sequences, concatenated, are the text of both, so that generated words can be printed one by
         one after the prompt.
         """
-        words = (self.words[int(i)] for i in ids)
+        words = (self.words[int(token_id)] for token_id in ids)
         return "".join("\n" if word == EOL else f" {word}" for word in words)
 
     def to_json(self) -> dict[str, Any]:

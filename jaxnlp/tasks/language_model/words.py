@@ -49,9 +49,9 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     neighbours = scoring.once(_jitted, _neighbours, model, ids)
     words, rows = vocabulary.words, []
     if ids:
-        for i, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
+        for index, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
             listed = ", ".join(f"{words[j]} {cosine:.2f}" for j, cosine in zip(near, cosines, strict=True))
-            rows.append((words[i], listed))
+            rows.append((words[index], listed))
     return [
         Block("Perplexity by position", Lines((curve,), "position", "perplexity", note)),
         Block("Nearest embeddings", Table(("word", "nearest words, with their cosine"), tuple(rows))),
@@ -79,7 +79,8 @@ def frequent_words(vocabulary: WordVocabulary, split: Split) -> tuple[int, ...]:
     for batch in some_batches(split, MAX_COUNTED):
         counts += np.bincount(batch["targets"][batch["loss_mask"]], minlength=vocabulary.size)
     in_order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    fitting = [int(i) for i in in_order if vocabulary.words[i].isalpha() and len(vocabulary.words[i]) >= MIN_LETTERS]
+    words = ((int(index), vocabulary.words[index]) for index in in_order)
+    fitting = [index for index, word in words if word.isalpha() and len(word) >= MIN_LETTERS]
     return tuple(fitting[rank - 1] for rank in RANKS if rank <= len(fitting))
 
 
@@ -103,5 +104,5 @@ def some_batches(split: Split, tokens: int) -> Iterator[NumpyBatch]:
     """Evenly spaced batches, of about this many tokens in total, at least one."""
     total = len(split.batches)
     chosen = min(total, -(-tokens // split.batches[0]["tokens"].size))
-    for i in range(chosen):
-        yield split.batches[i * total // chosen]
+    for index in range(chosen):
+        yield split.batches[index * total // chosen]

@@ -153,11 +153,12 @@ def _wrong_sentences(
     predicted: Sequence[Sequence[LabelledSpan]],
 ) -> Table:
     errors = [len(set(theirs) ^ set(ours)) for theirs, ours in zip(gold, predicted, strict=True)]
-    order = sorted((i for i, count in enumerate(errors) if count), key=lambda i: (-errors[i], i))[:MAX_ERRORS]
+    worst = sorted(range(len(errors)), key=lambda index: (-errors[index], index))[:MAX_ERRORS]
     rows = tuple(
-        (examples[i].name, bracketed(processor, examples[i].words, gold[i], set(predicted[i])),
-         bracketed(processor, examples[i].words, predicted[i], set(gold[i])))
-        for i in order
+        (examples[index].name, bracketed(processor, examples[index].words, gold[index], set(predicted[index])),
+         bracketed(processor, examples[index].words, predicted[index], set(gold[index])))
+        for index in worst
+        if errors[index]
     )  # fmt: skip
     note = "Entities are between brackets. A star marks an entity that the other column does not have."
     if not processor.has_entities:
