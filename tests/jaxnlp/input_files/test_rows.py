@@ -23,7 +23,7 @@ def test_rows_are_texts_or_texts_with_their_pairs():
     [
         ({"texts": ["a", "caf\udce9"]}, r"text 2 is not UTF-8: 'caf\\udce9'"),
         ({"texts": ["a"], "pairs": ["b"]}, "--pair applies only to pairs of texts; remove it"),
-        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "number of texts: 2, after --pair: 1"),
+        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "got 2 texts, and 1 after --pair"),
         ({"texts": ["a"], "file": Path("x")}, "give texts or --file, not both"),
         ({"pairs": ["a"], "file": Path("x"), "count": 2}, "give texts or --file, not both"),
     ],

@@ -219,7 +219,7 @@ def test_a_part_is_chosen_where_several_fit(trained, make_trained):
     for columns, part, message in (
         ((["a"],), "sts", "two texts per example; give pairs"),
         ((["a"], ["b"]), "sst", "one text per example; remove pairs"),
-        ((["a"], []), "quora", "number of texts: 1, of second texts: 0"),
+        ((["a"], []), "quora", "got 1 texts and 0 second texts"),
     ):
         with pytest.raises(ValueError, match=message):
             trained.predict(*columns, part=part)
