@@ -266,12 +266,12 @@ def state_of(data_set: DataSet) -> str:
     """Which files of a data set are available, or where to get them, in a few words."""
     needed = [file.relative_path.partition("/")[2] for file in data_set.remote] or list(data_set.checksums)
     states = []
-    for place, folder in folders_of(data_set).items():
+    for location, folder in folders_of(data_set).items():
         count = sum((folder / name).is_file() for name in needed)
         if count == len(needed):
-            return f"in {place}"
+            return f"in {location}"
         if count:
-            states.append(f"{count} of {len(needed)} files in {place}")
+            states.append(f"{count} of {len(needed)} files in {location}")
     states.append("to download" if data_set.remote else f"by hand, from {data_set.page}")
     return "; ".join(states)
 
@@ -288,7 +288,7 @@ def check(data_sets: Sequence[DataSet]) -> bool:
     """Compares the available files with their checksums, and prints the results. Returns: whether all are equal."""
     equal = True
     for data_set in data_sets:
-        for place, folder in folders_of(data_set).items():
+        for location, folder in folders_of(data_set).items():
             there = {name: folder / name for name in data_set.checksums if (folder / name).is_file()}
             different = [name for name, path in there.items() if digest_of(path) != data_set.checksums[name]]
             for name in different:
@@ -296,7 +296,7 @@ def check(data_sets: Sequence[DataSet]) -> bool:
             equal = equal and not different
             if there:
                 count = len(there) - len(different)
-                print(f"{data_set.name} in {place}: {count} of {len(there)} files have the right checksum")
+                print(f"{data_set.name} in {location}: {count} of {len(there)} files have the right checksum")
     return equal
 
 

@@ -238,7 +238,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object.
     """
     questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
-    for index, (place, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
+    for index, (line, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
         question, context = (_text(fields, name, where) for name in ("question", "context"))
         name = str(fields.get("id", index))
         if name in names:
@@ -250,7 +250,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
             what = "expected answers, got none" if answered else "it has answers, but the questions before it do not"
             raise DataError(f"{where}: {what}; write [] for a question whose context has no answer")
         if is_blank((question,)) or is_blank((context,)):
-            skipped.append(place)
+            skipped.append(line)
         else:
             questions.append(ContextQuestion(name, question, context, answers))
     warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")

@@ -84,7 +84,7 @@ def _read_folder(
         (file, printable(folder.name)) for folder in folders for file in sorted(filter(is_image_file, folder.iterdir()))
     ]
     read = {*folders, *(file for file, _ in files)}
-    others = sorted(file for place in (path, *folders) for file in place.iterdir() if file not in read)
+    others = sorted(file for parent in (path, *folders) for file in parent.iterdir() if file not in read)
     left_out = [file for file in others if not file.name.startswith(".")]
     if left_out:
         _logger.warning(

@@ -56,14 +56,14 @@ class ConstantAnswer(Evaluator):
         questions: Sequence[Question] = scoring.split.examples
         if not len(questions) or not scoring.split.scored:
             raise DataError(f"{scoring.split_name} has no questions with answers")
-        place = self.answer
-        if place is None:
+        constant = self.answer
+        if constant is None:
             if scoring.training is None or not len(scoring.training.examples):
                 raise DataError("the most frequent answer needs training questions; give --answer")
             counts = Counter(question.answer for question in scoring.training.examples)
-            place = counts.most_common(1)[0][0]
-        share = exact_match([str(place)] * len(questions), questions)
-        return Evaluation({"exact_match": Metric(share, len(questions))}, remarks={"answer": place})
+            constant = counts.most_common(1)[0][0]
+        share = exact_match([str(constant)] * len(questions), questions)
+        return Evaluation({"exact_match": Metric(share, len(questions))}, remarks={"answer": constant})
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
