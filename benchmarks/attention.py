@@ -5,7 +5,7 @@ import functools
 import jax
 
 from benchmarks.case import Case, Step
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 from jaxnlp.ops.matrix_products import operand_dtype
 
 HEADS, HEAD_WIDTH, TOKENS = 8, 32, 8192
@@ -25,8 +25,8 @@ def ours(positions: int, *, backward: bool) -> Step:
     @jax.jit
     def run(q, k, v, dy):
         if not backward:
-            return attend(q, k, v, causal=True)
-        y, pullback = jax.vjp(functools.partial(attend, causal=True), q, k, v)
+            return dot_product_attention(q, k, v, causal=True)
+        y, pullback = jax.vjp(functools.partial(dot_product_attention, causal=True), q, k, v)
         return y, pullback(dy)
 
     return lambda: jax.block_until_ready(run(q, k, v, dy))

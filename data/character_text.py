@@ -14,7 +14,7 @@ from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
-from data.readers.text_sources import TextSource, read_documents
+from data.readers.text_sources import TextSource, source_documents
 from jaxnlp.config import Count, Natural, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
@@ -44,7 +44,7 @@ class CharacterText(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.format_only_if(self.source == "text_file", "data.source text_file")
 
     @property
     def needs(self) -> str:
@@ -66,7 +66,7 @@ class CharacterText(TextFiles):
           FileNotFoundError: when there is no such text.
           DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
         """
-        documents = read_documents(self.source, self.path, self.encoding)
+        documents = source_documents(self.source, self.path, self.encoding)
         vocabulary = (
             CharacterVocabulary.of("".join(documents))
             if processor is None
@@ -131,7 +131,7 @@ def _fingerprint(documents: Sequence[str]) -> str:
 def shuffled_windows(
     documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
 ) -> grain.IterDataset:
-    """Every window of T + 1 tokens of a document in a random order, then all again in another order, without end.
+    """Every window of T + 1 tokens of a document in random order, endlessly, reshuffled in each epoch.
 
     Args:
       documents: their tokens, [N] int32 each. A document of 2 to T tokens is one window; a shorter one is none.
@@ -165,7 +165,7 @@ def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, b
       batch_size: B.
 
     Returns:
-      Batches as `shuffled_windows` gives them. Rows that fill the last batch are all after an end.
+      Batches like those of `shuffled_windows`. Rows that fill the last batch are padding.
     """
     windows = _Windows(documents, sequence_length)
     starts = windows.starts(lambda length: np.arange(0, length - 1, sequence_length))
@@ -209,11 +209,11 @@ class _Windows:
 
 
 class _Chosen:
-    """The windows of given numbers."""
+    """The windows of given indices."""
 
     def __init__(self, windows: _Windows, starts: np.ndarray):
         self.windows = windows
         self.starts = starts
 
-    def __call__(self, numbers: np.ndarray) -> NumpyBatch:
-        return self.windows(self.starts[np.asarray(numbers)])
+    def __call__(self, indices: np.ndarray) -> NumpyBatch:
+        return self.windows(self.starts[np.asarray(indices)])

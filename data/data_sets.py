@@ -13,7 +13,7 @@ TABLE = Path(__file__).with_name("data_sets.toml")
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a public data set, the same content wherever it is fetched.
+    """A file of a public data set, identified by its checksum.
 
     Attributes:
       name: what messages call it.

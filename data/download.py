@@ -41,8 +41,8 @@ class DataNotFoundError(FileNotFoundError):
 def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
     """Path of a data set's file, downloaded into the cache if it is not found.
 
-    The order: `path`, the folder JAXNLP_DATA, the cache, a download. The first two are the user's own and
-    returned as they are; the cached file's checksum is compared, and a damaged one is downloaded again.
+    The order: `path`, the folder JAXNLP_DATA, the cache, a download. Files in the first two are the user's own and are
+    not checked. The checksum of a cached file is compared, and a damaged one is downloaded again.
 
     Args:
       file: which file.
@@ -66,9 +66,9 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
 
     searched = "JAXNLP_DATA is not set"
     if (own := own_folder(file.name)) is not None:
-        if (found := own / file.relative_path).is_file():
-            return found
-        searched = f"not in JAXNLP_DATA at {found}"
+        if (own_path := own / file.relative_path).is_file():
+            return own_path
+        searched = f"not in JAXNLP_DATA at {own_path}"
 
     cached = cached_data() / file.relative_path
     searched += f", not in the cache at {cached}"
@@ -94,8 +94,8 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
       name: of the folder in JAXNLP_DATA and in the cache.
       path: the user's own folder; None = look for it.
       holds: what it must contain, such as "train.txt and valid.txt".
-      otherwise: what the user can do without it. It is named first where `path` is a file: then the user probably has
-        data of another form.
+      otherwise: the alternative to this folder. Messages name it first if `path` is a file: the user then probably has
+        other data.
       takes_path: whether --data.path gives `path`.
 
     Raises:
@@ -153,11 +153,11 @@ def digest_of(path: Path) -> str | None:
 
 
 def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> int:
-    """Downloads the files of a data set that its folder does not have; all arrive, or none.
+    """Downloads the files that the folder of a data set lacks: all of them or none.
 
     Args:
       data_set: what is downloaded.
-      folder: where its files belong; made if need be.
+      folder: of its files; created if it does not exist.
       progress: shows a bar for each file; None = no bars.
 
     Returns:
@@ -199,7 +199,7 @@ def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> 
 
 
 class _Bar:
-    """A bar of rich's, as pooch wants it."""
+    """A progress bar of rich with the interface that pooch expects."""
 
     def __init__(self, progress: Progress, name: str):
         self._progress = progress
@@ -226,7 +226,7 @@ class _Bar:
 def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> None:
     _logger.info("%s: downloading %s to %s", file.name, file.url, destination)
     destination.parent.mkdir(parents=True, exist_ok=True)
-    # A folder of its own for each process; the file appears at its place whole, checked and in one step.
+    # Each process has its own folder. The checked file is moved to its path in one step.
     with tempfile.TemporaryDirectory(prefix=".download-", dir=destination.parent) as temporary:
         served = Path(temporary, PurePosixPath(urlsplit(file.url).path).name or "served")
         seconds_to_connect_and_to_read = (10, 60)
@@ -238,8 +238,8 @@ def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> N
         )
         get(file.url, str(served), None)
         if (digest := digest_of(served)) != file.sha256:
-            found = "it is not a gzip file" if digest is None else f"its SHA-256 is {digest}"
-            raise ValueError(f"{found}, expected {file.sha256}")
+            problem = "it is not a gzip file" if digest is None else f"its SHA-256 is {digest}"
+            raise ValueError(f"{problem}, expected {file.sha256}")
         whole = served
         if destination.suffix == ".gz" and served.suffix != ".gz":
             whole = Path(temporary, f"{served.name}.gz")
@@ -260,25 +260,25 @@ def _refuse_plain_http(response: Any, **_: Any) -> None:
         raise ValueError(f"redirected to {target}, which is not https")
 
 
-def places_of(data_set: DataSet) -> dict[str, Path]:
-    """Where a data set can be: "JAXNLP_DATA" if it is set, and "the cache", in the order in which they are searched."""
+def folders_of(data_set: DataSet) -> dict[str, Path]:
+    """The possible folders of a data set in search order: "JAXNLP_DATA" if it is set, and "the cache"."""
     own = own_folder(data_set.name)
-    found = {} if own is None else {"JAXNLP_DATA": own / data_set.name}
-    return {**found, "the cache": cached_data() / data_set.name}
+    places = {} if own is None else {"JAXNLP_DATA": own / data_set.name}
+    return {**places, "the cache": cached_data() / data_set.name}
 
 
 def state_of(data_set: DataSet) -> str:
-    """What of a data set is at hand, and otherwise where it comes from, in a few words."""
+    """Which files of a data set are available, or where to get them, in a few words."""
     needed = [file.relative_path.partition("/")[2] for file in data_set.remote] or list(data_set.checksums)
-    found = []
-    for place, folder in places_of(data_set).items():
+    states = []
+    for location, folder in folders_of(data_set).items():
         count = sum((folder / name).is_file() for name in needed)
         if count == len(needed):
-            return f"in {place}"
+            return f"in {location}"
         if count:
-            found.append(f"{count} of {len(needed)} files in {place}")
-    found.append("to download" if data_set.remote else f"by hand, from {data_set.page}")
-    return "; ".join(found)
+            states.append(f"{count} of {len(needed)} files in {location}")
+    states.append("to download" if data_set.remote else f"by hand, from {data_set.page}")
+    return "; ".join(states)
 
 
 def print_list() -> None:
@@ -290,10 +290,10 @@ def print_list() -> None:
 
 
 def check(data_sets: Sequence[DataSet]) -> bool:
-    """Compares the files at hand with their checksums, and prints what was found. Returns: whether all are equal."""
+    """Compares the available files with their checksums, and prints the results. Returns: whether all are equal."""
     equal = True
     for data_set in data_sets:
-        for place, folder in places_of(data_set).items():
+        for location, folder in folders_of(data_set).items():
             there = {name: folder / name for name in data_set.checksums if (folder / name).is_file()}
             different = [name for name, path in there.items() if digest_of(path) != data_set.checksums[name]]
             for name in different:
@@ -301,7 +301,7 @@ def check(data_sets: Sequence[DataSet]) -> bool:
             equal = equal and not different
             if there:
                 count = len(there) - len(different)
-                print(f"{data_set.name} in {place}: {count} of {len(there)} files have the right checksum")
+                print(f"{data_set.name} in {location}: {count} of {len(there)} files have the right checksum")
     return equal
 
 
@@ -336,7 +336,7 @@ def run(options: Options, console: Console) -> int:
         print_list()
         return 0
     for data_set in chosen:
-        folder = next(iter(places_of(data_set).values()))
+        folder = next(iter(folders_of(data_set).values()))
         console.print(f"{data_set.name}: {data_set.title}, from {data_set.page}", highlight=False, soft_wrap=True)
         console.print(f"licence: {data_set.licence}", highlight=False, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -26,7 +26,7 @@ from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
 OWN_IMAGES = "for your own images, set --data.source files and give their folder with --data.path"
-"""What to do without the files of a known data set."""
+"""The alternative to the files of a known data set."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_ARCHIVE = "train_jpeg.tar.xz"
 CIFAR10_IMAGES = 5_000
@@ -43,7 +43,7 @@ class ImageExample:
     label: int
     name: str
     heading: ClassVar[str] = "image"
-    """Of the names in a table."""
+    """Heading of the names in a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Images(DataConfig):
     validation_fraction: ProperFraction = 0.1
     """Share of each class that is held out."""
     split_seed: Natural = 0
-    """Another seed holds out other images."""
+    """Seed of the choice of held-out images."""
     resize: Count | None = None
     """Scale your own images until their shorter side has N pixels, and crop the middle N x N; prediction then does so,
     too. None = all images must be square and of one size."""
@@ -118,20 +118,20 @@ class Images(DataConfig):
         train, dropped = _without_duplicates(train, validation) if self.drop_duplicates else (train, "")
         mean, stddev = pixel_statistics(train.images)
         _, size, _, channels = train.images.shape
-        found = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
+        fitted = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
         if earlier is not None:
-            if (earlier.shape, earlier.classes) != (found.shape, found.classes):
+            if (earlier.shape, earlier.classes) != (fitted.shape, fitted.classes):
                 raise DataError(
                     f"the model reads images of {earlier.shape} with the classes {', '.join(earlier.classes[:10])}, "
-                    f"but these images have {found.shape} and the classes {', '.join(found.classes[:10])}"
+                    f"but these images have {fitted.shape} and the classes {', '.join(fitted.classes[:10])}"
                 )
-            found = dataclasses.replace(earlier, resize=found.resize)
+            fitted = dataclasses.replace(earlier, resize=fitted.resize)
         if len(train.images) < self.batch_size:
             raise DataError(
                 f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train.images)}; give "
                 f"{len(train.images)} or less"
             )
-        fields = found.to_json()
+        fields = fitted.to_json()
         del fields["resize"]  # the images below are scaled already, and runs of an earlier version continue
         arrays = [array for part in (train, validation) for array in (part.images, part.labels.astype(np.int32))]
         seen = set(map(_digest, train.images))
@@ -144,7 +144,7 @@ class Images(DataConfig):
         return Corpus(
             train=self._training_batches(train, seed),
             splits={"validation": self._split(validation)},
-            processor=found,
+            processor=fitted,
             description=(
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
                 f"validation; {_class_sizes(train.classes, counts)}{note}{dropped}"
@@ -160,13 +160,13 @@ class Images(DataConfig):
         """
         processor = require_processor(processor, ImageProcessor)
         resize = processor.size if processor.resize else None
-        found = read_images(path, processor.classes, channels=processor.channels, resize=resize, skip_broken=True)
-        if found.images.shape[1:] != processor.shape:
+        labelled = read_images(path, processor.classes, channels=processor.channels, resize=resize, skip_broken=True)
+        if labelled.images.shape[1:] != processor.shape:
             raise DataError(
-                f"{path}: images of shape {found.images.shape[1:]}, but the model reads {processor.shape}; crop and "
+                f"{path}: images of shape {labelled.images.shape[1:]}, but the model reads {processor.shape}; crop and "
                 f"scale them first, or train with --data.resize {processor.size}"
             )
-        return self._split(found)
+        return self._split(labelled)
 
     def _parts(self, channels: int | None) -> tuple[LabelledImages, LabelledImages]:
         if self.source == "cifar10":
@@ -194,30 +194,30 @@ class Images(DataConfig):
             batches = batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator))
         return iterable(batches)
 
-    def _row(self, train: LabelledImages, number: int, generator: np.random.Generator) -> NumpyBatch:
-        image = train.images[number]
+    def _row(self, train: LabelledImages, index: int, generator: np.random.Generator) -> NumpyBatch:
+        image = train.images[index]
         if self.flip:
             image = flip(image, generator)
         if self.shift:
             image = shift(image, self.shift, generator)
         if self.erase_rate:
             image = erase(image, self.erase_rate, generator)
-        return {"images": image, "labels": np.int32(train.labels[number]), "loss_mask": np.array(True)}
+        return {"images": image, "labels": np.int32(train.labels[index]), "loss_mask": np.array(True)}
 
-    def _split(self, found: LabelledImages) -> Split:
+    def _split(self, labelled: LabelledImages) -> Split:
         size = self.evaluation_batch_size
         batches = []
-        for start in range(0, len(found.images), size):
-            images, labels = found.images[start : start + size], found.labels[start : start + size].astype(np.int32)
+        for start in range(0, len(labelled.images), size):
+            images, labels = (array[start : start + size] for array in (labelled.images, labelled.labels))
             missing = size - len(images)
             batches.append(
                 {
                     "images": np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]),
-                    "labels": np.pad(labels, (0, missing)),
+                    "labels": np.pad(labels.astype(np.int32), (0, missing)),
                     "loss_mask": np.arange(size) < len(images),
                 }
             )
-        rows = zip(found.images, found.labels.tolist(), found.names, strict=True)
+        rows = zip(labelled.images, labelled.labels.tolist(), labelled.names, strict=True)
         return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
 
 
@@ -240,24 +240,24 @@ def digits() -> LabelledImages:
     """Scikit-learn's 1,797 handwritten digits, 8 x 8 pixels, with 17 levels of grey."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    images = np.rint(found.images * (255.0 / 16.0)).astype(np.uint8)[..., None]
-    return LabelledImages(images, found.target.astype(np.int64), tuple(map(str, range(10))), numbered(len(images)))
+    bunch = load_digits()
+    images = np.rint(bunch.images * (255.0 / 16.0)).astype(np.uint8)[..., None]
+    return LabelledImages(images, bunch.target.astype(np.int64), tuple(map(str, range(10))), numbered(len(images)))
 
 
-def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
+def held_out_part(labelled: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
     """The training images, and the validation images: a fraction of each class, at least one. The seed chooses them.
 
     Raises: DataError for a class with fewer than two images.
     """
-    held_out = np.zeros(len(found.labels), bool)
-    for label, name in enumerate(found.classes):
-        rows = np.flatnonzero(found.labels == label)
+    held_out = np.zeros(len(labelled.labels), bool)
+    for label, name in enumerate(labelled.classes):
+        rows = np.flatnonzero(labelled.labels == label)
         if len(rows) < 2:
             raise DataError(f"the class {name} has fewer than two images; it needs two, one of them for validation")
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
-    return found.part(~held_out), found.part(held_out)
+    return labelled.part(~held_out), labelled.part(held_out)
 
 
 def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[LabelledImages, str]:
@@ -265,8 +265,8 @@ def _without_duplicates(train: LabelledImages, others: LabelledImages) -> tuple[
     seen = set(map(_digest, others.images))
     repeated = np.array([_digest(image) in seen for image in train.images])
     kept = train.part(~repeated)
-    for number, name in enumerate(train.classes):
-        if number not in kept.labels:
+    for label, name in enumerate(train.classes):
+        if label not in kept.labels:
             raise DataError(f"all training images of the class {name} are also in validation; give others")
     return kept, f"\ntraining images that are also in validation, removed: {int(repeated.sum()):,}"
 
@@ -281,10 +281,10 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
     if not archive.is_file():
         raise FileNotFoundError(f"the CIFAR-10 archive {archive} does not exist; {OWN_IMAGES}")
     status = archive.stat()
-    place = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
-    if not place.is_file():
-        _decode_cifar10(archive, place)
-    images = np.load(place, mmap_mode="r")
+    cached = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
+    if not cached.is_file():
+        _decode_cifar10(archive, cached)
+    images = np.load(cached, mmap_mode="r")
     count = len(CIFAR10) * CIFAR10_HELD_OUT  # a slice stays on disk, but an index array would copy rows into memory
     parts = (images[:count], 0, CIFAR10_HELD_OUT), (images[count:], CIFAR10_HELD_OUT, CIFAR10_IMAGES)
     train, held_out = (
@@ -292,14 +292,14 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
             part,
             np.repeat(np.arange(len(CIFAR10)), end - begin),
             CIFAR10,
-            tuple(f"{name}/{number:04}.jpg" for name in CIFAR10 for number in range(begin, end)),
+            tuple(f"{name}/{index:04}.jpg" for name in CIFAR10 for index in range(begin, end)),
         )
         for part, begin, end in parts
     )
     return train, held_out
 
 
-def _decode_cifar10(archive: Path, place: Path) -> None:
+def _decode_cifar10(archive: Path, destination: Path) -> None:
     """Writes all images [N, 32, 32, 3] uint8, by class and number; held-out images come last."""
     from PIL import Image
 
@@ -320,8 +320,8 @@ def _decode_cifar10(archive: Path, place: Path) -> None:
         raise DataError(f"{archive} cannot be read: {short_reason(error)}") from error
     if not seen.all():
         raise DataError(f"{archive} has {int(seen.sum()):,} of {seen.size:,} images")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    partial = place.with_suffix(f".{os.getpid()}.npy")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    partial = destination.with_suffix(f".{os.getpid()}.npy")
     parts = images[:, :CIFAR10_HELD_OUT], images[:, CIFAR10_HELD_OUT:]
     np.save(partial, np.concatenate([part.reshape(-1, 32, 32, 3) for part in parts]))
-    partial.replace(place)
+    partial.replace(destination)

@@ -205,7 +205,7 @@ def _names(count: int, dice: _Dice) -> list[tuple[str, str]]:
         raise DataError(f"cannot name {count:,} people: the syllables make {most * (most + 1):,} distinct names")
     enough = math.isqrt(count - 1) + 1
     used = min(most, max(enough, count // NAMESAKES))
-    return dice.shuffled([(first_names[i % used], surnames[i % (used + 1)]) for i in range(count)])
+    return dice.shuffled([(first_names[index % used], surnames[index % (used + 1)]) for index in range(count)])
 
 
 def _facts(first_name: str, surname: str, urn: Sequence[str], dice: _Dice) -> Facts:
@@ -254,8 +254,8 @@ def main(arguments: Sequence[str]) -> int:
     (options,) = read_options([Options], arguments, program=program, description=Options.__doc__ or "")
     people = invent(options.seed, train=options.train, dev=options.dev, test=options.test)
     write(people, options.folder)
-    number = options.train + options.dev + options.test
-    print(f"{options.folder}: {len(people.documents):,} documents about {number:,} people, such as")
+    total = options.train + options.dev + options.test
+    print(f"{options.folder}: {len(people.documents):,} documents about {total:,} people, such as")
     for document in people.documents[:5]:
         print(f"  {document}")
     return 0

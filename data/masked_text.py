@@ -33,8 +33,8 @@ FOLLOWING_SHARE = 0.5
 class MaskedText(TextFiles):
     """Pairs of texts from documents, [CLS] A [SEP] B [SEP], with masked tokens.
 
-    Each training sentence that another sentence follows has an example, whose A starts with it. Each epoch draws again
-    the numbers of sentences of A and B, the truncation of B, whether B follows A, and the masks.
+    Each training sentence with a following sentence has an example, whose A starts with it. Each epoch draws anew how
+    many sentences A and B have, the truncation of B, whether B follows A, and the masks.
     """
 
     source: DocumentSource = "python_docs"
@@ -61,7 +61,7 @@ class MaskedText(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.format_only_if(self.source == "text_file", "data.source text_file")
         self.only_if(self.vocabulary is None, "a vocabulary trained on the training text", "vocabulary_size")
 
     @property
@@ -159,14 +159,13 @@ class MaskedText(TextFiles):
         )
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
-        """One pass over documents, with each sentence in one chunk, and lengths and masks that only its number
-        decides."""
+        """One pass over documents. Each sentence is in one chunk, whose lengths and masks depend only on its index."""
         examples = _Examples(self, documents, vocabulary)
         starts, size = documents.tiles(examples.room), self.evaluation_batch_size
 
-        def batch_of(number: int) -> NumpyBatch:
-            numbers = range(number * size, min((number + 1) * size, len(starts)))
-            rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in numbers]
+        def batch_of(index: int) -> NumpyBatch:
+            indices = range(index * size, min((index + 1) * size, len(starts)))
+            rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in indices]
             rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
             return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
@@ -182,7 +181,7 @@ class TokenizedDocuments:
 
     Attributes:
       tokens: of all sentences [N] int32.
-      ends: 0, then where each sentence ends in `tokens` [S + 1] int.
+      ends: 0, then the end of each sentence in `tokens` [S + 1] int.
       bounds: the first sentence of each document, then S [D + 1] int.
     """
 
@@ -193,8 +192,8 @@ class TokenizedDocuments:
     @classmethod
     def of(cls, documents: Sequence[Sequence[str]], vocabulary: WordPieceVocabulary) -> "TokenizedDocuments":
         """Tokenizes documents; removes sentences without tokens, and then documents of fewer than two sentences."""
-        found = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
-        tokenized = [[tokens for tokens in (next(found) for _ in document) if len(tokens)] for document in documents]
+        encoded = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
+        tokenized = [[tokens for tokens in (next(encoded) for _ in document) if len(tokens)] for document in documents]
         tokenized = [document for document in tokenized if len(document) > 1]
         sentences = [sentence for document in tokenized for sentence in document]
         return cls(
@@ -214,22 +213,22 @@ class TokenizedDocuments:
         return int(self.bounds[-1]) - self.count
 
     def document_of(self, start: int) -> int:
-        """The document d of a start."""
+        """The document that contains a start."""
         return int(np.searchsorted(self.bounds[1:] - np.arange(1, self.count + 1), start, side="right"))
 
     def chunk(self, sentence: int, document: int, room: int) -> int:
-        """End of the sentences that fill `room` tokens, starting with one: at least two, all of its document."""
+        """The end of the sentences from `sentence` that fill `room` tokens: at least two, all of its document."""
         full = int(np.searchsorted(self.ends, self.ends[sentence] + room))
         return min(max(full, sentence + 2), int(self.bounds[document + 1]))
 
     def tiles(self, room: int) -> list[int]:
         """Starts of chunks that do not overlap. They leave out a single last sentence."""
-        found = []
+        starts = []
         for document, sentence in enumerate(self.bounds[:-1].tolist()):
             while sentence + 1 < self.bounds[document + 1]:
-                found.append(sentence - document)
+                starts.append(sentence - document)
                 sentence = self.chunk(sentence, document, room)
-        return found
+        return starts
 
     def text(self, first: int, end: int) -> np.ndarray:
         """Tokens of sentences first..end - 1."""
@@ -242,7 +241,7 @@ class TokenizedDocuments:
 
 
 class _Examples(grain.transforms.RandomMap):
-    """Examples, as a function of a start's number and a random generator."""
+    """Examples, as a function of a start's index and a random generator."""
 
     def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: WordPieceVocabulary):
         self._config = config
@@ -250,7 +249,7 @@ class _Examples(grain.transforms.RandomMap):
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
         pieces = vocabulary.tokens(range(vocabulary.size))
         self._continues = np.array([piece.startswith("##") for piece in pieces])
-        self._ordinary = np.array([i for i, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
+        self._ordinary = np.array([index for index, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
 
     @property
     def room(self) -> int:
@@ -313,30 +312,30 @@ class _Examples(grain.transforms.RandomMap):
         begin = start + other + 1
         return documents.text(begin, documents.chunk(begin, other, tokens))
 
-    def _chosen(self, ids: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The predicted positions, in ascending order: on average a share `mask_rate` of `places`."""
-        count = int(self._config.mask_rate * len(places) + rng.random())
+    def _chosen(self, ids: np.ndarray, positions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The predicted positions, in ascending order: on average a share `mask_rate` of `positions`."""
+        count = int(self._config.mask_rate * len(positions) + rng.random())
         if not self._config.whole_word_masking:
-            return np.sort(rng.permutation(places)[:count])
+            return np.sort(rng.permutation(positions)[:count])
         # A word starts with a token without ##, and after a special token.
-        begins = ~self._continues[ids[places]] | (np.diff(places, prepend=0) > 1)
+        begins = ~self._continues[ids[positions]] | (np.diff(positions, prepend=0) > 1)
         begins[0] = True
-        words = np.split(places, np.flatnonzero(begins)[1:])
+        words = np.split(positions, np.flatnonzero(begins)[1:])
         chosen: list[np.ndarray] = []
-        for number in rng.permutation(len(words)):
-            if len(words[number]) <= count:
-                chosen.append(words[number])
-                count -= len(words[number])
+        for index in rng.permutation(len(words)):
+            if len(words[index]) <= count:
+                chosen.append(words[index])
+                count -= len(words[index])
             if not count:
                 break
-        return np.sort(np.concatenate([places[:0], *chosen]))
+        return np.sort(np.concatenate([positions[:0], *chosen]))
 
     def _corrupted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The tokens that replace the predicted tokens."""
         draws = rng.random(len(ids))
         random = self._ordinary[rng.integers(len(self._ordinary), size=len(ids))]
-        found = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
-        return np.where(draws < MASKED_SHARE, np.int32(self._mask), found)
+        replacements = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
+        return np.where(draws < MASKED_SHARE, np.int32(self._mask), replacements)
 
 
 def _shortened(first: int, second: int, room: int) -> tuple[int, int]:

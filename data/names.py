@@ -59,7 +59,7 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Qu
       FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
         message has the line and the reason.
     """
-    questions, places, lines = list[Question](), list[int](), _lines(path)
+    questions, indices, lines = list[Question](), list[int](), _lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -74,8 +74,8 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Qu
                 "give places to all questions or to none"
             )
         questions.append(Question(text.strip(), answer.strip() if tab else None))
-        places.append(number - 1)
-    return questions, SourceRows(places, [str(number) for number in range(1, len(lines) + 1)])
+        indices.append(number - 1)
+    return questions, SourceRows(indices, [str(number) for number in range(1, len(lines) + 1)])
 
 
 def _lines(path: Path) -> list[str]:
@@ -186,7 +186,8 @@ class _NamesConfig(DataConfig):
         return True
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Raises DataError when validation has questions that the earlier run was trained on, as it held out fewer."""
+        """Raises DataError when validation has questions that the earlier run was trained on, because it held out
+        fewer."""
         if isinstance(earlier, _NamesConfig) and earlier.learns_questions and self.held_out > earlier.held_out:
             raise DataError(
                 f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "
@@ -201,7 +202,7 @@ class _NamesConfig(DataConfig):
         Raises: DataError when no training question is left.
         """
         order = np.random.default_rng(0).permutation(len(names.train))
-        held_out = tuple(names.train[i] for i in np.sort(order[: self.held_out]))
+        held_out = tuple(names.train[index] for index in np.sort(order[: self.held_out]))
         never = {question.text for questions in (held_out, names.dev, names.test) for question in questions}
         kept = tuple(question for question in names.train if question.text not in never)
         if not kept:
@@ -253,11 +254,11 @@ class _NamesConfig(DataConfig):
         """Reads a file of questions, with or without places. Raises: DataError naming the file and the line."""
         vocabulary = require_processor(processor, CharacterVocabulary)
         (questions, source), examples = read_questions(path), []
-        for question, place in zip(questions, source.places, strict=True):
+        for question, index in zip(questions, source.indices, strict=True):
             try:
                 examples.append(self.question_example(question, vocabulary))
             except DataError as error:
-                raise DataError(f"{path}, line {place + 1}: {error}") from error
+                raise DataError(f"{path}, line {index + 1}: {error}") from error
         return dataclasses.replace(self._split(questions, examples), source=source)
 
 
@@ -330,7 +331,7 @@ class NamesPretraining(_NamesConfig):
         order = grain.MapDataset.range(len(names.documents))
         splits = self.question_splits(names, vocabulary)
         if not self.question_fraction:
-            known = [make.random_map(i, np.random.default_rng((0, i))) for i in range(len(names.documents))]
+            known = [make.random_map(index, np.random.default_rng((0, index))) for index in range(len(names.documents))]
             splits["validation"] = Split(self.scored_batches(known)[0])
         return Corpus(
             train=_endless(shuffled(order, seed).random_map(make), self, seed),
@@ -346,7 +347,7 @@ class NamesPretraining(_NamesConfig):
 
 
 class _PretrainingExample(grain.transforms.RandomMap):
-    """Turns a document or a question into an example, as a function of its number and a random generator."""
+    """Turns a document or a question into an example, as a function of its index and a random generator."""
 
     def __init__(
         self,
@@ -366,23 +367,23 @@ class _PretrainingExample(grain.transforms.RandomMap):
             self._spans = [salient_spans(text, title) for title, text in titles_and_texts]
             self._places = [[match.span() for match in place.finditer(text)] for _, text in titles_and_texts]
 
-    def random_map(self, number: int, rng: np.random.Generator) -> NumpyBatch:
+    def random_map(self, index: int, rng: np.random.Generator) -> NumpyBatch:
         config = self._config
         if rng.random() < config.question_fraction:
             question = self._questions[int(rng.integers(len(self._questions)))]
             example = config.question_example(question, self._vocabulary)
         else:
-            text, scored = self._corrupted(number, rng)
+            text, scored = self._corrupted(index, rng)
             example = as_example(text, scored, self._vocabulary)
         shift = int(rng.integers(0, min(config.max_left_padding, config.sequence_length - len(example["tokens"])) + 1))
         return {name: np.concatenate([np.zeros(shift, value.dtype), value]) for name, value in example.items()}
 
-    def _corrupted(self, number: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
-        config, document = self._config, self._documents[number]
-        if config.corruption == "facts" and self._spans[number]:
-            spans = self._spans[number]
-            if self._places[number] and rng.random() < config.place_fraction:
-                spans = self._places[number]
+    def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
+        config, document = self._config, self._documents[index]
+        if config.corruption == "facts" and self._spans[index]:
+            spans = self._spans[index]
+            if self._places[index] and rng.random() < config.place_fraction:
+                spans = self._places[index]
             text, scored = recalled_facts(document, spans, config.facts_length, rng)
         else:
             text = span_corruption(document, config.sequence_length, rng)

@@ -42,7 +42,7 @@ class NumberWords(SentencePairs):
     epoch_pairs: Count = 10_000
     """Number of training numbers in an epoch."""
     held_out_pairs: Count = 500
-    """Number of numbers in the validation split, and in the test split; they do not depend on the seed."""
+    """Size of the validation split, and of the test split; they do not depend on the seed."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -80,9 +80,9 @@ class NumberWords(SentencePairs):
             "test": self.split(self._pairs(held[self.held_out_pairs :]), processor),
         }
 
-        def epoch(number: int) -> Sequence[Ids]:
-            drawn = self._drawn(np.random.default_rng((seed, number, 0)), self.epoch_pairs, excluded)
-            ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=number)
+        def epoch(index: int) -> Sequence[Ids]:
+            drawn = self._drawn(np.random.default_rng((seed, index, 0)), self.epoch_pairs, excluded)
+            ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=index)
             # Numbers that are longer than the tried ones must not stop a run.
             return [pair for pair in ids if longer_side(pair) <= self.max_length]
 
@@ -98,7 +98,7 @@ class NumberWords(SentencePairs):
 
         It tries all numbers below 1,000, then all thousands with the longest of these, and so on.
         """
-        found = []
+        longest = []
         for encode, language in ((processor.encode_source, "en"), (processor.encode_target, self.language)):
             numbers, unit = [0], 1
             while unit < self.highest:
@@ -106,9 +106,9 @@ class NumberWords(SentencePairs):
                 sizes = sorted(
                     (len(encode(_words(number, language))), number) for number in tried if number < self.highest
                 )
-                found.append(sizes[-1])
+                longest.append(sizes[-1])
                 numbers, unit = [number for _, number in sizes[-_MOST_TOKENS:]], 1_000 * unit
-        return max(found)
+        return max(longest)
 
     def _held_out(self) -> list[int]:
         """The numbers of validation, followed by those of test."""
@@ -119,12 +119,12 @@ class NumberWords(SentencePairs):
 
     def _drawn(self, generator: np.random.Generator, count: int, excluded: frozenset[int]) -> list[int]:
         """Numbers below random powers of ten, without those that are excluded."""
-        found: list[int] = []
+        drawn: list[int] = []
         digits = math.ceil(math.log10(self.highest))
-        while len(found) < count:
+        while len(drawn) < count:
             bounds = np.minimum(10 ** generator.integers(1, digits + 1, size=count), self.highest)
-            found += [number for number in generator.integers(bounds).tolist() if number not in excluded]
-        return found[:count]
+            drawn += [number for number in generator.integers(bounds).tolist() if number not in excluded]
+        return drawn[:count]
 
     def _pairs(self, numbers: Sequence[int]) -> tuple[SentencePair, ...]:
         return tuple(SentencePair(_words(number, "en"), _words(number, self.language)) for number in numbers)

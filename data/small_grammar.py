@@ -70,7 +70,7 @@ POSSESSIVES = _words("her his my our their")
 SUBORDINATORS = _words("after although because before when while")
 JOBS = _words("baker doctor farmer judge lawyer minister nurse pilot poet scientist singer teacher")
 _TRIES = 50
-"""Maximum number of samples for each requested sentence, since some samples occurred before."""
+"""Maximum number of samples for each requested sentence, since samples may be equal."""
 
 
 class GrammarSentence(NamedTuple):
@@ -102,16 +102,16 @@ def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentenc
     Raises: DataError when the grammar does not have so many sentences.
     """
     grammar, excluded = _Grammar(random.Random(seed)), {sentence.words for sentence in without}
-    found: dict[tuple[str, ...], GrammarSentence] = {}
+    sentences: dict[tuple[str, ...], GrammarSentence] = {}
     for _ in range(_TRIES * count):
-        if len(found) == count:
+        if len(sentences) == count:
             break
         sentence = grammar.sentence()
         if sentence.words not in excluded:
-            found.setdefault(sentence.words, sentence)
-    if len(found) < count:
-        raise DataError(f"the small grammar gave {len(found)} different sentences of {count}; ask for fewer")
-    return list(found.values())
+            sentences.setdefault(sentence.words, sentence)
+    if len(sentences) < count:
+        raise DataError(f"the small grammar gave {len(sentences)} different sentences of {count}; ask for fewer")
+    return list(sentences.values())
 
 
 @dataclasses.dataclass
@@ -145,17 +145,17 @@ def _written(root: _Node) -> GrammarSentence:
             visit(child)
 
     visit(root)
-    places = {id(node): place for place, node in enumerate(order, 1)}
+    positions = {id(node): index for index, node in enumerate(order, 1)}
     words = [node.word for node in order]
-    for place, following in enumerate(words[1:]):
-        if words[place] == "a" and following[0] in "aeiou":
-            words[place] = "an"
+    for index, following in enumerate(words[1:]):
+        if words[index] == "a" and following[0] in "aeiou":
+            words[index] = "an"
     words[0] = words[0][0].upper() + words[0][1:]
     return GrammarSentence(
         tuple(words),
         tuple(node.tag for node in order),
         tuple(node.label for node in order),
-        tuple(places[id(parents[id(node)])] if id(node) in parents else 0 for node in order),
+        tuple(positions[id(parents[id(node)])] if id(node) in parents else 0 for node in order),
         tuple(node.relation for node in order),
     )
 

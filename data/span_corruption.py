@@ -17,7 +17,7 @@ import numpy as np
 from data import Corpus, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding, pair_batch, vocabulary_note
+from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding_share, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import Count, ProperFraction, Within
@@ -55,11 +55,11 @@ def corrupted_places(
     removed, spans = span_counts(length, rate=rate, mean_span=mean_span)
     before = _division(length - removed + 1, spans + 1, generator)[:-1]  # the part after the last span may be empty
     inside = _division(removed, spans, generator)
-    found, place = [], 0
+    bounds, position = [], 0
     for kept, gone in zip(before, inside, strict=True):
-        found.append((place + kept, place + kept + gone))
-        place += kept + gone
-    return found
+        bounds.append((position + kept, position + kept + gone))
+        position += kept + gone
+    return bounds
 
 
 def _division(total: int, parts: int, generator: np.random.Generator) -> list[int]:
@@ -80,19 +80,19 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
     Args:
       ids: the text's ids.
       spans: the start and the end of each span, in order.
-      sentinel: a function from a span's number to the id of its sentinel.
+      sentinel: a function from a span's index to the id of its sentinel.
 
     Returns:
       Source and target, each with the end symbol last.
     """
     source: list[int] = []
     target: list[int] = []
-    place = 0
-    for number, (start, end) in enumerate(spans):
-        source += [*ids[place:start], sentinel(number)]
-        target += [sentinel(number), *ids[start:end]]
-        place = end
-    return [*source, *ids[place:], END], [*target, sentinel(len(spans)), END]
+    position = 0
+    for index, (start, end) in enumerate(spans):
+        source += [*ids[position:start], sentinel(index)]
+        target += [sentinel(index), *ids[start:end]]
+        position = end
+    return [*source, *ids[position:], END], [*target, sentinel(len(spans)), END]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,7 @@ class CorruptedText(TextFiles):
     vocabulary_size: Count = 6_000
     """Maximum number of tokens in the vocabulary, the sentinels included."""
     minimum_count: Count = 2
-    """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
+    """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""
     sentinels: Annotated[int, Within("[2, inf)")] = 100
     """Number of symbols that replace removed spans; a text needs one more than its number of spans."""
     corruption_rate: ProperFraction = 0.15
@@ -133,7 +133,7 @@ class CorruptedText(TextFiles):
         super().__post_init__()
         if not self.lengths or self.lengths[0] < 4 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 4, got {self.lengths}")
-        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
+        self.format_only_if(self.data_set is None, "your own files, without data.data_set")
         _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
         if self.sentinels < spans + 1:
             raise ValueError(
@@ -187,9 +187,9 @@ class CorruptedText(TextFiles):
                 f"vocabulary, but the vocabulary has {subwords.extra}; use a run that was trained by span corruption"
             )
         parts, held_parts = self._encoded(train, subwords), self._encoded(held, subwords)
-        texts, validation = ([part for part in found if len(part) > 1] for found in (parts, held_parts))
-        for name, found in (("training", texts), ("validation", validation)):
-            if not found:
+        texts, validation = ([part for part in sequences if len(part) > 1] for sequences in (parts, held_parts))
+        for name, sequences in (("training", texts), ("validation", validation)):
+            if not sequences:
                 raise DataError(f"the {name} lines of {', '.join(self.files)} have no text of two tokens or more")
         single = len(parts) - len(texts) + len(held_parts) - len(validation)
         left_out = f" ({single:,} of a single token removed)" if single else ""
@@ -199,12 +199,12 @@ class CorruptedText(TextFiles):
             spans = corrupted_places(len(ids), generator, rate=self.corruption_rate, mean_span=self.mean_span)
             return corrupt_spans(ids, spans, subwords.extra_id)
 
-        def epoch(number: int) -> Sequence[Ids]:
-            return [corrupted(ids, seed, number, place) for place, ids in enumerate(texts)]
+        def epoch(index: int) -> Sequence[Ids]:
+            return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
 
         first = epoch(0)
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
-        fixed = [corrupted(ids, place) for place, ids in enumerate(validation)]
+        fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
         batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
         return Corpus(
             train=endless_batches(epoch, shapes, seed=seed),
@@ -213,7 +213,7 @@ class CorruptedText(TextFiles):
             description=(
                 f"{len(texts):,} texts of {sum(map(len, texts)):,} tokens for training, {len(validation):,} for "
                 f"validation{left_out}; {vocabulary_note(processor, first, saved=saved)}; "
-                f"{self.corruption_rate:.0%} of the tokens are removed; {padding(first, shapes):.0%} of the "
+                f"{self.corruption_rate:.0%} of the tokens are removed; {padding_share(first, shapes):.0%} of the "
                 "positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),
@@ -251,5 +251,5 @@ class CorruptedText(TextFiles):
     def _encoded(self, lines: Sequence[str], subwords: Subwords) -> list[list[int]]:
         """The ids of lines; lines that are too long are split."""
         longest = self._longest_text
-        found = (subwords.encode(line) for line in lines)
-        return [ids[start : start + longest] for ids in found for start in range(0, len(ids), longest)]
+        encoded = (subwords.encode(line) for line in lines)
+        return [ids[start : start + longest] for ids in encoded for start in range(0, len(ids), longest)]

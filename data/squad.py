@@ -89,7 +89,7 @@ class QuestionContexts(TextFiles):
         super().__post_init__()
         own = self.source == "files"
         self.only_if(own, "data.source files", "train", "validation", "test")
-        self.writing_only_if(own, "data.source files")
+        self.format_only_if(own, "data.source files")
         self.only_if(not own, "data.source invented_people", "people")
         most = QuestionProcessor.max_overlap(self.max_length)
         if self.overlap > most:
@@ -262,7 +262,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object.
     """
     questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
-    for index, (place, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
+    for index, (line, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
         question, context = (_text(fields, name, where) for name in ("question", "context"))
         name = str(fields.get("id", index))
         if name in names:
@@ -274,7 +274,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
             what = "expected answers, got none" if answered else "it has answers, but the questions before it do not"
             raise DataError(f"{where}: {what}; write [] for a question whose context has no answer")
         if is_blank((question,)) or is_blank((context,)):
-            skipped.append(place)
+            skipped.append(line)
         else:
             questions.append(ContextQuestion(name, question, context, answers))
     warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")
@@ -284,16 +284,16 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
 
 
 def _questions(text: str, file: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """The line or number of each question, where it is, and its fields."""
+    """The line or number of each question, its position for messages, and its fields."""
     whole: Any = None
     with contextlib.suppress(json.JSONDecodeError):  # JSON lines, or an error that their reader names
         whole = json.loads(text) if text.lstrip().startswith("{") else None
     if isinstance(whole, dict) and "data" in whole:
         rows = [row for entry in _list(whole, "data", file) for row in _of_article(entry, file)]
-        found = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
+        questions = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
     else:
-        found = ((line, f"{file}, line {line}", row) for line, row in json_objects(text, file))
-    for number, where, row in found:
+        questions = ((line, f"{file}, line {line}", row) for line, row in json_objects(text, file))
+    for number, where, row in questions:
         if not isinstance(row, dict):
             raise DataError(f"{where}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
         yield number, where, row
@@ -336,7 +336,7 @@ def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Answe
 
 
 def _span(given: Any, context: str, where: str) -> AnswerSpan:
-    """An answer in its context: where it is said to be, or where it occurs nearest to that character."""
+    """An answer in its context: at the given character, or at the nearest occurrence."""
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):

@@ -18,16 +18,17 @@ from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.readers.raw_sentences import Counts, RawSentence
 from data.readers.sentence_classes import find_file
-from data.readers.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
+from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count, Natural
+from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.tag_schemes import (
     Scheme,
     convert,
     find_scheme,
-    illegal_places,
+    illegal_positions,
     labels_of,
     misspelt_entities,
     prefix_and_type,
@@ -39,7 +40,7 @@ from jaxnlp.text.word_split import Unit
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 OWN_FILES = "for your own sentences, set --data.source files and give them with --data.train FILE"
-"""What to do without the files of a known data set."""
+"""The alternative to the files of a known data set."""
 Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
 
 
@@ -48,7 +49,7 @@ class Known(NamedTuple):
 
     train: str
     validation: str
-    columns: Columns = Columns()
+    columns: TagColumns = TagColumns()
     unit: Unit = "words"
     scheme: Scheme = "bio"
 
@@ -57,7 +58,7 @@ KNOWN = {
     "conll2003_ner": Known("train.txt", "valid.txt"),
     "resume_ner_zh": Known("train.char.bmes", "dev.char.bmes", unit="characters", scheme="bmes"),
     "weibo_ner_zh": Known(
-        *("weiboNER_2nd_conll.train", "weiboNER_2nd_conll.dev"), columns=Columns(has_index=True), unit="characters"
+        *("weiboNER_2nd_conll.train", "weiboNER_2nd_conll.dev"), columns=TagColumns(has_index=True), unit="characters"
     ),
     "ud_en_ewt": Known("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", scheme="none"),
 }
@@ -69,8 +70,7 @@ class TaggedSentences(TextFiles):
 
     Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
     0, "end": 5, "type": "PER"}]}, words and labels, or the exports of Doccano, Prodigy and Label Studio), or are
-    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, not within an entity where it
-    can be avoided.
+    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, outside entities if possible.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -94,9 +94,10 @@ class TaggedSentences(TextFiles):
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
     scheme: Literal["auto"] | Scheme = "auto"
-    """Scheme of the labels in your files; none = labels of words that are not entities; auto = found in the labels."""
+    """Scheme of the labels in your files; none = labels of words that are not entities; auto = inferred from the
+    labels."""
     train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
-    """Scheme of the labels that the model predicts, where labels are entities."""
+    """Scheme of the labels that the model predicts, if labels are entities."""
     predict: Literal["entities", "tags"] = "entities"
     """Labels of the small grammar to learn: entities or parts of speech."""
     unit: Unit = "words"
@@ -130,13 +131,13 @@ class TaggedSentences(TextFiles):
             refuse_path(self.source, self.path, OWN_FILES)
         files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
         self.only_if(own, "data.source files", *files)
-        self.writing_only_if(own, "data.source files")
+        self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
-    def _columns(self) -> Columns:
+    def _columns(self) -> TagColumns:
         known = KNOWN.get(self.source)
-        return Columns(self.word_column, self.label_column) if known is None else known.columns
+        return TagColumns(self.word_column, self.label_column) if known is None else known.columns
 
     @property
     def _unit(self) -> Unit:
@@ -167,23 +168,23 @@ class TaggedSentences(TextFiles):
             check_labels(file, scheme)
         # A type that only occurs in sentences that are held out is a type of the training file.
         held_out = files["validation"].sentences if self.source == "files" and self.validation is None else []
-        found = self._processor(files["train"].sentences, held_out, scheme, processor)
-        rows = {split: self._rows(file, found, scheme) for split, file in files.items()}
+        processor = self._processor(files["train"].sentences, held_out, scheme, processor)
+        rows = {split: self._rows(file, processor, scheme) for split, file in files.items()}
         train = rows.pop("train")
         if len(train) < self.batch_size:
             raise DataError(
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
-        description = summary(found, {"training": train, **rows}, scheme, files["train"].counts)
+        description = summary(processor, {"training": train, **rows}, scheme, files["train"].counts)
         if held_out:
             kept = len(files["train"].sentences)
             description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
         return Corpus(
-            train=self._training_batches(train, found, seed),
-            splits={split: self._split(sentences, found, files[split].counts) for split, sentences in rows.items()},
-            processor=found,
+            train=self._training_batches(train, processor, seed),
+            splits={split: self._split(sentences, processor, files[split].counts) for split, sentences in rows.items()},
+            processor=processor,
             description=description,
-            fingerprint=fingerprint(repr((found.to_json(), train, rows))),
+            fingerprint=fingerprint(repr((processor.to_json(), train, rows))),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -227,7 +228,7 @@ class TaggedSentences(TextFiles):
                 raise DataError("data.source files needs your training file: give it with --data.train FILE")
             given = {"train": self.train, "validation": self.validation, "test": self.test}
             paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
-        found = {
+        files = {
             split: read_tagged(
                 path,
                 format=self.format,
@@ -238,12 +239,12 @@ class TaggedSentences(TextFiles):
             )
             for split, path in paths.items()
         }
-        if "validation" in found:
-            return found
-        train = found["train"]
+        if "validation" in files:
+            return files
+        train = files["train"]
         kept, validation = hold_out(train.sentences, train.name)
         split = {"train": train._replace(sentences=kept), "validation": TaggedFile(train.name, validation, Counts())}
-        return found | split
+        return files | split
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
         """Sentences of the small grammar in the form of a file, one sentence a line."""
@@ -262,21 +263,21 @@ class TaggedSentences(TextFiles):
         if self.scheme != "auto":
             return self.scheme
         labels = [one.labels or () for one in train.sentences]
-        found = find_scheme(labels)
-        if found == "none" and (misspelt := misspelt_entities(labels)):
+        scheme = find_scheme(labels)
+        if scheme == "none" and (misspelt := misspelt_entities(labels)):
             label, right = misspelt
             raise DataError(
                 f"{train.name}: {label} looks like the label of an entity; write it as {right}, and others in the same "
                 "way, or set --data.scheme none if labels are not those of entities"
             )
-        return found
+        return scheme
 
     def _processor(
         self, train: Sequence[RawSentence], held_out: Sequence[RawSentence], scheme: Scheme, given: Any
     ) -> TaggerProcessor:
         """The vocabularies of the training sentences, and the labels of these and of held-out ones. Raises: DataError
         when an earlier run, whose vocabularies are used, has other options."""
-        types = _types(train, scheme)
+        types = list(_types(train, scheme))
         if not types:
             raise DataError("the training sentences have no entities; give other files, or data.scheme none")
         types += [kind for kind in _types(held_out, scheme) if kind not in types]
@@ -310,10 +311,10 @@ class TaggedSentences(TextFiles):
             labels, written_in = one.labels, None
             if labels is not None:
                 written_in = None if scheme == processor.scheme else scheme
-                illegal = illegal_places(labels, scheme)
+                illegal = illegal_positions(labels, scheme)
                 counts.add_illegal(one, illegal)
                 labels = tuple(convert(labels, processor.scheme))
-                unknown = next((place for place, label in enumerate(labels) if label not in processor.ids), None)
+                unknown = next((index for index, label in enumerate(labels) if label not in processor.ids), None)
                 if unknown is not None:
                     where = position(name, one.lines[unknown], one.number, unknown + 1)
                     what = f"the label {labels[unknown]}"
@@ -366,19 +367,19 @@ class TaggedSentences(TextFiles):
         )
 
 
-def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> list[str]:
+def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> tuple[str, ...]:
     """The types of entities, or with the scheme none the labels; the most frequent first."""
     labelled = [one.labels or () for one in sentences]
     if scheme == "none":
         counts = Counter(label for labels in labelled for label in labels)
     else:
         counts = Counter(span.type for labels in labelled for span in spans_of(labels))
-    return sorted(counts, key=lambda kind: (-counts[kind], kind))
+    return most_frequent(counts)
 
 
 def _inside(labels: Sequence[str]) -> list[bool]:
     """Whether an entity continues at each word."""
-    found = [False] * len(labels)
+    inside = [False] * len(labels)
     for start, stop, _ in spans_of(labels):
-        found[start + 1 : stop] = [True] * (stop - start - 1)
-    return found
+        inside[start + 1 : stop] = [True] * (stop - start - 1)
+    return inside

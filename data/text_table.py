@@ -39,6 +39,7 @@ from data.readers.table_summary import common_texts, summary
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
+from jaxnlp.text import most_frequent
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -85,7 +86,7 @@ class TextTable(TableFiles):
     validation_fraction: Annotated[float, Within("(0, 0.5]")] = 0.1
     """Share of the rows that is held out, equal for all classes: 1 / N, for N folds."""
     fold: Natural = 0
-    """Number of the held-out fold, from 0 to 1 / validation_fraction - 1, for cross-validation."""
+    """Index of the held-out fold, from 0 to 1 / validation_fraction - 1, for cross-validation."""
     split_seed: Natural = 0
     """Seed of the choice of held-out rows."""
     tokens: Literal["pieces", "words"] = "pieces"
@@ -140,7 +141,7 @@ class TextTable(TableFiles):
         self.only_if(several, "several data.parts", "schedule")
         self.only_if(stretched, "data.schedule annealed and sequential", "schedule_steps")
         self.only_if(own, only_own, *own_fields)
-        self.writing_only_if(own or bool(self.tables), only_own)
+        self.format_only_if(own or bool(self.tables), only_own)
         self.only_if(self.predict == "classes", "data.predict classes", "separator")
         without = "data without separate validation rows"
         self.only_if(held_out, without, "validation_fraction", "fold", "split_seed")
@@ -185,14 +186,14 @@ class TextTable(TableFiles):
             test=self.test_path,
             predict=self.predict,
             separator=self.separator,
-            writing=self.writing,
+            dialect=self.dialect,
         )
 
     def _sources(self) -> dict[str, TextSource]:
         """The source of each part, by name."""
         own = {table_files(given)[0]: given for given in self.tables}
         return {
-            name: table_source(own[name], self.writing) if name in own else TextSource.of_known(PARTS[name], self.path)
+            name: table_source(own[name], self.dialect) if name in own else TextSource.of_known(PARTS[name], self.path)
             for name in self.parts
         } or {"": self._source}
 
@@ -213,7 +214,7 @@ class TextTable(TableFiles):
         return self._source.folder or "your table"
 
     @property
-    def together(self) -> bool:
+    def joint(self) -> bool:
         """Whether the schedule is together."""
         return self.schedule == "together"
 
@@ -250,7 +251,7 @@ class TextTable(TableFiles):
         contents = [vocabulary_text(vocabulary)]
         batches, sizes, lines = list[Any](), list[int](), list[str]()
         splits: dict[str, dict[str, Split[LabelledText]]] = {}
-        for number, (name, part) in enumerate(read.items()):
+        for index, (name, part) in enumerate(read.items()):
             one = whole.by_part[name]
             examples, truncated = self._examples(one, part.train)
             tables = [(row.texts, row.label) for rows in (part.train, *part.splits.values()) for row in rows]
@@ -260,7 +261,7 @@ class TextTable(TableFiles):
                 training_batches(
                     examples,
                     one,
-                    order_seed=seed + number,
+                    order_seed=seed + index,
                     # The same for all parts: a step then has batches of similar lengths, and few combinations are
                     # compiled.
                     pool_seed=seed,
@@ -268,17 +269,17 @@ class TextTable(TableFiles):
                     multiple=self.length_multiple,
                 )
             )
-            found = {split: self._split(rows, one) for split, rows in part.splits.items()}
-            for split, rows in found.items():
+            encoded = {split: self._split(rows, one) for split, rows in part.splits.items()}
+            for split, rows in encoded.items():
                 splits.setdefault(split, {})[name] = rows
-            lengths, unknown = [example.length for example in examples], unknown_shares(found, vocabulary)
+            lengths, unknown = [example.length for example in examples], unknown_shares(encoded, vocabulary)
             text = summary(
                 one, part.train, part.splits, lengths, truncated, unknown=unknown, given=processor is not None
             )
             lines.append((f"{name}: " if name else "") + text + part.note)
         return Corpus(
             train=iterable(grain.MapDataset.range(ENDLESS).map(self._steps(batches, sizes, seed))),
-            splits={name: split_of_parts(found) if self.parts else found[""] for name, found in splits.items()},
+            splits={name: split_of_parts(by_part) if self.parts else by_part[""] for name, by_part in splits.items()},
             processor=whole,
             description="\n".join(lines),
             fingerprint=fingerprint(*contents),
@@ -286,7 +287,7 @@ class TextTable(TableFiles):
         )
 
     def _steps(self, batches: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
-        """The batch of a training step, by its number, from each part's batches and number of examples."""
+        """The batch of a training step, by its index, from each part's batches and number of examples."""
         if self.schedule == "together":
             return lambda step: {name: part[step] for name, part in zip(self.parts, batches, strict=True)}
         schedule = Schedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)
@@ -346,7 +347,7 @@ class TextTable(TableFiles):
             else self._source
             for name, one in processor.by_part.items()
         }
-        found: dict[str, Split[LabelledText]] = {}
+        splits: dict[str, Split[LabelledText]] = {}
         for name in parts_of_file(path, sources):
             try:
                 rows, every = sources[name].read(path)
@@ -354,12 +355,12 @@ class TextTable(TableFiles):
                 raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
             one = processor.by_part[name]
             split = self._split(sources[name].labelled((path, rows), one.targets), one)
-            found[name] = dataclasses.replace(split, source=every)
-        return split_of_parts(found) if self.parts else found[""]
+            splits[name] = dataclasses.replace(split, source=every)
+        return split_of_parts(splits) if self.parts else splits[""]
 
     def _further(self, one: TextClassifierProcessor) -> TextSource:
         """Further tables of a part whose training table was the user's."""
-        return source_of_columns(one.texts, number=isinstance(one.targets, Number), writing=self.writing)
+        return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
 
     def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
         return table_split(rows, processor, batch_size=self.evaluation_batch_size, multiple=self.length_multiple)
@@ -394,14 +395,8 @@ class TextTable(TableFiles):
             for text in texts
             for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
         )
-        frequent = sorted((word for word, count in counts.items() if count >= self.minimum_count), key=_order(counts))
-        words = [word for word in frequent if word not in SPECIAL][: self.vocabulary_size - len(SPECIAL)]
-        return WordPieceVocabulary.of_pieces([*SPECIAL, *words])
-
-
-def _order(counts: Counter[str]) -> Any:
-    """The sort key: the most frequent first, then in alphabetical order."""
-    return lambda word: (-counts[word], word)
+        words = [word for word in most_frequent(counts, self.minimum_count) if word not in SPECIAL]
+        return WordPieceVocabulary.of_pieces([*SPECIAL, *words[: self.vocabulary_size - len(SPECIAL)]])
 
 
 class _Rows(NamedTuple):

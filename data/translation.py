@@ -18,7 +18,7 @@ from data.pipelines.pair_batches import (
     encoded,
     endless_batches,
     longer_side,
-    padding,
+    padding_share,
     pairs_split,
     vocabulary_note,
 )
@@ -34,7 +34,7 @@ from jaxnlp.text.subwords import SubwordKind, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 OWN_FILES = "for your own sentences, use the recipe translation_text_files"
-"""What to do without the files of a public data set."""
+"""The alternative to the files of a public data set."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SentencePairs(DataConfig):
     shared_vocabulary: bool = True
     """Whether source and target share one vocabulary."""
     minimum_count: Count = 2
-    """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
+    """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""
     extra_symbols: Natural = 0
     """Number of extra symbols at the end of the vocabulary, such as the sentinels of span corruption."""
     bpe_dropout: Rate = 0.0
@@ -109,12 +109,12 @@ class SentencePairs(DataConfig):
         if not self.bpe_dropout:
             return [encoded(pair, processor) for pair in pairs]
         seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
-        found = [
+        encodings = [
             encoded(pair, processor, dropout=self.bpe_dropout, seed=own) for pair, own in zip(pairs, seeds, strict=True)
         ]
         return [
             ids if longer_side(ids) <= self.max_length else encoded(pair, processor)
-            for ids, pair in zip(found, pairs, strict=True)
+            for ids, pair in zip(encodings, pairs, strict=True)
         ]
 
     def corpus(
@@ -133,7 +133,7 @@ class SentencePairs(DataConfig):
         Args:
           seed: decides the order of training.
           processor: the tokenizers.
-          epoch: a pure function from the number of an epoch, from 0, to its training pairs.
+          epoch: a pure function from the index of an epoch to its training pairs.
           splits: the splits that can be scored, by name.
           saved: whether the processor was made earlier, not for these pairs.
           description: describes the pairs; the vocabulary and the padding are added.
@@ -153,7 +153,7 @@ class SentencePairs(DataConfig):
             processor=processor,
             description=(
                 f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; "
-                f"{padding(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
+                f"{padding_share(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), held, content])),
         )
@@ -215,7 +215,7 @@ class ParallelText(SentencePairs, TextFiles):
             raise ValueError(
                 f"data.path is the folder of a public data set, got {self.path}; give your own files with --data.train"
             )
-        self.writing_only_if(self.data_set is None, "your own files, without data.data_set")
+        self.format_only_if(self.data_set is None, "your own files, without data.data_set")
         self.only_if(not self.validation, "data without a validation file", "validation_fraction")
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
         self.only_if(not self.sentencepiece, "trained vocabularies", *trained)
@@ -251,18 +251,18 @@ class ParallelText(SentencePairs, TextFiles):
         held: dict[str, tuple[Sequence[SentencePair], Path]] = {}
         if not self.validation:
             train, others = held_out(pairs, self.validation_fraction)
-            held["validation"] = [pairs[number] for number in others], files[0]
+            held["validation"] = [pairs[index] for index in others], files[0]
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:
                 paths = self._files(names)
                 held[name] = self._read(paths), paths[0]
         saved = processor is not None
         if not saved:
-            processor = self._own_processor([pairs[number] for number in train])
+            processor = self._own_processor([pairs[index] for index in train])
         processor = require_processor(processor, TranslationProcessor)
-        plain = [encoded(pairs[number], processor) for number in train]
+        plain = [encoded(pairs[index], processor) for index in train]
         fits = [longer_side(ids) <= self.max_length for ids in plain]
-        kept = [pairs[number] for number, fit in zip(train, fits, strict=True) if fit]
+        kept = [pairs[index] for index, fit in zip(train, fits, strict=True) if fit]
         if not kept:
             raise DataError(f"all pairs of {files[0]} have more than {self.max_length} tokens; raise data.lengths")
         description = f"{len(kept):,} pairs for training"
@@ -272,14 +272,14 @@ class ParallelText(SentencePairs, TextFiles):
                 f" ({len(train) - len(kept):,} of more than {self.max_length} tokens removed, the first in line "
                 f"{first:,} of {files[0].name})"
             )
-        description += "".join(f", {len(found):,} for {name}" for name, (found, _) in held.items())
-        splits = {name: self.split(found, processor, file=path.name) for name, (found, path) in held.items()}
+        description += "".join(f", {len(examples):,} for {name}" for name, (examples, _) in held.items())
+        splits = {name: self.split(examples, processor, file=path.name) for name, (examples, path) in held.items()}
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
 
-        def epoch(number: int) -> Sequence[Ids]:
-            return self.training_ids(kept, processor, seed=seed, epoch=number) if self.bpe_dropout else ids
+        def epoch(index: int) -> Sequence[Ids]:
+            return self.training_ids(kept, processor, seed=seed, epoch=index) if self.bpe_dropout else ids
 
-        content = json.dumps([(pairs[number].source, pairs[number].reference) for number in train])
+        content = json.dumps([(pairs[index].source, pairs[index].reference) for index in train])
         return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -293,17 +293,17 @@ class ParallelText(SentencePairs, TextFiles):
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when validation or test files were training files of an earlier run."""
         if isinstance(earlier, CorruptedText):
-            learned = _places(earlier.data_set, earlier.files)
+            learned = _identities(earlier.data_set, earlier.files)
         elif isinstance(earlier, ParallelText):
-            learned = _places(earlier.data_set, earlier.train)
+            learned = _identities(earlier.data_set, earlier.train)
         else:
             return
         scored = {"validation": self.validation, "test": self.test}
         if not self.validation and not self._were_held_out(earlier):
             scored["validation"] = self.train
         for name, files in scored.items():
-            for file, place in zip(files, _places(self.data_set, files), strict=True):
-                if place in learned:
+            for file, identity in zip(files, _identities(self.data_set, files), strict=True):
+                if identity in learned:
                     raise DataError(
                         f"the earlier run was trained on {file}, which has sentences of the {name} split; give other "
                         f"files with --data.{name}"
@@ -335,8 +335,8 @@ class ParallelText(SentencePairs, TextFiles):
         return [folder / name for name in names]
 
 
-def _places(data_set: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Places of files: data set and name, or the absolute path of a user's file."""
+def _identities(data_set: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Identities of files: data set and name, or the absolute path of a user's file."""
     if data_set is not None:
         return [(data_set, name) for name in names]
     return [("", str(Path(name).expanduser().resolve())) for name in names]

@@ -19,7 +19,7 @@ from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
-from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
+from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
 from jaxnlp.text.word_inputs import WordInputs
@@ -27,7 +27,7 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
 OWN_FILES = "for your own sentences, set --data.source files and give --data.train FILE --data.validation FILE"
-"""What to do without the files of UD English EWT."""
+"""The alternative to the files of UD English EWT."""
 TAG_COLUMNS = ("upos", "xpos")
 EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.conllu"}
 
@@ -86,7 +86,7 @@ class Treebank(TextFiles):
         if self.source != "ud_en_ewt":
             refuse_path(self.source, self.path, OWN_FILES)
         self.only_if(own, "data.source files", "train", "validation", "test")
-        self.writing_only_if(own, "data.source files")
+        self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "sentences", "held_out_sentences")
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
@@ -117,10 +117,10 @@ class Treebank(TextFiles):
           FileNotFoundError: when a file is missing.
           DataError: when a file cannot be read, naming its line; or when no training sentence is left.
         """
-        found = self._sentences(seed)
-        for sentences in found.values():
+        splits = self._sentences(seed)
+        for sentences in splits.values():
             self._require_tags(sentences)
-        train = found.pop("train")
+        train = splits.pop("train")
         short = [sentence for sentence in train if len(sentence.words) <= self.max_length]
         kept = [sentence for sentence in short if is_projective(sentence.heads or ())]
         if not kept:
@@ -132,7 +132,7 @@ class Treebank(TextFiles):
             description += f" ({left_out:,} that are not projective were left out)"
         if left_out := len(train) - len(short):
             description += f" ({left_out:,} of more than {self.max_length} words were left out)"
-        for name, sentences in found.items():
+        for name, sentences in splits.items():
             crossed = sum(not is_projective(sentence.heads or ()) for sentence in sentences)
             unknown = processor.unknown_words(sentences) / sum(len(sentence.words) for sentence in sentences)
             description += f", {len(sentences):,} for {name} ({crossed:,} not projective, {unknown:.0%} unknown words)"
@@ -142,15 +142,15 @@ class Treebank(TextFiles):
         )
         description += "".join(f"\ntraining: {note}" for note in processor.tag_note(kept))
         if self.source == "files" and self.validation is None:
-            held_out = len(found["validation"])
+            held_out = len(splits["validation"])
             description += "\n" + held_out_note(held_out, held_out + len(train), str(self.train))
         content: list[Any] = [
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
-        content += [[one.lines for one in sentences] for sentences in found.values()]
+        content += [[one.lines for one in sentences] for sentences in splits.values()]
         return Corpus(
             train=training_batches(trees, processor, self.shapes, seed=seed),
-            splits={name: self._split(sentences, processor) for name, sentences in found.items()},
+            splits={name: self._split(sentences, processor) for name, sentences in splits.items()},
             processor=processor,
             description=description,
             fingerprint=fingerprint(json.dumps([processor.to_json(), content])),
@@ -178,26 +178,26 @@ class Treebank(TextFiles):
         if self.train is None:
             raise DataError("data.source files needs your training file: give it with --data.train FILE")
         files = {"train": self.train, "validation": self.validation, "test": self.test}
-        found = {
+        splits = {
             name: _read(Path(file).expanduser(), trees=True, encoding=self.encoding)
             for name, file in files.items()
             if file is not None
         }
-        if "validation" not in found:
-            train, held_out = hold_out(found["train"], self.train)
+        if "validation" not in splits:
+            train, held_out = hold_out(splits["train"], self.train)
             # Long sentences go back to training, which leaves them out; in a validation split they would be an error.
-            found["validation"] = [sentence for sentence in held_out if len(sentence.words) <= self.max_length]
-            found["train"] = train + [sentence for sentence in held_out if len(sentence.words) > self.max_length]
-            if not found["validation"]:
+            splits["validation"] = [sentence for sentence in held_out if len(sentence.words) <= self.max_length]
+            splits["train"] = train + [sentence for sentence in held_out if len(sentence.words) > self.max_length]
+            if not splits["validation"]:
                 raise DataError(
                     f"{self.train}: all {len(held_out)} sentences that are held out have more than {self.max_length} "
                     "words; raise data.max_length, or give a validation file with --data.validation FILE"
                 )
-        return found
+        return splits
 
     def _require_tags(self, sentences: Sequence[TreeSentence]) -> None:
         """Raises DataError when no word of a split has a tag of a column that the parser reads."""
-        tagged = [name for name in TAG_COLUMNS if any(set(getattr(one, name)) != {BLANK} for one in sentences)]
+        tagged = [name for name in TAG_COLUMNS if any(set(getattr(one, name)) != {UNSPECIFIED} for one in sentences)]
         for name in TAG_COLUMNS:
             if self.tags in (name, "both") and name not in tagged:
                 raise DataError(
@@ -266,14 +266,14 @@ def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[Tree
 
     Raises: FileNotFoundError, DataError.
     """
-    found = parse_conllu(read_text_file(path, encoding), str(path))
-    lines = [sentence.line for sentence in found if not sentence.words]
-    warn_of_skipped(path, lines, len(found), "sentences", "without words")
-    found = [sentence for sentence in found if sentence.words]
-    without = [sentence for sentence in found if sentence.heads is None]
-    if without and (trees or len(without) < len(found)):
+    sentences = parse_conllu(read_text_file(path, encoding), str(path))
+    lines = [sentence.line for sentence in sentences if not sentence.words]
+    warn_of_skipped(path, lines, len(sentences), "sentences", "without words")
+    sentences = [sentence for sentence in sentences if sentence.words]
+    without = [sentence for sentence in sentences if sentence.heads is None]
+    if without and (trees or len(without) < len(sentences)):
         raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
-    return found
+    return sentences
 
 
 def _trees_of(sentences: Sequence[GrammarSentence]) -> list[TreeSentence]:

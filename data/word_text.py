@@ -61,24 +61,24 @@ class WordText(TextFiles):
         super().__post_init__()
         plain_text = self.source in ("python_docs", "text_file")
         streams = ("bptt_short_probability", "bptt_length_std", "length_multiple")
-        self.only_if(self.carries, "data.mode streams", *streams)
-        self.writing_only_if(self.source == "text_file", "data.source text_file")
+        self.only_if(self.stateful, "data.mode streams", *streams)
+        self.format_only_if(self.source == "text_file", "data.source text_file")
         self.only_if(plain_text, "data.source python_docs and text_file", "minimum_count", "validation_fraction")
-        if self.carries and not 1 <= self.length_multiple <= self.sequence_length:
+        if self.stateful and not 1 <= self.length_multiple <= self.sequence_length:
             raise ValueError(
                 f"data.length_multiple must be in [1, {self.sequence_length}] (sequence_length), "
                 f"got {self.length_multiple}"
             )
 
     @property
-    def carries(self) -> bool:
+    def stateful(self) -> bool:
         """Whether the mode is streams."""
         return self.mode == "streams"
 
     @property
     def max_length(self) -> int:
         """Maximum length of a row, in evaluation or in training on streams, whose lengths vary."""
-        if not self.carries:
+        if not self.stateful:
             return self.sequence_length
         longest = longest_stream_batch(
             self.sequence_length, length_std=self.bptt_length_std, multiple=self.length_multiple
@@ -110,7 +110,7 @@ class WordText(TextFiles):
             encoding=self.encoding,
         )
         texts = {"train": np.concatenate(articles.train), "validation": np.concatenate(articles.validation)}
-        shortest = self.length_multiple if self.carries else self.sequence_length
+        shortest = self.length_multiple if self.stateful else self.sequence_length
         if len(texts["train"]) <= self.batch_size * shortest:
             raise DataError(
                 f"the training text has {len(texts['train'])} words, but {self.batch_size} rows of {shortest} need "
@@ -165,7 +165,7 @@ class WordText(TextFiles):
 
     def _training_batches(self, articles: Sequence[np.ndarray], rng: np.random.Generator) -> Sequence[NumpyBatch]:
         text = concatenated(articles, rng, shuffle=self.shuffle_articles)
-        if not self.carries:
+        if not self.stateful:
             return window_batches(text, self.sequence_length, self.batch_size, rng)
         lengths = random_lengths(
             (len(text) - 1) // self.batch_size,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +97,7 @@ def mix(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray
     q = jnp.asarray(queries[:, None], jnp.float32)
     k = jnp.asarray(keys[:, :, None], jnp.float32)
     v = jnp.broadcast_to(jnp.asarray(values[None, :, None], jnp.float32), k.shape)
-    return np.asarray(attend(q, k, v, scale=1.0)[:, 0], np.float64)
+    return np.asarray(dot_product_attention(q, k, v, scale=1.0)[:, 0], np.float64)
 
 
 def orthonormal(rng: np.random.Generator, count: int, width: int) -> np.ndarray:

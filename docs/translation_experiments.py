@@ -19,7 +19,8 @@ import numpy as np
 import tyro
 
 from configs.number_words import get_config
-from jaxnlp.models.encoder_decoder import INITIAL_STDDEV, EncoderDecoder, EncoderDecoderConfig
+from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
+from jaxnlp.nn.dense import INITIAL_STDDEV
 from jaxnlp.typing import Params
 
 Norm = Literal["pre", "post"]

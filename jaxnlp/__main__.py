@@ -1,4 +1,4 @@
-"""`jaxnlp VERB RUN`, or `python -m jaxnlp`: what a trained model can do; and `jaxnlp train` and its like.
+"""`jaxnlp VERB RUN`, or `python -m jaxnlp`: verbs of trained models, and programs such as `jaxnlp train`.
 
 JAX is imported after the first line, since that takes seconds.
 """
@@ -38,7 +38,7 @@ def usage() -> str:
 
 
 def run(arguments: list[str]) -> int:
-    """Does what was typed. Returns: the exit status."""
+    """Runs a command. Returns: the exit status."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0 if arguments else 2

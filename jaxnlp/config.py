@@ -80,12 +80,12 @@ class Config:
                 raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
 
     def only_if(self, is_read: object, what: str, *fields: str) -> None:
-        """Refuses fields that this config does not read, unless they have their defaults.
+        """Refuses fields that do not apply to this config, unless they have their defaults.
 
         Args:
-          is_read: whether this config reads them.
-          what: the configs that do, to complete "applies only to ..."; a field and its value, such as
-            `data.source files`, are also a remedy.
+          is_read: whether the fields apply to this config.
+          what: the configs they apply to, to complete "applies only to ..."; a field and its value, such as
+            `data.source files`, is also a remedy.
           fields: their names.
 
         Raises: ValueError naming the field and the remedy.
@@ -134,17 +134,17 @@ def _with_floats(value: Any, expected: Any) -> Any:
 
 def _choices(expected: Any) -> tuple[Any, ...]:
     """The values of a type's Literals; () for a type without Literals."""
-    found: list[Any] = []
+    choices: list[Any] = []
     for option in _options(expected):
         if typing.get_origin(option) is typing.Literal:
-            found += typing.get_args(option)
+            choices += typing.get_args(option)
         elif typing.get_origin(option) is tuple:
-            found += _choices(typing.get_args(option)[0])
-    return tuple(found)
+            choices += _choices(typing.get_args(option)[0])
+    return tuple(choices)
 
 
 def _outside(value: Any, expected: Any) -> str:
-    """What a number, or each number of a tuple, had to be; "" = it is."""
+    """The bounds that a number, or a number of a tuple, is outside of; "" = none."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         bounds = [bound for bound in arguments[1:] if isinstance(bound, Within)]
@@ -155,8 +155,8 @@ def _outside(value: Any, expected: Any) -> str:
                 return f"at least {least}" if whole else str(bound)
         return _outside(value, arguments[0])
     if origin is tuple and isinstance(value, tuple):
-        found = [_outside(item, arguments[0]) for item in value]
-        return next((f"{text} each" for text in found if text), "")
+        problems = [_outside(item, arguments[0]) for item in value]
+        return next((f"{text} each" for text in problems if text), "")
     if origin in (typing.Union, types.UnionType) and value is not None:
         return next(filter(None, (_outside(value, option) for option in arguments)), "")
     return ""

@@ -16,7 +16,7 @@ NumpyBatch = dict[str, np.ndarray]
 
 
 class DataError(ValueError):
-    """Data that cannot be read or is not sufficient; the message has the problem, its place and a solution."""
+    """Unreadable or insufficient data; the message has the problem, its position and the remedy."""
 
 
 class Processor(Protocol):
@@ -39,13 +39,13 @@ class SourceRows:
     """All rows of a file. The examples of a split are those that are not skipped, such as blank ones.
 
     Attributes:
-      places: the index of each example's row [N].
-      names: of all rows: their numbers, from 1, or their ids.
+      indices: of each example's row [N].
+      names: of all rows: numbers from 1, or ids.
       columns: of a table; () = the file is not a table.
       cells: of each row of a table, in these columns.
     """
 
-    places: Sequence[int]
+    indices: Sequence[int]
     names: Sequence[str]
     columns: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ()
@@ -79,10 +79,10 @@ class Split(Generic[Example]):
         """Answers for all rows of the file, from those for the examples [N]; skipped rows get `missing`."""
         if self.source is None:
             return list(answers)
-        found = [missing] * len(self.source.names)
-        for place, answer in zip(self.source.places, answers, strict=True):
-            found[place] = answer
-        return found
+        rows = [missing] * len(self.source.names)
+        for index, answer in zip(self.source.indices, answers, strict=True):
+            rows[index] = answer
+        return rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -142,14 +142,13 @@ class DataConfig(Config):
         return ()
 
     @property
-    def together(self) -> bool:
-        """Whether a training step takes a batch of each part."""
+    def joint(self) -> bool:
+        """Joint training: whether each step takes a batch of every part."""
         return False
 
     @property
-    def carries(self) -> bool:
-        """Whether a row of a training batch continues where the same row of the previous batch ended; batches then have
-        `reset`."""
+    def stateful(self) -> bool:
+        """Whether rows of a training batch continue those of the batch before; batches then have `reset`."""
         return False
 
     def check_steps(self, total_steps: int) -> None:

@@ -18,8 +18,8 @@ def total(metrics: Iterable[Metrics]) -> Metrics:
       ValueError: when there are no metrics.
     """
     summed: Metrics = {}
-    for found in metrics:
-        for name, (value, count) in found.items():
+    for batch in metrics:
+        for name, (value, count) in batch.items():
             pair = (_wide(value), _wide(count))
             before = summed.get(name)
             summed[name] = pair if before is None else (before[0] + pair[0], before[1] + pair[1])

@@ -26,13 +26,13 @@ def lazily(
 
     @functools.cache
     def names() -> dict[str, Any]:
-        found = defaultdict(list)
+        by_name = defaultdict(list)
         for module_name in modules:
             module = importlib.import_module(f"{package}.{module_name}")
             for name, value in vars(module).items():
                 if not name.startswith("_") and callable(value) and value.__module__ == module.__name__:
-                    found[name].append(value)
-        return {name: values[0] for name, values in sorted(found.items()) if len(values) == 1}
+                    by_name[name].append(value)
+        return {name: values[0] for name, values in sorted(by_name.items()) if len(values) == 1}
 
     def get(name: str) -> Any:
         if name in modules:

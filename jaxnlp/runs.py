@@ -27,26 +27,26 @@ from jaxnlp.tasks import Task, Trained, every_task
 Checkpoint = int | Literal["best", "latest"]
 
 
-def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[str, ...] = ()) -> Trained:
+def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[str, ...] = ()) -> Trained:
     """Loads a trained model.
 
     Args:
-      place: a run's folder, a folder of pretrained weights, or a name on the Hugging Face Hub.
+      path: a run's folder, a folder of pretrained weights, or a name on the Hugging Face Hub.
       checkpoint: of a run: a step, the latest, or the best on the validation split.
       ignore: names, or prefixes of names, of pretrained tensors to ignore.
 
     Raises:
       RunError, DamagedCheckpointError: for a run that cannot be read or does not have the checkpoint.
-      ValueError: for a place that is neither, a model that the library does not have, a checkpoint of pretrained
+      ValueError: for a path that is neither, a model that the library does not have, a checkpoint of pretrained
         weights, or tensors to ignore of a run.
     """
-    if is_run(place):
+    if is_run(path):
         if ignore:
-            raise ValueError(f"{place} is a training run, which has no tensors to ignore, got {', '.join(ignore)}")
-        return load_run(place, checkpoint=checkpoint)
+            raise ValueError(f"{path} is a training run, which has no tensors to ignore, got {', '.join(ignore)}")
+        return load_run(path, checkpoint=checkpoint)
     if checkpoint != "best":
-        raise ValueError(f"{place} is not a training run, so it has no checkpoint {checkpoint}")
-    return load_pretrained(place, ignore=ignore)
+        raise ValueError(f"{path} is not a training run, so it has no checkpoint {checkpoint}")
+    return load_pretrained(path, ignore=ignore)
 
 
 def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequence[str] = ()) -> Trained:
@@ -94,37 +94,37 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     )
 
 
-def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+def load_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     """Loads weights of another library, with the task of their model, or a model that was exported from a run.
 
     Compiled programs are kept as by `load_run`.
 
     Args:
-      place: a folder, or a name on the Hugging Face Hub, whose files are downloaded once.
+      path: a folder, or a name on the Hugging Face Hub, whose files are downloaded once.
       ignore: names, or prefixes of names, of tensors to ignore. An exported model is then read without its heads, as
         weights of another library.
 
-    Raises: ValueError for a place that is neither, or a model that the library does not have; RunError for a training
+    Raises: ValueError for a path that is neither, or a model that the library does not have; RunError for a training
       run; OSError.
     """
-    if is_run(place):
-        raise RunError(f"{place} is a training run, not pretrained weights; load it with jaxnlp.load_run")
+    if is_run(path):
+        raise RunError(f"{path} is a training run, not pretrained weights; load it with jaxnlp.load_run")
     use_compilation_cache()
-    return _pretrained_task(place, whole=not ignore).from_pretrained(place, ignore=ignore)
+    return _pretrained_task(path, whole=not ignore).from_pretrained(path, ignore=ignore)
 
 
-def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
+def _pretrained_task(path: str | Path, *, whole: bool = True) -> type[Task]:
     """The task that pretrained weights are for: of a model that was exported from a run, its task if it is read whole.
 
     Raises: PretrainedError when the library does not have their model; ConfigError for an unknown task.
     """
-    inside = runs_inside(Path(place))
-    if inside and not is_pretrained(place):
-        raise RunError(f"{place} is not a training run{inside}")
-    kinds = pretrained_types(place)[0 if whole else -1 :]
-    exported = exported_task(place) if whole else None
+    inside = runs_inside(Path(path))
+    if inside and not is_pretrained(path):
+        raise RunError(f"{path} is not a training run{inside}")
+    kinds = pretrained_types(path)[0 if whole else -1 :]
+    exported = exported_task(path) if whole else None
     if exported is not None:
-        return type(from_json(exported, Task, where=f"the task of {place}"))
+        return type(from_json(exported, Task, where=f"the task of {path}"))
     tasks: dict[str, type[Task]] = {}
     for task in every_task():
         for model_type in task.model_types:
@@ -136,25 +136,25 @@ def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
                 )
     known = [kind for kind in kinds if kind in tasks]
     if not known:
-        raise PretrainedError(f"{place}: model_type must be one of {', '.join(sorted(tasks))}, got {kinds[-1]!r}")
+        raise PretrainedError(f"{path}: model_type must be one of {', '.join(sorted(tasks))}, got {kinds[-1]!r}")
     return tasks[known[0]]
 
 
-def find_task(place: str | Path, *, whole: bool = True) -> Task:
+def find_task(path: str | Path, *, whole: bool = True) -> Task:
     """The task of a run or of pretrained weights, without reading parameters.
 
     Args:
-      place: as for `load`.
+      path: as for `load`.
       whole: whether all tensors are read; otherwise an exported model is read as weights of another library.
 
     Raises: RunError, ValueError, OSError as `load`.
     """
-    if not is_run(place):
-        return _pretrained_task(place, whole=whole)()
+    if not is_run(path):
+        return _pretrained_task(path, whole=whole)()
     try:
-        return from_json(read_config_json(Path(place))["task"], Task, where="config.task")
+        return from_json(read_config_json(Path(path))["task"], Task, where="config.task")
     except ConfigError as error:
-        raise RunError(f"the config of {place} cannot be read: {error}") from error
+        raise RunError(f"the config of {path} cannot be read: {error}") from error
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
@@ -172,6 +172,6 @@ def read_config_json(folder: Path) -> dict[str, Any]:
     return config
 
 
-def is_run(place: str | Path) -> bool:
+def is_run(path: str | Path) -> bool:
     """Whether this folder is a training run."""
-    return any((Path(place) / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
+    return any((Path(path) / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-MOST_NAMES = 10
+MOST_CLASSES = 10
 """Maximum number of class names in a message."""
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -38,7 +38,7 @@ NO_PREDICTION = Prediction(None, math.nan, {})
 
 
 class Targets(abc.ABC):
-    """The base of targets: what a label is, and which label a model's outputs mean."""
+    """The base of targets: converts between labels and a model's outputs."""
 
     problem: ClassVar[Problem]
     """The `problem_type` of Transformers."""
@@ -80,7 +80,7 @@ class Targets(abc.ABC):
         """Number of examples of each class [C] int; None for numbers."""
 
     def strata(self, labels: Sequence[Any]) -> list[Any]:
-        """Groups of examples [N], of which each is divided equally between folds."""
+        """The stratum of each example [N]; each stratum is divided equally between folds."""
         return [None] * len(labels)
 
     @abc.abstractmethod
@@ -102,21 +102,21 @@ class Targets(abc.ABC):
         """The prediction of an example, from its row of `predicted` [C] or [], and its label."""
 
     @abc.abstractmethod
-    def fields(self, found: Prediction) -> list[str]:
+    def fields(self, prediction: Prediction) -> list[str]:
         """The columns of a prediction in a line of text; empty ones for a blank text."""
 
-    def caption(self, found: Prediction) -> str:
+    def caption(self, prediction: Prediction) -> str:
         """A prediction in a caption."""
-        label, *probability = self.fields(found)
+        label, *probability = self.fields(prediction)
         return f"{label or 'no class'} ({probability[0]})" if probability else label
 
     @abc.abstractmethod
-    def answer(self, found: Prediction) -> dict[str, Any]:
+    def answer(self, prediction: Prediction) -> dict[str, Any]:
         """A prediction as JSON."""
 
     @abc.abstractmethod
     def describe(self, labels: Sequence[Any]) -> str:
-        """A line with the labels of training."""
+        """A line about the labels of training."""
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -125,7 +125,7 @@ class Targets(abc.ABC):
 
 
 class _Classes(Targets):
-    """What one and several classes share."""
+    """The base of one and of several classes."""
 
     least: ClassVar[int]
     key: ClassVar[str]
@@ -140,27 +140,27 @@ class _Classes(Targets):
         for known in (name, whole_number(name)):
             if known in self.names:
                 return self.names.index(known)
-        more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
-        raise ValueError(f"must be one of {', '.join(self.names[:MOST_NAMES])}{more}, got {name!r}")
+        more = f" and {len(self.names) - MOST_CLASSES} more" if len(self.names) > MOST_CLASSES else ""
+        raise ValueError(f"must be one of {', '.join(self.names[:MOST_CLASSES])}{more}, got {name!r}")
 
     def _shares(self, row: Any) -> dict[str, float]:
         return {name: float(share) for name, share in zip(self.names, row, strict=True)}
 
-    def fields(self, found: Prediction) -> list[str]:
-        if found.label is None:
+    def fields(self, prediction: Prediction) -> list[str]:
+        if prediction.label is None:
             return ["", ""]
-        names = [found.label] if isinstance(found.label, str) else found.label
-        return [self.separator.join(names), f"{found.probability:.2f}"]
+        names = [prediction.label] if isinstance(prediction.label, str) else prediction.label
+        return [self.separator.join(names), f"{prediction.probability:.2f}"]
 
-    def answer(self, found: Prediction) -> dict[str, Any]:
-        shares = {name: round(share, 6) for name, share in found.probabilities.items()}
-        return {self.key: found.label, "probabilities": shares or None}
+    def answer(self, prediction: Prediction) -> dict[str, Any]:
+        shares = {name: round(share, 6) for name, share in prediction.probabilities.items()}
+        return {self.key: prediction.label, "probabilities": shares or None}
 
     def describe(self, labels: Sequence[Any]) -> str:
         counts = self.counts(labels)
         order = np.argsort(-counts, kind="stable")
-        shown = ", ".join(f"{self.names[i]} {counts[i]:,}" for i in order[:MOST_NAMES])
-        more = f", and {len(order) - MOST_NAMES} more" if len(order) > MOST_NAMES else ""
+        shown = ", ".join(f"{self.names[index]} {counts[index]:,}" for index in order[:MOST_CLASSES])
+        more = f", and {len(order) - MOST_CLASSES} more" if len(order) > MOST_CLASSES else ""
         return f"{len(order)} classes in training: {shown}{more}"
 
     def counts(self, labels: Sequence[Any]) -> np.ndarray:
@@ -246,17 +246,17 @@ class SeveralClasses(_Classes):
         return tuple(sorted({self._id(part.strip()) for part in text.split(self.separator) if part.strip()}))
 
     def show(self, label: Sequence[int]) -> str:
-        return self.separator.join(self.names[number] for number in label)
+        return self.separator.join(self.names[index] for index in label)
 
     def array(self, labels: Sequence[Sequence[int]]) -> np.ndarray:
         """[N, C] float32, 0 or 1."""
-        found = np.zeros((len(labels), len(self.names)), np.float32)
+        multi_hot = np.zeros((len(labels), len(self.names)), np.float32)
         for row, ids in enumerate(labels):
-            found[row, list(ids)] = 1.0
-        return found
+            multi_hot[row, list(ids)] = 1.0
+        return multi_hot
 
     def _ids(self, labels: Sequence[Sequence[int]]) -> Sequence[int]:
-        return [number for label in labels for number in label]
+        return [index for label in labels for index in label]
 
     def predicted(self, outputs: np.ndarray) -> np.ndarray:
         """The sigmoid of logits [N, C]."""
@@ -267,8 +267,8 @@ class SeveralClasses(_Classes):
         return [tuple(np.flatnonzero(row >= lowest).tolist()) for row in predicted]
 
     def prediction(self, row: Any, label: Sequence[int]) -> Prediction:
-        probability = float(min((row[number] for number in label), default=1.0 - np.max(row)))
-        return Prediction(tuple(self.names[number] for number in label), probability, self._shares(row))
+        probability = float(min((row[index] for index in label), default=1.0 - np.max(row)))
+        return Prediction(tuple(self.names[index] for index in label), probability, self._shares(row))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,20 +335,20 @@ class Number(Targets):
     def prediction(self, row: Any, label: float) -> Prediction:
         return Prediction(float(label), math.nan, {})
 
-    def fields(self, found: Prediction) -> list[str]:
-        return ["" if found.label is None else self.show(found.label)]
+    def fields(self, prediction: Prediction) -> list[str]:
+        return ["" if prediction.label is None else self.show(prediction.label)]
 
-    def answer(self, found: Prediction) -> dict[str, Any]:
-        return {"number": None if found.label is None else round(found.label, 6)}
+    def answer(self, prediction: Prediction) -> dict[str, Any]:
+        return {"number": None if prediction.label is None else round(prediction.label, 6)}
 
     def describe(self, labels: Sequence[float]) -> str:
         return f"numbers in training from {self.lowest:g} to {self.highest:g}, mean {np.mean(labels):.3g}"
 
 
 def whole_number(text: str) -> str:
-    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is, such as 007."""
-    found = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
-    return found[1] if found else text
+    """1 for 1.0, which tables with missing values have for whole numbers; other text stays unchanged, such as 007."""
+    match = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
+    return match[1] if match else text
 
 
 def targets_from_json(fields: Any) -> Targets:

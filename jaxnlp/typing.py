@@ -1,6 +1,6 @@
 """The axis glossary and the type aliases that every other file uses.
 
-One letter an axis, in einsums, docstrings and comments alike:
+One letter for each axis, in einsums, docstrings and comments:
 
     B batch            T query or target positions   S key or source positions
     D model width      H heads                       K head width, or width of a recurrent state

@@ -28,7 +28,7 @@ python="$place/venv/bin/python"
 PATH="$place/venv/bin:$PATH"
 cd "$place/mine"
 jaxnlp --version
-python -c 'import jaxnlp; assert "venv" in jaxnlp.__file__; print(jaxnlp.ops.attend, jaxnlp.models.GPTConfig)'
+python -c 'import jaxnlp; assert "venv" in jaxnlp.__file__; print(jaxnlp.ops.dot_product_attention, jaxnlp.models.GPTConfig)'
 for name in train data configs; do
     if python -c "import $name" 2> /dev/null; then
         echo "error: the wheel claims the name $name" >&2

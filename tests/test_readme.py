@@ -46,7 +46,7 @@ def check_evaluate(place, *words):
 
 
 def check_verb(verb, place, *flags):
-    check_one_of(place, verb, lambda task: task.commands(), list(flags), verbs.parse)
+    check_one_of(place, verb, lambda task: task.commands(), list(flags), verbs.parse_options)
 
 
 def check_one_of(place, name, kinds_of, flags, parse):

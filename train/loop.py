@@ -89,7 +89,7 @@ def fit(
             run = _restore(workdir, checkpoints, setup, layout, batches, extend)
             run = run or Progress(layout.initialise(setup.initial_state, setup.given))
             # The state has the given parameters now: only one copy stays in memory.
-            setup, begun = setup._replace(given={}), begun._replace(params={}, params_for=None)
+            setup, begun = setup._replace(given={}), begun._replace(params={}, matching_heads=None)
             run_folder.create(workdir, setup.spec, begun.typed_model)
             print_lines(console, announcement(setup, begun, step=run.step, ended=run.ended(config)))
             if not run.ended(config):

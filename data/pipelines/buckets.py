@@ -15,7 +15,7 @@ def _length(example: NumpyBatch) -> int:
 
 
 def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyBatch:
-    """A batch of examples of 1-D arrays: padded with 0 and False, also by whole rows up to B."""
+    """A batch of examples of 1-D arrays, padded with 0 and False, and with whole rows of these up to B."""
     shape = (batch_size, rounded_up(max(map(_length, examples)), multiple))
     batch = {name: np.zeros(shape, value.dtype) for name, value in examples[0].items()}
     for row, example in enumerate(examples):
@@ -42,7 +42,7 @@ def bucketed(
     """Batches of examples of about the same length.
 
     The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches in random order. So
-    lengths decide the batch within a pool, and the pools are random. A batch is a function of its number, so that a
+    lengths decide the batch within a pool, and the pools are random. A batch is a function of its index, so that a
     pipeline can start at any batch.
 
     Args:
@@ -62,14 +62,14 @@ def bucketed(
 
     # The batches of a pool are read one after the other.
     @functools.lru_cache(maxsize=2)
-    def pool(number: int) -> list[NumpyBatch]:
-        found = [examples[i] for i in range(number * pool_size, (number + 1) * pool_size)]
-        found.sort(key=length)
-        order = np.random.default_rng((seed, number)).permutation(pool_batches)
-        return [pad(found[i * batch_size : (i + 1) * batch_size], batch_size, multiple) for i in order]
+    def pool(index: int) -> list[NumpyBatch]:
+        pooled = [examples[i] for i in range(index * pool_size, (index + 1) * pool_size)]
+        pooled.sort(key=length)
+        order = np.random.default_rng((seed, index)).permutation(pool_batches)
+        return [pad(pooled[i * batch_size : (i + 1) * batch_size], batch_size, multiple) for i in order]
 
     return grain.MapDataset.range(len(examples) // pool_size * pool_batches).map(
-        lambda number: pool(number // pool_batches)[number % pool_batches]
+        lambda index: pool(index // pool_batches)[index % pool_batches]
     )
 
 
@@ -87,5 +87,5 @@ def sorted_batches(
     """
     rows = np.argsort(list(map(length, examples)), kind="stable")
     starts = range(0, len(rows), batch_size)
-    groups = [[examples[i] for i in rows[start : start + batch_size]] for start in starts]
+    groups = [[examples[index] for index in rows[start : start + batch_size]] for start in starts]
     return tuple(pad(group, batch_size, multiple) for group in groups), rows

@@ -80,8 +80,8 @@ def recalled_facts(
     words = [match.start() for match in re.finditer(r"\S+", text)]
     example = f"{title}."
     given = len(example)
-    for number in rng.permutation(len(spans)):
-        start, end = spans[number]
+    for index in rng.permutation(len(spans)):
+        start, end = spans[index]
         before = [word for word in words if word < start]
         count = int(rng.integers(0, most_words + 1))
         context = text[[*before, start][max(0, len(before) - count)] : start]

@@ -14,7 +14,7 @@ from jaxnlp.text.translation import SentencePair, TranslationProcessor
 Ids = tuple[list[int], list[int]]
 """The ids of a source and of its target, each with the end symbol last."""
 MOST_UNKNOWN = 0.01
-"""The share of unknown tokens above which it is reported."""
+"""The share of unknown tokens is reported if it is above this."""
 
 
 def pair_batch(pairs: Sequence[Ids], size: int, length: int) -> NumpyBatch:
@@ -40,7 +40,7 @@ def longer_side(pair: Ids) -> int:
     return max(map(len, pair))
 
 
-def padding(pairs: Sequence[Ids], shapes: Shapes) -> float:
+def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     """The share of padding in the batches of an epoch."""
     groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
     cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)

@@ -36,20 +36,20 @@ class Schedule:
         self._before: list[np.ndarray] = [np.zeros(len(sizes), int)]  # turns of each part before each block
 
     def turn(self, step: int) -> tuple[int, int]:
-        """Args: step: from 0. Returns: the part's number, and its number of previous steps."""
+        """Args: step: from 0. Returns: the part's index, and its number of previous steps."""
         tasks = len(self._sizes)
         if self._name == "round_robin":
             return step % tasks, step // tasks
         if self._name == "sequential":
             stretch, within = divmod(step, self._length)
             return stretch % tasks, stretch // tasks * self._length + within
-        block, place = divmod(step, _BLOCK)
+        block, index = divmod(step, _BLOCK)
         while len(self._before) <= block:
             last = self._drawn(len(self._before) - 1)
             self._before.append(self._before[-1] + np.bincount(last, minlength=tasks))
         drawn = self._drawn(block)
-        task = int(drawn[place])
-        return task, int(self._before[block][task] + np.count_nonzero(drawn[:place] == task))
+        task = int(drawn[index])
+        return task, int(self._before[block][task] + np.count_nonzero(drawn[:index] == task))
 
     def _draw(self, block: int) -> np.ndarray:
         """The parts of a thousand steps."""

@@ -85,7 +85,7 @@ class Shapes:
         """Endless epochs of batches, each in another random order.
 
         Args:
-          epoch: a pure function from the number of an epoch, from 0, to its examples.
+          epoch: a pure function from the index of an epoch to its examples.
           length: as for `one_pass`.
           batch: as for `one_pass`.
           seed: decides the order.

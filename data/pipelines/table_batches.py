@@ -26,23 +26,23 @@ class Tokenized(NamedTuple):
 
 def tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) -> tuple[list[Tokenized], int]:
     """Tokenizes examples; also returns the number of truncated examples."""
-    found = processor.tokenize([row.texts for row in rows])
-    lengths, labels = map(processor.length, found.segments), [row.label for row in rows]
-    examples = zip(found.tokens, found.segments, lengths, labels, strict=True)
-    return [Tokenized(*fields) for fields in examples], found.truncated
+    encoded = processor.tokenize([row.texts for row in rows])
+    lengths, labels = map(processor.length, encoded.segments), [row.label for row in rows]
+    examples = zip(encoded.tokens, encoded.segments, lengths, labels, strict=True)
+    return [Tokenized(*fields) for fields in examples], encoded.truncated
 
 
 def unknown_shares(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> dict[str, float]:
     """The share of unknown tokens in each split."""
     unknown = vocabulary.id_of(UNK)
-    found = {}
+    shares = {}
     for name, split in splits.items():
         masks = [batch["attention_mask"] & (batch["tokens"] != vocabulary.id_of(PAD)) for batch in split.batches]
         missing = sum(
             int(((batch["tokens"] == unknown) & mask).sum()) for batch, mask in zip(split.batches, masks, strict=True)
         )
-        found[name] = missing / max(1, sum(int(mask.sum()) for mask in masks))
-    return found
+        shares[name] = missing / max(1, sum(int(mask.sum()) for mask in masks))
+    return shares
 
 
 def _padded(processor: TextClassifierProcessor, examples: list[Tokenized], size: int, multiple: int) -> NumpyBatch:
@@ -64,11 +64,11 @@ def _length(example: Tokenized) -> int:
 def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]:
     """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
     most = int(targets.counts([example.label for example in examples]).max())
-    found = []
+    repeated = []
     for label in range(len(targets.names)):
         members = [example for example in examples if example.label == label]
-        found += [members[number % len(members)] for number in range(most)]
-    return found
+        repeated += [members[index % len(members)] for index in range(most)]
+    return repeated
 
 
 def training_batches(

@@ -26,7 +26,7 @@ class Derivation(NamedTuple):
     """The transitions of a tree, S of them, and the configurations before them.
 
     Attributes:
-      transitions: their numbers [S] int32.
+      transitions: their ids [S] int32.
       nodes: 18 nodes of each configuration, see `Configuration.nodes` [S, 18] int16.
       legal: which kinds of transitions are allowed [S, 5] bool.
       dependents: the dependent of the arc that each transition adds; ABSENT = it adds no arc [S] int16.
@@ -59,25 +59,25 @@ def lifted(heads: Sequence[int]) -> list[int]:
 
     Source: Nivre and Nilsson 2005, section 2. Differs: relations stay unchanged.
     """
-    found = list(heads)
-    first, last = _covered(found)
-    dependents = [set(words) for words in _dependents(found)]
+    new_heads = list(heads)
+    first, last = _covered(new_heads)
+    dependents = [set(words) for words in _dependents(new_heads)]
 
     def arc(word: int) -> tuple[int, int]:
-        return abs(word - found[word - 1]), word
+        return abs(word - new_heads[word - 1]), word
 
     def is_crossed(word: int) -> bool:
-        return not first[found[word - 1]] <= word <= last[found[word - 1]]
+        return not first[new_heads[word - 1]] <= word <= last[new_heads[word - 1]]
 
     # An arc that is crossed stays crossed until its dependent moves, since a word never gets below another word.
-    crossed = [arc(word) for word in range(1, len(found) + 1) if is_crossed(word)]
+    crossed = [arc(word) for word in range(1, len(new_heads) + 1) if is_crossed(word)]
     heapq.heapify(crossed)
     while crossed:
         _, word = heapq.heappop(crossed)
-        head = found[word - 1]
+        head = new_heads[word - 1]
         dependents[head].remove(word)
-        found[word - 1] = found[head - 1]
-        dependents[found[word - 1]].add(word)
+        new_heads[word - 1] = new_heads[head - 1]
+        dependents[new_heads[word - 1]].add(word)
         if is_crossed(word):
             heapq.heappush(crossed, arc(word))
         # The words that moved are no longer below the old head: the arcs from it that cover them are crossed now.
@@ -91,7 +91,7 @@ def lifted(heads: Sequence[int]) -> list[int]:
             newly = (other for other in dependents[head] if before[0] <= other <= before[1] and is_crossed(other))
             for other in newly:
                 heapq.heappush(crossed, arc(other))
-    return found
+    return new_heads
 
 
 def _covered(heads: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -101,34 +101,34 @@ def _covered(heads: Sequence[int]) -> tuple[list[int], list[int]]:
     """
     dependents = _dependents(heads)
     order = _below(0, dependents)
-    place = {word: number for number, word in enumerate(order)}
+    position = {word: index for index, word in enumerate(order)}
     size = [1] * len(dependents)
     first, last = list(range(len(dependents))), list(range(len(dependents)))
     for word in reversed(order):  # dependents come before their heads
         size[word] += sum(size[dependent] for dependent in dependents[word])
-        below = range(place[word], place[word] + size[word])
-        while first[word] > 1 and place[first[word] - 1] in below:
+        below = range(position[word], position[word] + size[word])
+        while first[word] > 1 and position[first[word] - 1] in below:
             first[word] = first[first[word] - 1]
-        while last[word] + 1 < len(dependents) and place[last[word] + 1] in below:
+        while last[word] + 1 < len(dependents) and position[last[word] + 1] in below:
             last[word] = last[last[word] + 1]
     return first, last
 
 
 def _dependents(heads: Sequence[int]) -> list[list[int]]:
     """The dependents of each word, by its number, and of 0 [n + 1]."""
-    found: list[list[int]] = [[] for _ in range(len(heads) + 1)]
+    dependents: list[list[int]] = [[] for _ in range(len(heads) + 1)]
     for word, head in enumerate(heads, 1):
-        found[head].append(word)
-    return found
+        dependents[head].append(word)
+    return dependents
 
 
 def _below(word: int, dependents: Sequence[Iterable[int]]) -> list[int]:
     """A word and all words below it; each word is followed by the words below it."""
-    found, waiting = [], [word]
+    words, waiting = [], [word]
     while waiting:
-        found.append(waiting.pop())
-        waiting.extend(dependents[found[-1]])
-    return found
+        words.append(waiting.pop())
+        waiting.extend(dependents[words[-1]])
+    return words
 
 
 def oracle(heads: Sequence[int], system: System) -> list[int]:
@@ -181,7 +181,7 @@ def derivation(heads: Sequence[int], relations: Sequence[int], system: System, *
 
     Args:
       heads: [n].
-      relations: the number of each word's relation, from 0, root, to R - 1 [n].
+      relations: the id of each word's relation, from 0, root, to R - 1 [n].
       system: the transition system.
       num_relations: R.
 

@@ -20,7 +20,7 @@ class DerivedTree(NamedTuple):
 
     Attributes:
       encoded: the sentence of n words, see `ParserProcessor.encode`.
-      relations: the number of each word's relation; -1 = no training sentence has it [n].
+      relations: the id of each word's relation; -1 = no training sentence has it [n].
       derivation: transitions of the tree; if it is not projective, transitions of the lifted tree.
     """
 
@@ -36,14 +36,14 @@ def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
     """
     encoded = processor.encode(sentence)
     heads = range(len(sentence.words)) if sentence.heads is None else lifted(sentence.heads)
-    found = [processor.relation_id(relation) for relation in sentence.relations or ()]
-    relations = [-1 if number is None else number for number in found] or [0] * len(sentence.words)
+    ids = [processor.relation_id(relation) for relation in sentence.relations or ()]
+    relations = [-1 if relation is None else relation for relation in ids] or [0] * len(sentence.words)
     return DerivedTree(
         encoded,
         tuple(relations),
         derivation(
             list(heads),
-            [max(number, 0) for number in relations],
+            [max(relation, 0) for relation in relations],
             processor.system,
             num_relations=processor.num_relations,
         ),
@@ -58,7 +58,7 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
       `nodes` [B, S, 18] int32, the nodes of the configurations, -1 for a missing node;
       `relations` [B, T + 1] int32, the relation of each word, by the word's number;
       `legal` [B, S, 5] bool, which kinds of transitions are allowed;
-      `transitions` [B, S] int32, their numbers;
+      `transitions` [B, S] int32, their ids;
       `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
     """
     batch = processor.batch([tree.encoded for tree in trees], size, length)
@@ -69,12 +69,12 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
     legal[:, :, 0] = True  # at padding, so that each row of logits has a legal transition
     transitions = np.zeros((size, steps), np.int32)
     loss_mask = np.zeros((size, steps), bool)
-    for row, (_, numbers, found) in enumerate(trees):
-        count = len(found.transitions)
-        nodes[row, :count], legal[row, :count] = found.nodes, found.legal
-        transitions[row, :count] = found.transitions
-        relations[row, 1 : len(numbers) + 1] = np.maximum(numbers, 0)
-        loss_mask[row, :count] = np.array([0, *numbers])[np.maximum(found.dependents, 0)] >= 0
+    for row, (_, gold, oracle) in enumerate(trees):
+        count = len(oracle.transitions)
+        nodes[row, :count], legal[row, :count] = oracle.nodes, oracle.legal
+        transitions[row, :count] = oracle.transitions
+        relations[row, 1 : len(gold) + 1] = np.maximum(gold, 0)
+        loss_mask[row, :count] = np.array([0, *gold])[np.maximum(oracle.dependents, 0)] >= 0
     batch |= {"nodes": nodes, "relations": relations, "legal": legal, "transitions": transitions}
     return batch | {"loss_mask": loss_mask}
 

@@ -9,7 +9,7 @@ import numpy as np
 from data import NumpyBatch
 
 Epoch = Callable[[int], Sequence[NumpyBatch]]
-"""The batches of an epoch, by its number from 0: a pure function."""
+"""A pure function from the index of an epoch to its batches."""
 
 
 def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator, *, shuffle: bool) -> np.ndarray:
@@ -19,14 +19,14 @@ def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator,
     only one article.
     """
     order = generator.permutation(len(articles)) if shuffle else range(len(articles))
-    text = np.concatenate([articles[i] for i in order])
+    text = np.concatenate([articles[index] for index in order])
     return np.roll(text, -int(generator.integers(len(text))))
 
 
 def window_batches(
     text: np.ndarray, sequence_length: int, batch_size: int, generator: np.random.Generator
 ) -> grain.MapDataset:
-    """Windows of a text without common targets, in a random order; windows that do not fill a batch are dropped.
+    """Windows of a text that share no targets, in random order; windows that do not fill a batch are dropped.
 
     Args:
       text: [N] int32, N > B * T.
@@ -41,8 +41,8 @@ def window_batches(
     windows = (len(text) - 1) // sequence_length
     starts = generator.permutation(windows)[: windows // batch_size * batch_size].reshape(-1, batch_size, 1)
 
-    def batch(number: int) -> NumpyBatch:
-        positions = starts[number] * sequence_length + np.arange(sequence_length)
+    def batch(index: int) -> NumpyBatch:
+        positions = starts[index] * sequence_length + np.arange(sequence_length)
         return {
             "tokens": text[positions],
             "targets": text[positions + 1],
@@ -68,13 +68,13 @@ def stream_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> gr
     tokens, targets = (text[i : i + batch_size * length].reshape(batch_size, length) for i in (0, 1))
     ends = np.cumsum(lengths)
 
-    def batch(number: int) -> NumpyBatch:
-        columns = slice(ends[number] - lengths[number], ends[number])
+    def batch(index: int) -> NumpyBatch:
+        columns = slice(ends[index] - lengths[index], ends[index])
         return {
             "tokens": tokens[:, columns],
             "targets": targets[:, columns],
-            "loss_mask": np.ones((batch_size, lengths[number]), bool),
-            "reset": np.full(batch_size, number == 0),
+            "loss_mask": np.ones((batch_size, lengths[index]), bool),
+            "reset": np.full(batch_size, index == 0),
         }
 
     return grain.MapDataset.range(len(lengths)).map(batch)
@@ -141,8 +141,8 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
     length = -(-targets_count // batch_size)
     starts = np.arange(batch_size)[:, None] * length
 
-    def batch(number: int) -> NumpyBatch:
-        columns = number * sequence_length + np.arange(sequence_length)
+    def batch(index: int) -> NumpyBatch:
+        columns = index * sequence_length + np.arange(sequence_length)
         positions = starts + columns
         inside = (columns < length) & (positions < targets_count)
         positions = np.where(inside, positions, 0)
@@ -150,7 +150,7 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
             "tokens": np.where(inside, text[positions], 0),
             "targets": np.where(inside, text[positions + 1], 0),
             "loss_mask": inside,
-            "reset": np.full(batch_size, number == 0),
+            "reset": np.full(batch_size, index == 0),
         }
 
     return grain.MapDataset.range(-(-length // sequence_length)).map(batch)

@@ -28,12 +28,11 @@ from typing import Any, NamedTuple
 from data import DataError
 from data.readers.raw_sentences import Counts, RawSentence
 from jaxnlp.input_files.json_objects import json_objects
+from jaxnlp.text.columns import SHOWN
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
-SHOWN = 60
-"""Maximum number of characters of an entity in a message."""
-SPANS = ("entities", "spans", "label", "labels")
+SPAN_FIELDS = ("entities", "spans", "label", "labels")
 """Keys of the entities of an object with a text."""
 _SPACE = re.compile(r"(?:\s|\\n)+")
 
@@ -68,22 +67,22 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    for number, (line, found) in enumerate(json_objects(text, file), 1):
+    for number, (line, value) in enumerate(json_objects(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
-        place = f"sentence {number}, line {line}"
-        if not isinstance(found, dict):
-            raise DataError(f"{where}: expected an object, got {type(found).__name__}")
-        if "words" in found:
-            words, labels = _split_already(found, where)
+        position = f"sentence {number}, line {line}"
+        if not isinstance(value, dict):
+            raise DataError(f"{where}: expected an object, got {type(value).__name__}")
+        if "words" in value:
+            words, labels = _split_already(value, where)
         else:
-            annotated = _annotated(found, where, place, counts)
+            annotated = _annotated(value, where, position, counts)
             if annotated is None:
                 continue
-            words, labels = _labelled_words(annotated, unit, where, place, counts)
+            words, labels = _labelled_words(annotated, unit, where, position, counts)
         if words:
             yield RawSentence((line,) * len(words), number, words, labels)
         else:
-            counts.add_sentence("blank and skipped", place)
+            counts.add_sentence("blank and skipped", position)
 
 
 def is_json(text: str) -> bool:
@@ -98,9 +97,9 @@ def is_json(text: str) -> bool:
     return True
 
 
-def _split_already(found: dict[str, Any], where: str) -> Words:
+def _split_already(fields: dict[str, Any], where: str) -> Words:
     """The words and the labels of {"words": [...], "labels": [...]}."""
-    words, labels = found["words"], found.get("labels")
+    words, labels = fields["words"], fields.get("labels")
     for name, value in (("words", words), ("labels", [] if labels is None else labels)):
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
             raise DataError(f"{where}: {name} must be a list of strings that are not blank")
@@ -113,24 +112,24 @@ def _split_already(found: dict[str, Any], where: str) -> Words:
     return tuple(words), None if labels is None else tuple(labels)
 
 
-def _annotated(found: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+def _annotated(fields: dict[str, Any], where: str, position: str, counts: Counts) -> _Annotated | None:
     """The text of an object and its entities; None = the object is skipped and counted."""
-    if "data" in found and "text" not in found:
-        return _of_label_studio(found, where, place, counts)
-    if found.get("answer", "accept") != "accept":  # Prodigy
-        counts.add_sentence(f'answered with "{found["answer"]}" and skipped', place)
+    if "data" in fields and "text" not in fields:
+        return _of_label_studio(fields, where, position, counts)
+    if fields.get("answer", "accept") != "accept":  # Prodigy
+        counts.add_sentence(f'answered with "{fields["answer"]}" and skipped', position)
         return None
-    text = found.get("text")
+    text = fields.get("text")
     if not isinstance(text, str):
-        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(found) or 'neither'}")
-    present = [name for name in dict.fromkeys((*SPANS, *found)) if name in found]
-    names = [name for name in present if name in SPANS or _has_regions(found[name])]
-    filled = [name for name in names if _has_entities(found[name])]
+        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(fields) or 'neither'}")
+    present = [name for name in dict.fromkeys((*SPAN_FIELDS, *fields)) if name in fields]
+    names = [name for name in present if name in SPAN_FIELDS or _has_regions(fields[name])]
+    filled = [name for name in names if _has_entities(fields[name])]
     if len(filled) > 1:
         raise DataError(f"{where}: expected one list of entities, got {' and '.join(filled)}; keep one of them")
     name = next(iter(filled or names), "")
-    entities = found.get(name)
-    if entities is None and ("answer" in found or "annotation_id" in found):
+    entities = fields.get(name)
+    if entities is None and ("answer" in fields or "annotation_id" in fields):
         return _Annotated(text, [])  # Prodigy and Label Studio leave out a list without entities.
     if entities is not None and not isinstance(entities, list):
         raise DataError(f"{where}: {name} must be a list, got {type(entities).__name__}")
@@ -143,11 +142,11 @@ def _has_entities(value: Any) -> bool:
 
 
 def _has_regions(value: Any) -> bool:
-    """Whether a value of JSON-MIN is a list of entities: its key is a name of the user's."""
+    """Whether a value of JSON-MIN is a list of entities: the user chooses its key."""
     return isinstance(value, list) and any(isinstance(one, dict) and "labels" in one for one in value)
 
 
-def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Counts) -> _Annotated | None:
+def _of_label_studio(task: dict[str, Any], where: str, position: str, counts: Counts) -> _Annotated | None:
     """The text and the entities of a task; None = nobody has finished its annotation."""
     data = task["data"] if isinstance(task["data"], dict) else {}
     texts = [data["text"]] if "text" in data else [value for value in data.values() if isinstance(value, str)]
@@ -158,35 +157,35 @@ def _of_label_studio(task: dict[str, Any], where: str, place: str, counts: Count
         raise DataError(f"{where}: expected annotations as objects, as in Label Studio's export JSON")
     finished = [one for one in annotations if not one.get("was_cancelled")]
     if not finished:
-        counts.add_sentence("without a finished annotation and skipped", place)
+        counts.add_sentence("without a finished annotation and skipped", position)
         return None
     entities = [_regions(one, where) for one in finished]
-    chosen = next((number for number, one in enumerate(finished) if one.get("ground_truth")), None)
+    chosen = next((index for index, one in enumerate(finished) if one.get("ground_truth")), None)
     if chosen is None and any(one != entities[0] for one in entities):
         what = "annotated in several ways without a ground truth and read as in the first annotation"
-        counts.add_sentence(what, place)
+        counts.add_sentence(what, position)
     return _Annotated(texts[0], entities[chosen or 0])
 
 
 def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
     """The labelled regions of an annotation's text. Other results, such as relations and choices, are left out."""
-    found = []
+    regions = []
     for one in annotation.get("result") or []:
         kind = str(one.get("type", "")) if isinstance(one, dict) else "no object"
         if kind == "labels":
-            found.append(one.get("value"))
+            regions.append(one.get("value"))
         elif kind.endswith("labels") or not isinstance(one, dict):
             raise DataError(f"{where}: expected results of the type labels, which are regions of a text, got {kind}")
-    return sorted(found, key=repr)
+    return sorted(regions, key=repr)
 
 
-def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, counts: Counts) -> Words:
+def _labelled_words(annotated: _Annotated, unit: Unit, where: str, position: str, counts: Counts) -> Words:
     text, entities = annotated
     spans = None if entities is None else _spans([_entity(one, where) for one in entities], text, where)
     whole = split_words(text, unit)
-    placed = _split_at(whole, {place for span in spans or () for place in span[:2]})
+    placed = _split_at(whole, {position for span in spans or () for position in span[:2]})
     if len(placed) > len(whole):  # perhaps wrong positions
-        counts.add_sentence("divided inside a word, where an entity begins or ends", place)
+        counts.add_sentence("divided inside a word, where an entity begins or ends", position)
     words = tuple(word for word, _, _ in placed)
     if spans is None:
         return words, None
@@ -204,18 +203,18 @@ def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, c
         raise DataError(f"{where}: {error}") from error
 
 
-def _entity(found: Any, where: str) -> _Entity:
+def _entity(value: Any, where: str) -> _Entity:
     """An entity from [0, 5, "PER"], or an object such as {"start": 0, "end": 5, "type": "PER"}."""
-    entity: Any = found
+    entity: Any = value
     text = None
-    if isinstance(found, dict):
-        start, stop = (found.get(name, found.get(f"{name}_offset")) for name in ("start", "end"))
-        kinds = found.get("labels", [])
+    if isinstance(value, dict):
+        start, stop = (value.get(name, value.get(f"{name}_offset")) for name in ("start", "end"))
+        kinds = value.get("labels", [])
         kind = kinds[0] if isinstance(kinds, list) and len(kinds) == 1 else None
-        entity, text = [start, stop, found.get("type", found.get("label", kind))], found.get("text")
-    fits = isinstance(entity, list) and len(entity) == 3 and all(type(place) is int for place in entity[:2])
+        entity, text = [start, stop, value.get("type", value.get("label", kind))], value.get("text")
+    fits = isinstance(entity, list) and len(entity) == 3 and all(type(offset) is int for offset in entity[:2])
     if not fits or not isinstance(entity[2], str) or not entity[2].strip():
-        raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(found)[:SHOWN]}')
+        raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(value)[:SHOWN]}')
     return _Entity(entity[0], entity[1], entity[2], text if isinstance(text, str) else None)
 
 
@@ -232,8 +231,8 @@ def _spans(entities: Sequence[_Entity], text: str, where: str) -> list[LabelledS
 def _from_utf16(entities: Sequence[_Entity], text: str) -> list[_Entity]:
     """The entities with positions in characters, from positions in UTF-16 code units; -1 = inside a character."""
     sizes = (1 + (ord(character) > 0xFFFF) for character in text)
-    places = {unit: place for place, unit in enumerate(itertools.accumulate(sizes, initial=0))}
-    return [one._replace(start=places.get(one.start, -1), stop=places.get(one.stop, -1)) for one in entities]
+    characters = {unit: index for index, unit in enumerate(itertools.accumulate(sizes, initial=0))}
+    return [one._replace(start=characters.get(one.start, -1), stop=characters.get(one.stop, -1)) for one in entities]
 
 
 def _problem(entity: _Entity, text: str) -> str | None:
@@ -242,15 +241,15 @@ def _problem(entity: _Entity, text: str) -> str | None:
     if not 0 <= start < stop <= len(text):
         return f"expected 0 <= start < end <= {len(text)}, the length of the text, got {start} and {stop}"
     if shown is not None and _SPACE.sub("", shown) != _SPACE.sub("", text[start:stop]):
-        found = text[start:stop][:SHOWN]
-        return f"the characters {start} to {stop} are {found!r}, but the text of the entity {kind} is {shown[:SHOWN]!r}"
+        actual = text[start:stop][:SHOWN]
+        return f"the characters {start} to {stop} are {actual!r}, but the entity {kind} has the text {shown[:SHOWN]!r}"
     return None
 
 
-def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:
+def _split_at(words: Sequence[PlacedWord], edges: set[int]) -> list[PlacedWord]:
     """The words; a word is divided if an entity begins or ends inside it."""
-    found = []
+    pieces = []
     for word, start, stop in words:
-        cuts = [start, *sorted(place for place in places if start < place < stop), stop]
-        found += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
-    return found
+        cuts = [start, *sorted(cut for cut in edges if start < cut < stop), stop]
+        pieces += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
+    return pieces

@@ -14,10 +14,10 @@ from data import DataError
 from data.download import DataNotFoundError, locate_folder
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.object_arrays import read_array, read_object_array
-from data.readers.text_sources import OWN_TEXT, read_text
+from data.readers.text_sources import OWN_TEXT, source_text
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
+from jaxnlp.text.words import EOL, UNK, WordVocabulary, whitespace_split
 
 WordSource = Literal["cmu_hw4p1", "wikitext2", "python_docs", "text_file"]
 
@@ -93,7 +93,7 @@ def _read(
         case "wikitext2":
             holds = "train.txt and valid.txt"
             return _read_wikitext(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE), given)
-    words = split_words(read_text(source, path, encoding))
+    words = whitespace_split(source_text(source, path, encoding))
     boundary = int(len(words) * (1.0 - validation_fraction))
     if not 0 < boundary < len(words):
         raise DataError(f"the text has too few words to hold out {validation_fraction} of them: {len(words)}")
@@ -166,10 +166,10 @@ def _read_array_words(path: Path) -> list[str]:
 def _read_csv_words(path: Path) -> list[str]:
     """Rows `id,word` after a header, with ids from 0."""
     rows = list(csv.reader(io.StringIO(read_text_file(path), newline="")))
-    for number, row in enumerate(rows):
-        expected = ["Id", "Token"] if number == 0 else [str(number - 1), "the word"]
+    for index, row in enumerate(rows):
+        expected = ["Id", "Token"] if index == 0 else [str(index - 1), "the word"]
         if len(row) != 2 or row[0] != expected[0]:
-            raise DataError(f"{path}, row {number + 1}: expected {','.join(expected)}, got {','.join(row)!r}")
+            raise DataError(f"{path}, row {index + 1}: expected {','.join(expected)}, got {','.join(row)!r}")
     return [word for _, word in rows[1:]]
 
 
@@ -177,7 +177,7 @@ def _read_ids(path: Path, vocabulary_size: int) -> tuple[np.ndarray, ...]:
     articles = read_object_array(path)
     if not articles:
         raise DataError(f"{path} contains no articles")
-    return tuple(checked_ids(ids, f"{path}: article[{i}]", vocabulary_size) for i, ids in enumerate(articles))
+    return tuple(checked_ids(ids, f"{path}: article[{index}]", vocabulary_size) for index, ids in enumerate(articles))
 
 
 def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str = "N") -> np.ndarray:
@@ -201,6 +201,6 @@ def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str =
         raise DataError(f"{name} is empty; expected at least one id")
     outside = np.argwhere((ids < 0) | (ids >= vocabulary_size))
     if len(outside):
-        place = outside[0].tolist()
-        raise DataError(f"{name}{place} is {ids[tuple(place)]}, outside the vocabulary of {vocabulary_size} words")
+        index = outside[0].tolist()
+        raise DataError(f"{name}{index} is {ids[tuple(index)]}, outside the vocabulary of {vocabulary_size} words")
     return ids.astype(np.int32)

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from data import DataError, refuse_path
 from data.download import locate_folder
-from data.readers.sentence_classes import FILES, find_file, read_data_set_file
+from data.readers.sentence_classes import DATA_SETS, find_file, read_data_set_file
 from data.readers.text_sources import OWN_TEXT, python_topics
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.wordpiece import SPECIAL
@@ -56,10 +56,10 @@ def file_documents(path: Path, encoding: str = UTF_8) -> list[list[str]]:
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
     text = read_text_file(path, encoding)
-    found = _SPECIAL.search(text)
-    if found is not None:
+    match = _SPECIAL.search(text)
+    if match is not None:
         raise DataError(
-            f"{path}, line {text.count(chr(10), 0, found.start()) + 1}: contains {found.group()}, which is a special "
+            f"{path}, line {text.count(chr(10), 0, match.start()) + 1}: contains {match.group()}, which is a special "
             "token; replace it"
         )
     documents: list[list[str]] = [[]]
@@ -80,7 +80,7 @@ def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
 
     Raises: FileNotFoundError when the folder or the file does not exist; DataError naming a malformed line.
     """
-    files = FILES[data_set]
+    files = DATA_SETS[data_set]
     folder = locate_folder(files.folder, path, holds=files.train, otherwise=OWN_TEXT)
     return [list(row.texts) for row in read_data_set_file(data_set, find_file(folder, files.train), labelled=True)[0]]
 
@@ -105,8 +105,8 @@ def python_documents() -> list[list[str]]:
 
 def _sections(text: str) -> list[str]:
     """Parts that start with an underlined heading."""
-    places = [match.start() for match in _HEADING.finditer(text)]
-    return [text[a:b] for a, b in itertools.pairwise([0, *places, len(text)])]
+    starts = [match.start() for match in _HEADING.finditer(text)]
+    return [text[a:b] for a, b in itertools.pairwise([0, *starts, len(text)])]
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""Options of data sets that read the user's files: how text files and tables are written."""
+"""Options of data sets that read the user's files: the format of text files and tables."""
 
 import dataclasses
 
 from data import DataConfig
 from jaxnlp.input_files.delimited import Quotes
-from jaxnlp.input_files.tables import Writing
+from jaxnlp.input_files.tables import Dialect
 from jaxnlp.input_files.text_files import UTF_8, check_encoding
 
 
@@ -19,8 +19,9 @@ class TextFiles(DataConfig):
         super().__post_init__()
         check_encoding(self.encoding, self.full_name("encoding"))
 
-    def writing_only_if(self, is_own: bool, what: str) -> None:
-        """Refuses how files are written, unless they are the user's. Args: whether they are, and the configs where."""
+    def format_only_if(self, is_own: bool, what: str) -> None:
+        """Refuses options of the files' format unless the files are the user's own. Args: whether they are, and the
+        configs where."""
         options = {field for base in (TextFiles, TableFiles) for field in base.__annotations__}
         self.only_if(is_own, what, *(field.name for field in dataclasses.fields(self) if field.name in options))
 
@@ -47,6 +48,6 @@ class TableFiles(TextFiles):
             )
 
     @property
-    def writing(self) -> Writing:
-        """How the tables are written."""
-        return Writing(None, self.delimiter, self.quotes, self.encoding)
+    def dialect(self) -> Dialect:
+        """The dialect of the tables."""
+        return Dialect(None, self.delimiter, self.quotes, self.encoding)

@@ -45,8 +45,8 @@ def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tupl
             "validation file with --data.validation FILE"
         )
     chosen = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
-    train = [one for place, one in enumerate(sentences) if place not in chosen]
-    return train, [one for place, one in enumerate(sentences) if place in chosen]
+    train = [one for index, one in enumerate(sentences) if index not in chosen]
+    return train, [one for index, one in enumerate(sentences) if index in chosen]
 
 
 def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
@@ -54,7 +54,7 @@ def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
 
     The fold of a single row of a stratum is -1: if the only row of a class is held out, the class cannot be learned.
     """
-    generator, found = np.random.default_rng(seed), [-1] * len(strata)
+    generator, assigned = np.random.default_rng(seed), [-1] * len(strata)
     members: dict[Any, list[int]] = {}
     for row, stratum in enumerate(strata):
         members.setdefault(stratum, []).append(row)
@@ -63,8 +63,8 @@ def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
         rows = members[stratum]
         if len(rows) > 1:
             for row in generator.permutation(rows):
-                found[row], dealt = dealt % folds, dealt + 1
-    return found
+                assigned[row], dealt = dealt % folds, dealt + 1
+    return assigned
 
 
 def held_out_note(held_out: int, total: int, file: str) -> str:

@@ -17,9 +17,9 @@ from jaxnlp.images.reading import (
     UnreadableImageError,
     is_image_file,
     middle_square,
-    normalized,
     open_image,
     printable,
+    with_channels,
 )
 
 _logger = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class LabelledImages(NamedTuple):
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """Names of images without names: their numbers."""
-    return tuple(f"image {number}" for number in range(count))
+    """Names of images without names: their indices."""
+    return tuple(f"image {index}" for index in range(count))
 
 
 def read_images(
@@ -84,7 +84,7 @@ def _read_folder(
         (file, printable(folder.name)) for folder in folders for file in sorted(filter(is_image_file, folder.iterdir()))
     ]
     read = {*folders, *(file for file, _ in files)}
-    others = sorted(file for place in (path, *folders) for file in place.iterdir() if file not in read)
+    others = sorted(file for parent in (path, *folders) for file in parent.iterdir() if file not in read)
     left_out = [file for file in others if not file.name.startswith(".")]
     if left_out:
         _logger.warning(
@@ -104,16 +104,16 @@ def _read_folder(
     return LabelledImages(images, labels, names, tuple(f"{name}/{printable(file.name)}" for file, name in files))
 
 
-def _require_images(path: Path, found: list[str], names: tuple[str, ...], what: str) -> None:
+def _require_images(path: Path, classes: list[str], names: tuple[str, ...], what: str) -> None:
     """Raises: DataError naming one of the classes that has no image, or the folder if there are none at all."""
-    counts = Counter(found)
+    counts = Counter(classes)
     empty = [name for name in names if not counts[name]]
-    if empty or not found:
-        place = path / (empty[0] if empty else "")
-        inside = place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
-        remedy = f"; if its folders are the classes, give --data.path {place}" if empty and inside else ""
+    if empty or not classes:
+        folder = path / (empty[0] if empty else "")
+        inside = folder.is_dir() and any(entry.is_dir() for entry in folder.iterdir())
+        remedy = f"; if its folders are the classes, give --data.path {folder}" if empty and inside else ""
         raise DataError(
-            f"{place}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder{remedy}"
+            f"{folder}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder{remedy}"
         )
 
 
@@ -185,10 +185,10 @@ def _pixels(path: Path, images: np.ndarray, channels: int | None, resize: int | 
     size, channels = resize or images.shape[1], channels or (1 if images.shape[3] < 3 else 3)
     if images.dtype == np.uint8 and images.shape[1:] == (size, size, channels):
         return images
-    found = np.empty((len(images), size, size, channels), np.uint8)
+    pixels = np.empty((len(images), size, size, channels), np.uint8)
     for row, image in enumerate(images):
         try:
-            found[row] = np.asarray(middle_square(normalized(image, channels), size)).reshape(found.shape[1:])
+            pixels[row] = np.asarray(middle_square(with_channels(image, channels), size)).reshape(pixels.shape[1:])
         except ValueError as error:
             raise DataError(f"{path}, image {row}: {error}") from error
-    return found
+    return pixels

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from data import DataError
 from data.download import locate_folder
-from data.readers.sentence_classes import FILES, read_data_set, read_data_set_file
+from data.readers.sentence_classes import DATA_SETS, read_data_set, read_data_set_file
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
+    Dialect,
     MissingColumnsError,
     TableRow,
-    Writing,
     labelled_rows,
     read_header,
     read_table,
@@ -30,7 +30,7 @@ Predicted = Literal["class", "classes", "number"]
 Rows = tuple[Path, list[TableRow]]
 """A file, and its rows."""
 
-PARTS = {name.removeprefix("cs224n_"): name for name, files in FILES.items() if files.columns is not None}
+PARTS = {name.removeprefix("cs224n_"): name for name, files in DATA_SETS.items() if files.columns is not None}
 """Known data sets that may be one of several parts, by the name of the part."""
 TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score"
 """Columns of a table that is one of several parts: of its texts, and of a class or a number."""
@@ -42,7 +42,7 @@ FEW_CLASSES = 10
 
 @dataclasses.dataclass(frozen=True)
 class TextSource:
-    """Where the rows of a part are.
+    """The source of the rows of a part.
 
     Attributes:
       columns: the columns to read.
@@ -52,7 +52,7 @@ class TextSource:
       test: a table for the test split; None = no test split.
       predict: kind of the labels.
       separator: of several classes in one field.
-      writing: how tables are written.
+      dialect: of the tables.
     """
 
     columns: Columns
@@ -62,31 +62,31 @@ class TextSource:
     test: str | None = None
     predict: Predicted = "class"
     separator: str = ","
-    writing: Writing = dataclasses.field(default_factory=Writing)
+    dialect: Dialect = dataclasses.field(default_factory=Dialect)
 
     @classmethod
     def of_known(cls, name: str, path: str | None) -> "TextSource":
         """A known data set. Args: its name, and its folder; None = in $JAXNLP_DATA."""
-        files = FILES[name]
+        files = DATA_SETS[name]
         predict: Predicted = "number" if isinstance(files.targets, Number) else "class"
         columns = files.columns or Columns((TEXT,), LABEL)
-        return cls(columns, path, name, predict=predict, writing=Writing(files.format))
+        return cls(columns, path, name, predict=predict, dialect=Dialect(files.format))
 
     @property
     def folder(self) -> str:
         """The folder of a known data set; "" = the user's table."""
-        return "" if self.known is None else FILES[self.known].folder
+        return "" if self.known is None else DATA_SETS[self.known].folder
 
     @property
     def holds_out(self) -> bool:
         """Whether a part of the training rows is held out for validation."""
-        return (self.validation if self.known is None else FILES[self.known].validation) is None
+        return (self.validation if self.known is None else DATA_SETS[self.known].validation) is None
 
     def tables(self) -> dict[str, Rows]:
         """The rows of `train`, and of `validation` and `test` if these have files of their own."""
         if self.known is not None:
             otherwise = "for your own table, set --data.source table, or --data.tables"
-            folder = locate_folder(self.folder, self.path, holds=FILES[self.known].train, otherwise=otherwise)
+            folder = locate_folder(self.folder, self.path, holds=DATA_SETS[self.known].train, otherwise=otherwise)
             return read_data_set(self.known, folder)
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
@@ -111,7 +111,7 @@ class TextSource:
         table = read_table(
             path,
             self.columns,
-            writing=self.writing,
+            dialect=self.dialect,
             labelled=labelled,
             separator=self.separator if several else None,
         )
@@ -122,7 +122,7 @@ class TextSource:
 
     def targets(self, train: Rows) -> Targets:
         """The targets of the training rows."""
-        if self.known is not None and (known := FILES[self.known].targets) is not None:
+        if self.known is not None and (known := DATA_SETS[self.known].targets) is not None:
             return known
         path, rows = train
         column, labels = self.columns.label, [str(row.label) for row in rows]
@@ -152,11 +152,11 @@ class TextSource:
 
     def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
         """Rows with their labels. Raises: DataError naming the line with an unknown label."""
-        path, found = rows
+        path, table_rows = rows
         heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
         return [
             LabelledText(row.id, row.texts, None if row.label is None else self._parsed(targets, row, path), heading)
-            for row in found
+            for row in table_rows
         ]
 
     def _parsed(self, targets: Targets, row: TableRow, path: Path) -> Any:
@@ -185,29 +185,29 @@ def table_files(given: str) -> tuple[str, str, str | None]:
     return name, paths[0], paths[1] if len(paths) == 2 else None
 
 
-def table_source(given: str, writing: Writing) -> TextSource:
+def table_source(given: str, dialect: Dialect) -> TextSource:
     """A table that is one of several parts: its columns say whether it has pairs, and classes or numbers.
 
     Args:
       given: as for `table_files`.
-      writing: how the files are written.
+      dialect: of the files.
 
     Raises: FileNotFoundError; DataError naming the file.
     """
     _, train, validation = table_files(given)
-    header = read_header(Path(train), writing)
+    header = read_header(Path(train), dialect)
     if (LABEL in header) == (SCORE in header):
         raise DataError(
             f"{train}, line 1: expected the column {LABEL} for classes, or {SCORE} for numbers, got {', '.join(header)}"
         )
-    source = source_of_columns(2 if PAIR in header else 1, number=SCORE in header, writing=writing)
+    source = source_of_columns(2 if PAIR in header else 1, number=SCORE in header, dialect=dialect)
     return dataclasses.replace(source, path=train, validation=validation)
 
 
-def source_of_columns(texts: int, *, number: bool, writing: Writing) -> TextSource:
+def source_of_columns(texts: int, *, number: bool, dialect: Dialect) -> TextSource:
     """A table with the columns of one of several parts: this number of texts, and classes or numbers."""
     columns = Columns((TEXT, PAIR)[:texts], SCORE if number else LABEL)
-    return TextSource(columns, predict="number" if number else "class", writing=writing)
+    return TextSource(columns, predict="number" if number else "class", dialect=dialect)
 
 
 def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
@@ -219,7 +219,7 @@ def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
     """
     if len(sources) == 1:
         return list(sources)
-    headers = {name: read_header(path, source.writing) for name, source in sources.items()}
+    headers = {name: read_header(path, source.dialect) for name, source in sources.items()}
     fitting = [name for name, source in sources.items() if {*source.columns.texts} <= {*headers[name]}]
     labelled = [name for name in fitting if sources[name].columns.label in headers[name]]
     if not labelled:

@@ -200,10 +200,10 @@ def _unpickled_elements(raw: bytes, shape: tuple[int, ...]) -> list[Any]:
     return outer.state[4]
 
 
-def _as_array(found: Any) -> np.ndarray:
-    if not isinstance(found, _Array) or len(found.state) != 5:
-        raise ValueError(f"an element is {type(found).__name__.removeprefix('_')}, expected a plain array")
-    _, shape, dtype, fortran_order, content = found.state
+def _as_array(element: Any) -> np.ndarray:
+    if not isinstance(element, _Array) or len(element.state) != 5:
+        raise ValueError(f"an element is {type(element).__name__.removeprefix('_')}, expected a plain array")
+    _, shape, dtype, fortran_order, content = element.state
     # Only strings are joined or printed: the text of other small objects of a pickle may be endless.
     parts = [*dtype.state[1:2], *dtype.said[:1]] if isinstance(dtype, _DType) else [dtype]
     kind = "".join(part if type(part) is str else type(part).__name__ for part in parts)

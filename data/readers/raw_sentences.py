@@ -33,45 +33,46 @@ class _Count(NamedTuple):
 
 @dataclasses.dataclass
 class Counts:
-    """Counts of irregular labels, long sentences and skipped sentences of a file, with the first place of each."""
+    """Counts of irregular labels, long sentences and skipped sentences of a file, with the position of the first of
+    each."""
 
-    _found: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
+    _counts: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
 
-    def add(self, one: str, several: str, place: str, number: int = 1) -> None:
+    def add(self, one: str, several: str, position: str, number: int = 1) -> None:
         """Counts irregular things of a kind.
 
         Args:
-          one: a sentence about one of them, without its first word, the number.
+          one: a message about one of them, without the number at its start.
           several: the same about several of them.
-          place: the place of the first.
-          number: how many there are at this place.
+          position: the position of the first.
+          number: how many there are at this position.
         """
         if number:
-            before = self._found.get((one, several), _Count(0, place))
-            self._found[one, several] = before._replace(number=before.number + number)
+            before = self._counts.get((one, several), _Count(0, position))
+            self._counts[one, several] = before._replace(number=before.number + number)
 
-    def add_sentence(self, what: str, place: str) -> None:
+    def add_sentence(self, what: str, position: str) -> None:
         """Counts a sentence that is irregular. Args: what: an adjective, or a participle."""
-        self.add(f"sentence is {what}", f"sentences are {what}", place)
+        self.add(f"sentence is {what}", f"sentences are {what}", position)
 
-    def add_illegal(self, sentence: RawSentence, places: Sequence[int]) -> None:
+    def add_illegal(self, sentence: RawSentence, indices: Sequence[int]) -> None:
         """Counts labels that may not follow the label before them."""
-        word = f", word {places[0] + 1}" if places else ""
+        word = f", word {indices[0] + 1}" if indices else ""
         self.add(
             "label may not follow the one before it and begins an entity",
             "labels may not follow the ones before them and begin entities",
             f"sentence {sentence.number}, line {sentence.line}{word}",
-            len(places),
+            len(indices),
         )
 
     def add_divided(self, sentence: RawSentence) -> None:
         """Counts a sentence that is too long."""
-        place = f"sentence {sentence.number}, line {sentence.line}, {len(sentence.words):,} words"
-        self.add_sentence("too long and divided", place)
+        position = f"sentence {sentence.number}, line {sentence.line}, {len(sentence.words):,} words"
+        self.add_sentence("too long and divided", position)
 
     def notes(self) -> tuple[str, ...]:
         """Remarks that evaluation prints."""
         return tuple(
-            f"{found.number:,} {one if found.number == 1 else several} (first: {found.first})"
-            for (one, several), found in self._found.items()
+            f"{count.number:,} {one if count.number == 1 else several} (first: {count.first})"
+            for (one, several), count in self._counts.items()
         )

@@ -12,9 +12,9 @@ from data import DataError
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
+    Dialect,
     TableFormat,
     TableRow,
-    Writing,
     labelled_rows,
     read_table,
     rows_with_texts,
@@ -25,7 +25,7 @@ from jaxnlp.targets import Number, OneClass, Targets
 DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
 
 
-class Files(NamedTuple):
+class DataSetFiles(NamedTuple):
     """The files of a data set, in a folder of JAXNLP_DATA. Each may be compressed by gzip, with the suffix .gz.
 
     Attributes:
@@ -52,27 +52,27 @@ class Files(NamedTuple):
 
 _TWO = ("sentence1", "sentence2")
 _SENTENCE = Columns(("sentence",), "sentiment", "id")
-FILES: dict[str, Files] = {
-    "mr": Files("text_classification", "rt-polarity.all"),
-    "sst5": Files("text_classification", "stsa.fine.train", "stsa.fine.dev"),
-    "sst2": Files("text_classification", "stsa.binary.train", "stsa.binary.dev"),
-    "trec": Files("text_classification", "TREC.train.all"),
-    "afqmc": Files("afqmc", "train.json", "dev.json", "test.json", Columns(_TWO, "label")),
-    "cs224n_sst": Files(
+DATA_SETS: dict[str, DataSetFiles] = {
+    "mr": DataSetFiles("text_classification", "rt-polarity.all"),
+    "sst5": DataSetFiles("text_classification", "stsa.fine.train", "stsa.fine.dev"),
+    "sst2": DataSetFiles("text_classification", "stsa.binary.train", "stsa.binary.dev"),
+    "trec": DataSetFiles("text_classification", "TREC.train.all"),
+    "afqmc": DataSetFiles("afqmc", "train.json", "dev.json", "test.json", Columns(_TWO, "label")),
+    "cs224n_sst": DataSetFiles(
         "cs224n_minbert",
         *("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
         columns=_SENTENCE,
         format="tsv",
         targets=OneClass(("0", "1", "2", "3", "4")),
     ),
-    "cs224n_cfimdb": Files(
+    "cs224n_cfimdb": DataSetFiles(
         "cs224n_minbert",
         *("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
         columns=_SENTENCE,
         format="tsv",
         targets=OneClass(("0", "1")),
     ),
-    "cs224n_quora": Files(
+    "cs224n_quora": DataSetFiles(
         "cs224n_minbert",
         *("quora-train.csv", "quora-dev.csv", "quora-test-student.csv"),
         columns=Columns(_TWO, "is_duplicate", "id"),
@@ -80,7 +80,7 @@ FILES: dict[str, Files] = {
         targets=OneClass(("0", "1")),
         training_rows=16_000,
     ),
-    "cs224n_sts": Files(
+    "cs224n_sts": DataSetFiles(
         "cs224n_minbert",
         *("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
         columns=Columns(_TWO, "similarity", "id"),
@@ -99,7 +99,7 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
 
     Raises: FileNotFoundError for missing files; DataError naming a malformed line, or for too few rows.
     """
-    files = FILES[name]
+    files = DATA_SETS[name]
     named = {"train": files.train, "validation": files.validation, "test": files.test}
     paths = {split: find_file(folder, file) for split, file in named.items() if file is not None}
     optional = {"test"} if files.training_rows is None else {"test", "train"}
@@ -109,14 +109,14 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
             f"{folder} does not have {' and '.join(missing)} for {name}, with or without .gz; give the folder of its "
             "files with --data.path"
         )
-    found = {
+    splits = {
         split: (path, read_data_set_file(name, path, labelled=None if split == "test" else True)[0])
         for split, path in paths.items()
         if path.is_file()
     }
-    if "train" in found:
-        return found
-    path, rows = found["validation"]
+    if "train" in splits:
+        return splits
+    path, rows = splits["validation"]
     count = files.training_rows
     assert count is not None
     if len(rows) <= count:
@@ -124,7 +124,7 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
             f"{path} has {len(rows)} rows; without {files.train} it needs more than {count}: the first {count} are "
             "for training, the others for validation"
         )
-    return {"train": (path, rows[:count])} | found | {"validation": (path, rows[count:])}
+    return {"train": (path, rows[:count])} | splits | {"validation": (path, rows[count:])}
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -144,23 +144,23 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
 
     Raises: FileNotFoundError, DataError naming a malformed line.
     """
-    files = FILES[name]
+    files = DATA_SETS[name]
     if files.columns is not None:
-        table = read_table(path, files.columns, writing=Writing(files.format), labelled=labelled)
+        table = read_table(path, files.columns, dialect=Dialect(files.format), labelled=labelled)
         rows = labelled_rows(path, rows_with_texts(path, table.rows), files.columns.label)
         return rows, table.source(rows)
     if not path.is_file():
         raise FileNotFoundError(f"the file {path.name} of {name} does not exist in {path.parent}")
     text = read_text_file(path, "latin-1" if path.name in LATIN_1 else UTF_8, old_line_ends=False)
     lines = text.removesuffix("\n").split("\n")  # splitlines() would also split at 0x85
-    found: list[TableRow] = []
+    kept: list[TableRow] = []
     for line, row in enumerate(lines, 1):
         label, _, sentence = row.strip().partition(" ")
         if row.strip() and not sentence.strip():
             raise DataError(f"{path}, line {line}: expected a label, a space and a sentence, got {row[:40]!r}")
         if label:
-            found.append(TableRow(line, str(line), (sentence.strip(),), label))
-    blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in found})
+            kept.append(TableRow(line, str(line), (sentence.strip(),), label))
+    blank = sorted(set(range(1, len(lines) + 1)) - {row.line for row in kept})
     warn_of_skipped(path, blank, len(lines), "lines", "without text")
     names = [str(line) for line in range(1, len(lines) + 1)]
-    return found, SourceRows([row.line - 1 for row in found], names)
+    return kept, SourceRows([row.line - 1 for row in kept], names)

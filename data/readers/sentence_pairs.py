@@ -71,8 +71,8 @@ def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int],
         raise DataError(f"{len(sources)} distinct sentences cannot be divided into training and validation")
     count = min(max(1, round(fraction * len(sources))), len(sources) - 1)
     chosen = set(sources[:count])
-    train = [number for number, pair in enumerate(pairs) if pair.source not in chosen]
-    return train, [number for number, pair in enumerate(pairs) if pair.source in chosen]
+    train = [index for index, pair in enumerate(pairs) if pair.source not in chosen]
+    return train, [index for index, pair in enumerate(pairs) if pair.source in chosen]
 
 
 def _lines(path: Path, encoding: str) -> list[str]:

@@ -57,7 +57,7 @@ def common_texts(rows: Sequence[LabelledText], others: Sequence[LabelledText]) -
 
 def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:
     """Notes on labelled splits without some classes, whose F1 is not measured there."""
-    found = list[str]()
+    notes = list[str]()
     for name, rows in splits.items():
         labelled = all(row.label is not None for row in rows)
         counts = targets.counts([row.label for row in rows]) if labelled else None
@@ -65,5 +65,5 @@ def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[Labell
             continue
         missing = [label for label, count in zip(targets.names, counts, strict=True) if not count]
         if missing:
-            found.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")
-    return found
+            notes.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")
+    return notes

@@ -10,7 +10,7 @@ from data.readers.annotations import annotated_sentences, is_json
 from data.readers.raw_sentences import Counts, RawSentence
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
-from jaxnlp.text.conllu import BLANK, parse_conllu
+from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu
 from jaxnlp.text.tag_schemes import Scheme, check_label
 from jaxnlp.text.word_split import Unit
 
@@ -18,12 +18,12 @@ FileFormat = Literal["auto", "columns", "json", "conllu"]
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
-class Columns(NamedTuple):
+class TagColumns(NamedTuple):
     """The columns of the word and the label.
 
     Attributes:
-      word: number of the column, from 0.
-      label: number of the column; negative numbers count from the end.
+      word: index of the column.
+      label: index of the column; negative ones count from the end.
       has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
     """
 
@@ -58,7 +58,7 @@ def read_tagged(
     path: Path,
     *,
     format: FileFormat = "auto",
-    columns: Columns = Columns(),  # noqa: B008  # a constant
+    columns: TagColumns = TagColumns(),  # noqa: B008  # a constant
     unit: Unit = "words",
     labelled: bool | None = True,
     encoding: str = UTF_8,
@@ -80,38 +80,38 @@ def read_tagged(
     text, counts = read_text_file(path, encoding), Counts()
     format = format_of(path, text) if format == "auto" else format
     if format == "json":
-        found = list(annotated_sentences(text, str(path), unit, counts))
+        sentences = list(annotated_sentences(text, str(path), unit, counts))
     elif format == "conllu":
-        found = list(_conllu_sentences(path, text, counts))
+        sentences = list(_conllu_sentences(path, text, counts))
     else:
-        found = list(_column_sentences(path, text, columns, labelled))
-    if not found:
+        sentences = list(_column_sentences(path, text, columns, labelled))
+    if not sentences:
         raise DataError("; ".join([f"{path} has no sentences", *counts.notes()]))
-    without = [one for one in found if one.labels is None]
+    without = [one for one in sentences if one.labels is None]
     if without and labelled:
         raise DataError(
             f"{path}, line {without[0].line} (sentence {without[0].number}): expected a label for each word, got none"
         )
-    if without and len(without) < len(found):
+    if without and len(without) < len(sentences):
         raise DataError(
             f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "
             "some; label all sentences or none"
         )
-    return TaggedFile(str(path), found, counts)
+    return TaggedFile(str(path), sentences, counts)
 
 
 def check_labels(file: TaggedFile, scheme: Scheme) -> None:
     """Raises DataError naming the line of the first label that the scheme does not have."""
     for sentence in file.sentences:
-        for place, label in enumerate(sentence.labels or ()):
+        for index, label in enumerate(sentence.labels or ()):
             try:
                 check_label(label, scheme)
             except ValueError as error:
-                where = position(file.name, sentence.lines[place], sentence.number, place + 1)
+                where = position(file.name, sentence.lines[index], sentence.number, index + 1)
                 raise DataError(f"{where}: {error}") from error
 
 
-def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
+def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool | None) -> Iterator[RawSentence]:
     table = parse_columns(text, str(path))
     # If the only column or the last column has the words, the file has no labels.
     reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - table.width)
@@ -128,13 +128,13 @@ def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSent
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue
-        labels = None if set(sentence.upos) == {BLANK} else sentence.upos
-        places = enumerate(sentence.lines, sentence.line)
-        lines = tuple(place for place, line in places if line.split("\t")[0].isdecimal())
-        if labels and BLANK in labels:
-            word = labels.index(BLANK)
+        labels = None if set(sentence.upos) == {UNSPECIFIED} else sentence.upos
+        numbered = enumerate(sentence.lines, sentence.line)
+        lines = tuple(line_number for line_number, line in numbered if line.split("\t")[0].isdecimal())
+        if labels and UNSPECIFIED in labels:
+            word = labels.index(UNSPECIFIED)
             where = position(str(path), lines[word], number, word + 1)
             raise DataError(
-                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {BLANK}"
+                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {UNSPECIFIED}"
             )
         yield RawSentence(lines, number, sentence.words, labels)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from data.readers.raw_sentences import Counts
+from jaxnlp.text import most_frequent
 from jaxnlp.text.tag_schemes import Scheme
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
@@ -38,7 +39,7 @@ def summary(
         lines.append(line)
     train = splits["training"]
     kinds = Counter(span.type for one in train for span in processor.spans(one.labels or ()))
-    order = sorted(kinds, key=lambda kind: (-kinds[kind], kind))
+    order = most_frequent(kinds)
     shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in order[:SHOWN_TYPES])
     more = f", and {len(order) - SHOWN_TYPES} more" if len(order) > SHOWN_TYPES else ""
     what = f"{sum(kinds.values()):,} entities" if processor.has_entities else "labels"

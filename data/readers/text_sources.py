@@ -11,7 +11,7 @@ from data.download import TINY_SHAKESPEARE, locate
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
-"""What to do without the files of a known text."""
+"""The alternative to the files of a known text."""
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
 
 
@@ -29,7 +29,7 @@ def python_docs() -> str:
     return "\n".join(python_topics())
 
 
-def read_text(source: TextSource, path: str | None = None, encoding: str = UTF_8) -> str:
+def source_text(source: TextSource, path: str | None = None, encoding: str = UTF_8) -> str:
     """The whole text of a source.
 
     Args:
@@ -65,7 +65,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
       DataError: when a file is given twice, or a folder or a pattern has no files.
       FileNotFoundError: when there is no such file.
     """
-    found: dict[Path, str] = {}
+    given_as: dict[Path, str] = {}
     paths: list[Path] = []
     for name in given:
         path = Path(name).expanduser()
@@ -86,30 +86,30 @@ def text_files(given: Sequence[str]) -> list[Path]:
                 f"there is no text file at {path}; give text files, a folder or a pattern with --data.path"
             )
         for file in files:
-            if (same := file.resolve()) in found:
-                raise DataError(f"{file} is given twice, by {found[same]} and by {name}")
-            found[same] = name
+            if (same := file.resolve()) in given_as:
+                raise DataError(f"{file} is given twice, by {given_as[same]} and by {name}")
+            given_as[same] = name
             paths.append(file)
     return sorted(paths)
 
 
-def read_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
+def source_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
     """The texts of a source: one, or one for each file of the user's.
 
     Args:
-      source: as for `read_text`; only `text_file` takes several files.
+      source: as for `source_text`; only `text_file` takes several files.
       path: a file, a folder or a pattern of the user's, or several; see `text_files`.
       encoding: of the user's files.
 
     Raises:
-      DataError: as `read_text` and `text_files`.
+      DataError: as `source_text` and `text_files`.
       FileNotFoundError: when a file is not found.
     """
     given = [path] if isinstance(path, str) else list(path or ())
     if source != "text_file":
         if len(given) > 1:
             raise DataError(f"data.source {source} takes one path, got {', '.join(given)}")
-        return [read_text(source, *given)]
+        return [source_text(source, *given)]
     if not given:
         raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
     return [read_text_file(file, encoding) for file in text_files(given)]

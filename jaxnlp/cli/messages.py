@@ -33,10 +33,10 @@ def say_that_jax_loads(arguments: Sequence[str]) -> None:
 
 
 def show_plain_warnings() -> None:
-    """Shows each logged message on standard error, once: `note: ...` (level INFO), `warning: ...` or `error: ...`,
-    without names of modules; also warnings of Python's `warnings`.
+    """Shows each logged message once on standard error, without module names: `note: ...` (level INFO), `warning: ...`
+    or `error: ...`; also the warnings of Python's `warnings`.
 
-    Call it at the start of a program, and not in the library: there, logging is the user's.
+    Call it at the start of a program, never in the library, where logging belongs to the user.
     """
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
     for name in OURS:

@@ -22,7 +22,7 @@ from jaxnlp.cli.suggestions import similar_options
 FLAT = tyro.conf.arg(name="")
 """Marks a dataclass whose options have no prefix: --checkpoint, not --load.checkpoint."""
 LIKELY = "likely"
-"""Marks the field whose option an error names for a word without an option: Annotated[str, LIKELY]."""
+"""Marks the field that an error suggests for a word without an option: Annotated[str, LIKELY]."""
 
 
 class Option(NamedTuple):
@@ -38,7 +38,7 @@ class Option(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The part of its name before the last dot; "" = none."""
+        """The name up to the last dot; "" = none."""
         return self.name.rpartition(".")[0]
 
 
@@ -164,7 +164,7 @@ def _typed(option: Option) -> Any:
 
 
 def _unknown(word: str, options: Sequence[Option], program: str, similar: Callable[..., list[str]]) -> str:
-    """The error for a word that is no option, and no value of one."""
+    """The error for a word that is neither an option nor the value of one."""
     known = [option.name for option in options if tyro.conf.Positional not in option.marks]
     name = word.partition("=")[0]
     nearest = [f"--{one}" for one in similar(name.lstrip("-").replace("_", "-"), known)]

@@ -1,7 +1,6 @@
-"""The programs of training: `jaxnlp train` and its like, in any folder.
+"""The programs of training, such as `jaxnlp train`, in any folder.
 
-Modules in the current folder never replace ours, or those of a library: `train.py`, `data/` and `numpy.py` are usual
-names.
+Modules in the current folder, such as `train.py`, `data/` or `numpy.py`, never replace ours or those of a library.
 """
 
 import os

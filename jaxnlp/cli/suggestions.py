@@ -5,14 +5,14 @@ from collections.abc import Iterable
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like a name, as a question; where no name is like it, all names."""
+    """The most similar known name, as a question; all names if none is similar."""
     names = [*known]
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(names) or 'none'}"
 
 
 def similar_options(option: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """At most `most` known options that are like an option, both without dashes, such as `model.width`.
+    """At most `most` known options that are similar to an option, all without dashes, such as `model.width`.
 
     An option with the same last part comes first, as for `width`; then similar options, and those with a similar last
     part, or with a last part that contains the option's.

@@ -44,32 +44,32 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
 
     A misspelt verb may mean one of the others. Raises: ValueError, OSError for errors in the command or the model.
     """
-    place, *flags = arguments or [""]
-    if place in ("", "-h", "--help"):
+    path, *flags = arguments or [""]
+    if path in ("", "-h", "--help"):
         _show_meanings(verb, _meanings(verb, others, program), f"{program} {verb}")
-        return 0 if place else 2
-    if place.startswith("-"):
+        return 0 if path else 2
+    if path.startswith("-"):
         raise ValueError(f"give the run's folder before the options: {program} {verb} RUN {shlex.join(arguments)}")
     # With tensors to ignore, an exported model may have another task, and so other verbs.
     whole = "--ignore" not in [flag.partition("=")[0] for flag in flags]
     try:
-        verbs = find_task(place, whole=whole).commands()
+        verbs = find_task(path, whole=whole).commands()
     except (ValueError, OSError):
-        if not is_run(place):
+        if not is_run(path):
             _meanings(verb, others, program)  # a misspelt verb is named before a folder that is not a run
         raise
     if verb not in verbs:
-        raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")
-    command, options = parse(verbs[verb], flags, f"{program} {verb} {place}")
+        raise ValueError(f"the model in {path} has no verb {verb!r}; {suggestion(verb, verbs)}")
+    command, options = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
-    trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+    trained = load(path, checkpoint=options.checkpoint, ignore=options.ignore)
     with compilation_announced():
         command(trained, *(load(further) for further in command.further_models()))
     return 0
 
 
-def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
+def parse_options(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
     """A verb's own options and those of loading. Exits with status 0 after help. Raises: ValueError."""
     command, load_options = read_options([kind, LoadOptions], flags, program=program, description=kind.__doc__ or "")
     return command, load_options

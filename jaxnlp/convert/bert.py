@@ -8,7 +8,7 @@ import numpy as np
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.typing import Params
 
-PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
+TENSOR_PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
 """Possible prefixes of the encoder's names. BertModel and sentence-transformers use no prefix, models with heads use
 `bert.`, and saved whole modules of sentence-transformers or of a trainer use the others."""
 _MARK = "embeddings.word_embeddings.weight"
@@ -39,26 +39,26 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
     Raises:
       WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
-    prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
+    prefix = next((prefix for prefix in TENSOR_PREFIXES if prefix + _MARK in tensors), None)
     if prefix is None:
         raise WeightsError(f"this is not a BERT checkpoint: none of its {len(tensors)} tensors is called {_MARK}")
-    found: dict[str, tuple[str, np.ndarray]] = {}
+    by_name: dict[str, tuple[str, np.ndarray]] = {}
     for name, tensor in tensors.items():
         short = _modern(name.removeprefix(prefix))
         if short == "embeddings.position_ids":
             continue
-        if short in found:
-            raise WeightsError(f"{found[short][0]} and {name} are the same tensor of BERT; remove one of them")
-        found[short] = (name, tensor)
+        if short in by_name:
+            raise WeightsError(f"{by_name[short][0]} and {name} are the same tensor of BERT; remove one of them")
+        by_name[short] = (name, tensor)
     entries = list(_encoder(config, vocabulary_size))
     for head in _heads(config, vocabulary_size):
-        if any(name.startswith(head.prefix) for name in found):
+        if any(name.startswith(head.prefix) for name in by_name):
             entries += head.entries
-    _check(found, entries)
+    _check(by_name, entries)
 
     trees: dict[str, Any] = {"encoder": {}, "heads": {}}
     for entry in entries:
-        arrays = [found[name][1] for name in entry.names]
+        arrays = [by_name[name][1] for name in entry.names]
         _put(trees[entry.tree], entry.path, entry.join([np.asarray(array, np.float32) for array in arrays]))
     trees = _stacked(trees)
     return BertWeights(trees["encoder"], trees["heads"] or None)
@@ -239,15 +239,15 @@ def _modern(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> None:
-    """Raises WeightsError unless `found` contains exactly the tensors of the entries."""
+def _check(by_name: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> None:
+    """Raises WeightsError unless `by_name` contains exactly the tensors of the entries."""
     expected = {name: shape for entry in entries for name, shape in zip(entry.names, entry.shapes, strict=True)}
-    wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
-    own = {theirs.partition(".")[0] for name, (theirs, _) in found.items() if name in expected}
+    wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in by_name]
+    own = {theirs.partition(".")[0] for name, (theirs, _) in by_name.items() if name in expected}
     unknown: set[str] = set()
-    for name, (theirs, tensor) in found.items():
-        if name in _COPIES and _COPIES[name] in found:
-            if not np.array_equal(tensor, found[_COPIES[name]][1]):
+    for name, (theirs, tensor) in by_name.items():
+        if name in _COPIES and _COPIES[name] in by_name:
+            if not np.array_equal(tensor, by_name[_COPIES[name]][1]):
                 wrong.append(f"{theirs} is not tied: it differs from {_COPIES[name]}")
         elif name not in expected:
             wrong.append(f"unknown: {theirs} {tensor.shape}")

@@ -1,4 +1,4 @@
-"""Folders of pretrained weights as Hugging Face Transformers writes them: finding and reading them."""
+"""Finds and reads folders of pretrained weights, as Hugging Face Transformers writes them."""
 
 import contextlib
 import functools
@@ -17,13 +17,13 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
 _FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-LENGTHS = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
-"""Names that sentence-transformers gave to the file with the maximum length; the first that exists is read."""
-LENGTH = LENGTHS[0]
+LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
+"""Names of sentence-transformers' file with the maximum length; the first that exists is read."""
+LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
-_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTHS, *REFUSED_FILES)
-FILES = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
+DOWNLOADED = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 
@@ -32,21 +32,21 @@ class PretrainedError(ValueError):
     """The folder has no weights, or weights that this library cannot read; the message says why and what to do."""
 
 
-def find_folder(folder_or_name: str | Path) -> Path:
+def find_folder(path: str | Path) -> Path:
     """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub.
 
     Raises: PretrainedError when neither exists.
     """
-    folder = Path(folder_or_name)
+    folder = Path(path)
     if folder.is_dir():
         return folder
-    name = str(folder_or_name)
+    name = str(path)
     local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
         raise PretrainedError(f"there is no folder {name}")
     from huggingface_hub import snapshot_download
 
-    fetch = functools.partial(snapshot_download, name, allow_patterns=list(FILES))
+    fetch = functools.partial(snapshot_download, name, allow_patterns=list(DOWNLOADED))
     # The errors of the Hub and of the network libraries have no common base.
     try:
         return Path(fetch())
@@ -74,16 +74,16 @@ def read_json(file: Path) -> Any:
 
 def read_object(file: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises: PretrainedError when the file is missing or has other content."""
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise PretrainedError(f"{file}: expected an object, got {type(found).__name__}")
-    return found
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise PretrainedError(f"{file}: expected an object, got {type(value).__name__}")
+    return value
 
 
-def refuse_settings(file: Path, found: Mapping[str, Any], known: ForeignSettings) -> None:
+def refuse_settings(file: Path, settings: Mapping[str, Any], known: ForeignSettings) -> None:
     """Raises: PretrainedError, with the file, for settings that are not supported or not known."""
     try:
-        known.check(file, found)
+        known.check(file, settings)
     except ValueError as error:
         raise PretrainedError(str(error)) from error
 
@@ -99,13 +99,13 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     """
     # Where both exist, Transformers reads the single file.
     if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
-        places = read_object(folder / INDEX).get("weight_map")
-        if not isinstance(places, dict) or not places:
+        weight_map = read_object(folder / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
             raise PretrainedError(f"{folder / INDEX}: expected weight_map, an object from tensors to files")
-        files = sorted({folder / str(file) for file in places.values()})
+        files = sorted({folder / str(file) for file in weight_map.values()})
     else:
-        places, files = None, [folder / WEIGHTS]
-    if places is None and not files[0].is_file():
+        weight_map, files = None, [folder / WEIGHTS]
+    if weight_map is None and not files[0].is_file():
         pickled = sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".ckpt"))
         if pickled:
             raise PretrainedError(
@@ -126,8 +126,8 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     for file in files:
         with _opened(file) as held:
             tensors |= {name: _tensor(held, name, file) for name in held.keys()}  # noqa: SIM118 (not a dict)
-    if places is not None and tensors.keys() != places.keys():
-        different = sorted(tensors.keys() ^ places.keys())
+    if weight_map is not None and tensors.keys() != weight_map.keys():
+        different = sorted(tensors.keys() ^ weight_map.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
     return tensors
 

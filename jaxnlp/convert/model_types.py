@@ -12,15 +12,15 @@ def is_pretrained(folder: str | Path) -> bool:
     return any((Path(folder) / name).is_file() for name in (CONFIG, MODULES))
 
 
-def pretrained_types(folder_or_name: str | Path) -> list[str]:
+def pretrained_types(path: str | Path) -> list[str]:
     """The names of the model of pretrained weights, the most specific first: its class in Transformers, such as
     BertForQuestionAnswering, if the config names it, and its `model_type`, such as bert.
 
     Raises: PretrainedError when the folder has no weights, or its config does not name a model type.
     """
-    file = encoder_folder(find_folder(folder_or_name)) / CONFIG
+    file = encoder_folder(find_folder(path)) / CONFIG
     if not file.is_file():
-        raise PretrainedError(f"{folder_or_name} is neither a training run nor pretrained weights: it has no {CONFIG}")
+        raise PretrainedError(f"{path} is neither a training run nor pretrained weights: it has no {CONFIG}")
     config = read_object(file)
     model_type, classes = config.get("model_type"), config.get("architectures") or []
     if not isinstance(model_type, str):
@@ -28,7 +28,7 @@ def pretrained_types(folder_or_name: str | Path) -> list[str]:
     return [*(name for name in classes if isinstance(name, str)), model_type]
 
 
-def exported_task(folder_or_name: str | Path) -> Any:
+def exported_task(path: str | Path) -> Any:
     """The task, as JSON, of a model that this library exported with its heads; None for other weights."""
-    file = find_folder(folder_or_name) / EXPORTED
+    file = find_folder(path) / EXPORTED
     return read_object(file).get("task") if file.is_file() else None

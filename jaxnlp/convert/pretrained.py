@@ -109,18 +109,18 @@ class Classifier(NamedTuple):
     program: str | None = None
 
 
-def read_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
+def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
     """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
 
     Args:
-      folder_or_name: a folder, or a name such as "google-bert/bert-base-uncased", which is downloaded once.
+      path: a folder, or a name such as "google-bert/bert-base-uncased", which is downloaded once.
       ignore: names, or prefixes of names, of tensors to leave out, such as "classifier.".
 
     Raises:
       PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
-    whole = find_folder(folder_or_name)
+    whole = find_folder(path)
     folder = encoder_folder(whole)
     config, size = _config_of(folder / CONFIG, exported=(whole / EXPORTED).is_file())
     for name, reason in REFUSED_FILES.items():
@@ -141,7 +141,7 @@ def read_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         )
     tensors = {
         name: tensor
-        for name, tensor in read_tensors(folder, str(folder_or_name)).items()
+        for name, tensor in read_tensors(folder, str(path)).items()
         if not name.startswith(ignore) and (name, tensor.size) != (_BARRIER, 0)
     }
     if not any(name.endswith("pooler.dense.weight") for name in tensors):

@@ -7,8 +7,8 @@ from typing import Any
 from jaxnlp.convert.folders import (
     CONFIG,
     EMBEDDINGS,
-    LENGTH,
-    LENGTHS,
+    LENGTH_FILE,
+    LENGTH_FILES,
     MODULES,
     PretrainedError,
     read_json,
@@ -55,21 +55,21 @@ def modules_of(folder: Path) -> list[tuple[str, Path]]:
 
 def modules_after_pooling(folder: Path) -> tuple[str, ...]:
     """The modules after the pooling that change embeddings, such as Normalize."""
-    modules = [(kind, place) for kind, place in modules_of(folder) if kind not in ("Transformer", "Pooling", "Dropout")]
-    for kind, place in modules:
-        if kind == "Normalize" and (place / CONFIG).is_file():
-            refuse_settings(place / CONFIG, read_object(place / CONFIG), NORMALIZE)
+    modules = [one for one in modules_of(folder) if one[0] not in ("Transformer", "Pooling", "Dropout")]
+    for kind, module in modules:
+        if kind == "Normalize" and (module / CONFIG).is_file():
+            refuse_settings(module / CONFIG, read_object(module / CONFIG), NORMALIZE)
     return tuple(kind for kind, _ in modules)
 
 
 def pooling_of(folder: Path) -> str | None:
     """The pooling of a text's tokens, as sentence-transformers names it: `cls`, `mean`, `mean and max`; None = not
     specified."""
-    place = dict(modules_of(folder)).get("Pooling")
-    if place is None:
+    module = dict(modules_of(folder)).get("Pooling")
+    if module is None:
         return None
-    settings = read_object(place / CONFIG)
-    refuse_settings(place / CONFIG, settings, POOLING)
+    settings = read_object(module / CONFIG)
+    refuse_settings(module / CONFIG, settings, POOLING)
     mode = settings.get("pooling_mode")
     if mode is None:
         mode = [name for key, name in POOLING_MODES.items() if settings.get(key)] or "mean"
@@ -78,8 +78,8 @@ def pooling_of(folder: Path) -> str | None:
 
 def embedding_settings(folder: Path) -> EmbeddingSettings:
     """Prompts and truncation of embeddings. Raises: PretrainedError when they are not supported."""
-    place, file = dict(modules_of(folder)).get("Pooling"), folder / EMBEDDINGS
-    pooling = {} if place is None else read_object(place / CONFIG)
+    module, file = dict(modules_of(folder)).get("Pooling"), folder / EMBEDDINGS
+    pooling = {} if module is None else read_object(module / CONFIG)
     settings = read_object(file) if file.is_file() and (folder / MODULES).is_file() else {}
     refuse_settings(file, settings, SENTENCE_MODEL)
     prompts = settings.get("prompts") or {}
@@ -125,12 +125,12 @@ def module_files(
     if len(kinds) > 1:
         files[MODULES] = [
             {
-                "idx": place,
-                "name": str(place),
-                "path": f"{place}_{kind}" if place else "",
+                "idx": index,
+                "name": str(index),
+                "path": f"{index}_{kind}" if index else "",
                 "type": f"sentence_transformers.models.{kind}",
             }
-            for place, kind in enumerate(kinds)
+            for index, kind in enumerate(kinds)
         ]
     if "Pooling" in kinds:
         modes = {key: mode == pooling for key, mode in POOLING_MODES.items() if mode in _FIRST_MODES or mode == pooling}
@@ -138,7 +138,7 @@ def module_files(
         files[f"1_Pooling/{CONFIG}"] = {"word_embedding_dimension": width, **modes, **include}
     if files or max_length is not None:
         # Required if there are modules. The tokenizer handles letter case.
-        files[LENGTH] = {"max_seq_length": max_length, "do_lower_case": False}
+        files[LENGTH_FILE] = {"max_seq_length": max_length, "do_lower_case": False}
     written = {
         "prompts": dict(embeddings.prompts),
         "default_prompt_name": embeddings.default_prompt,
@@ -156,7 +156,7 @@ _FIRST_MODES = ("cls", "mean", "max", "mean_sqrt_len_tokens")
 
 def input_settings(folder: Path) -> tuple[int | None, bool]:
     """The maximum length in tokens, and whether texts are lowercased first."""
-    file = next((folder / name for name in LENGTHS if (folder / name).is_file()), None)
+    file = next((folder / name for name in LENGTH_FILES if (folder / name).is_file()), None)
     if file is None:
         return None, False
     settings = read_object(file)

@@ -9,7 +9,7 @@ from jaxnlp.nn.recurrent import CELLS, CellName, find_cell
 from jaxnlp.ops.checks import expect_float
 from jaxnlp.typing import Params
 
-PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
+THEIR_PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
 """Our names and PyTorch's names. Our arrays have a separate axis for the gates: kernel [D, G, K], bias [G, K]. PyTorch
 uses [G K, D] and [G K], with the gates in the same order."""
 
@@ -43,7 +43,9 @@ def from_torch(
     if projections:
         raise ValueError(f"projections of the state (proj_size) are not supported: {', '.join(projections)}")
     layers = _layers(cell, num_layers, bidirectional)
-    names = {(*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in PARTS.items()}
+    names = {
+        (*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in THEIR_PARTS.items()
+    }
     if not any(name.removeprefix(prefix).startswith("bias_") for name in arrays):  # PyTorch's bias=False
         arrays |= {
             names[*layer, bias]: np.zeros_like(arrays[names[*layer, "kernel"]][..., 0])
@@ -55,10 +57,10 @@ def from_torch(
 
     params = {}
     for layer in layers:
-        found = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in PARTS}
+        weights = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in THEIR_PARTS}
         if cell != "gru":
-            found["bias"] = found["bias"] + found.pop("recurrent_bias")
-        params[_our(*layer)] = found
+            weights["bias"] = weights["bias"] + weights.pop("recurrent_bias")
+        params[_our(*layer)] = weights
     return params
 
 
@@ -89,16 +91,16 @@ def to_torch(
     """
     arrays = {f"{layer}/{part}": np.asarray(array) for layer, parts in params.items() for part, array in parts.items()}
     layers = _layers(cell, num_layers, bidirectional)
-    parts = [part for part in PARTS if cell == "gru" or part != "recurrent_bias"]
+    parts = [part for part in THEIR_PARTS if cell == "gru" or part != "recurrent_bias"]
     names = {(*layer, part): f"{_our(*layer)}/{part}" for layer in layers for part in parts}
     _check(arrays, names, cell, theirs=False)
 
     state_dict = {}
     for layer in layers:
-        found = {part: arrays[names[*layer, part]] for part in parts}
-        found.setdefault("recurrent_bias", np.zeros_like(found["bias"]))
-        for part, name in PARTS.items():
-            state_dict[f"{prefix}{name}_{_their(*layer)}"] = _to_their_layout(found[part])
+        weights = {part: arrays[names[*layer, part]] for part in parts}
+        weights.setdefault("recurrent_bias", np.zeros_like(weights["bias"]))
+        for part, name in THEIR_PARTS.items():
+            state_dict[f"{prefix}{name}_{_their(*layer)}"] = _to_their_layout(weights[part])
     return state_dict
 
 
@@ -115,7 +117,7 @@ def _to_their_layout(array: np.ndarray) -> np.ndarray:
 
 
 Layer = tuple[int, str]
-"""Number and direction of each layer."""
+"""Index and direction of a layer."""
 
 
 def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:
@@ -123,15 +125,15 @@ def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:
     if num_layers < 1:
         raise ValueError(f"num_layers must be at least 1, got {num_layers}")
     directions = ("forward", "backward") if bidirectional else ("forward",)
-    return [(number, direction) for number in range(num_layers) for direction in directions]
+    return [(index, direction) for index in range(num_layers) for direction in directions]
 
 
-def _our(number: int, direction: str) -> str:
-    return f"layer_{number}_{direction}"
+def _our(index: int, direction: str) -> str:
+    return f"layer_{index}_{direction}"
 
 
-def _their(number: int, direction: str) -> str:
-    return f"l{number}" if direction == "forward" else f"l{number}_reverse"
+def _their(index: int, direction: str) -> str:
+    return f"l{index}" if direction == "forward" else f"l{index}_reverse"
 
 
 def _check(
@@ -153,8 +155,8 @@ def _check(
     )
     gates, directions = CELLS[cell].gates, len({direction for _, direction, _ in names})
     wrong = []
-    for (number, _, part), name in names.items():
-        below = directions * width if number else width_in
+    for (index, _, part), name in names.items():
+        below = directions * width if index else width_in
         read = {"kernel": (below,), "recurrent_kernel": (width,)}.get(part, ())
         expected = (gates * width, *read) if theirs else (*read, gates, width)
         if arrays[name].shape != expected:

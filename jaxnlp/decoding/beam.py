@@ -168,7 +168,7 @@ def beam_search(
 
 @functools.partial(jax.jit, static_argnums=1)
 def _first(finished, n_best):
-    """The first hypotheses of each row; one program, where a slice of each part would be three."""
+    """The first hypotheses of each row; all slices are one program."""
     return jax.tree.map(lambda part: part[:, :n_best], finished)
 
 
@@ -269,11 +269,11 @@ def _coverage(decoder: Decoder, cache: PyTree, settings: _Settings, shape: tuple
 
 
 def _continuations(running: BeamResult, scores: Array, tokens: Array, length: Array | int) -> tuple[BeamResult, Array]:
-    """The N most probable of continuations [B, N, C] by one token each, and their parents' numbers [B, N]."""
+    """The N most probable of continuations [B, N, C] by one token each, and the indices of their parents [B, N]."""
     batch, num_beams, choices = scores.shape
-    best, places = top_k(scores.reshape(batch, num_beams * choices), num_beams)
-    parents = places // choices
-    chosen = jnp.take_along_axis(tokens.reshape(batch, num_beams * choices), places, axis=1)
+    best, indices = top_k(scores.reshape(batch, num_beams * choices), num_beams)
+    parents = indices // choices
+    chosen = jnp.take_along_axis(tokens.reshape(batch, num_beams * choices), indices, axis=1)
     longer = jnp.take_along_axis(running.tokens, parents[:, :, None], axis=1).at[:, :, length - 1].set(chosen)
     return BeamResult(longer, jnp.full_like(running.lengths, length), best), parents
 
@@ -285,10 +285,10 @@ def _best(groups: Sequence[BeamResult]) -> BeamResult:
     tokens and a length.
     """
     joined = BeamResult(*(jnp.concatenate(parts, axis=1) for parts in zip(*groups, strict=True)))
-    scores, places = top_k(joined.scores, groups[0].scores.shape[1])
+    scores, indices = top_k(joined.scores, groups[0].scores.shape[1])
     return BeamResult(
-        tokens=jnp.take_along_axis(joined.tokens, places[:, :, None], axis=1),
-        lengths=jnp.take_along_axis(joined.lengths, places, axis=1),
+        tokens=jnp.take_along_axis(joined.tokens, indices[:, :, None], axis=1),
+        lengths=jnp.take_along_axis(joined.lengths, indices, axis=1),
         scores=scores,
     )
 

@@ -12,7 +12,7 @@ from jaxnlp.typing import Params
 
 GREEDY = Sampling(temperature=0.0)
 BATCH_SIZES = (1, 8, 64)
-"""Numbers of prompts in a batch, so that few programs are compiled."""
+"""Possible batch sizes; they are few, so few programs are compiled."""
 
 
 def complete(
@@ -34,7 +34,8 @@ def complete(
       prompts: [N] int32 each, of any lengths that `generate` accepts.
       stop: the token that ends a completion. It is not part of the completion.
       max_new_tokens: maximum length of a completion, at least 1. A completion also ends when the context is full.
-      batch_sizes: numbers of prompts in a batch. The last prompts of a length are padded to the smallest that fits.
+      batch_sizes: possible numbers of prompts in a batch. The last prompts of a length are padded to the smallest that
+        fits.
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.
@@ -42,23 +43,23 @@ def complete(
     Raises:
       ValueError: when max_new_tokens or a batch size is below 1; for a prompt that `generate` rejects.
     """
-    for name, number in (("max_new_tokens", max_new_tokens), ("batch_sizes", min(batch_sizes))):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
+    for name, value in (("max_new_tokens", max_new_tokens), ("batch_sizes", min(batch_sizes))):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     by_length = defaultdict(list)
-    for number, prompt in enumerate(prompts):
-        by_length[len(prompt)].append(number)
+    for index, prompt in enumerate(prompts):
+        by_length[len(prompt)].append(index)
     completions: list[np.ndarray] = [np.zeros(0, np.int32)] * len(prompts)
-    for length, numbers in by_length.items():
+    for length, indices in by_length.items():
         # At the end of the context `generate` would continue with only its newest half, without the prompt.
         room = max_new_tokens if decoder.capacity is None else min(max_new_tokens, decoder.capacity - length + 1)
-        for start in range(0, len(numbers), max(batch_sizes)):
-            part = numbers[start : start + max(batch_sizes)]
-            rows = [prompts[number] for number in part]
+        for start in range(0, len(indices), max(batch_sizes)):
+            part = indices[start : start + max(batch_sizes)]
+            rows = [prompts[index] for index in part]
             size = min(size for size in batch_sizes if size >= len(rows))
             batch = np.stack(rows + rows[:1] * (size - len(rows)))
-            for number, row in zip(part, _until_stop(decoder, params, batch, stop, room), strict=False):
-                completions[number] = row
+            for index, row in zip(part, _until_stop(decoder, params, batch, stop, room), strict=False):
+                completions[index] = row
     return completions
 
 

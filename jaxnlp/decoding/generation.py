@@ -176,17 +176,17 @@ def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) ->
 def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop, before):
     params = prepare(decoder, params)
     capacity, length = decoder.capacity, prompt.shape[1]
-    history = [prompt[:, i] for i in range(length)]
+    history = [prompt[:, position] for position in range(length)]
     stopped = np.zeros(len(prompt), bool)
     cache, filled = None, 0
-    for number in range(max_new_tokens):
+    for index in range(max_new_tokens):
         if cache is None or filled == capacity:
             filled = length if cache is None else max(1, capacity // 2)
             window = pad_to_bucket(decoder, np.stack(history[-filled:], axis=1))
             cache = None  # frees the old cache before a new one is allocated
-            tokens, cache = _prefill(decoder, sampling, params, window, filled, before, key, number)
+            tokens, cache = _prefill(decoder, sampling, params, window, filled, before, key, index)
         else:
-            tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, number)
+            tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, index)
             filled += 1
         history.append(np.asarray(tokens))
         yield history[-1]
@@ -222,12 +222,12 @@ def read_prompt(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _prefill(decoder, sampling, params, window, count, before, key, number):
+def _prefill(decoder, sampling, params, window, count, before, key, index):
     logits, cache = read_prompt(decoder, params, window, count, before)
-    return sample(logits, jax.random.fold_in(key, number), sampling), cache
+    return sample(logits, jax.random.fold_in(key, index), sampling), cache
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")
-def _decode(decoder, sampling, params, tokens, cache, key, number):
+def _decode(decoder, sampling, params, tokens, cache, key, index):
     logits, cache = decoder.read(params, tokens[:, None], cache, 1)
-    return sample(logits[:, 0], jax.random.fold_in(key, number), sampling), cache
+    return sample(logits[:, 0], jax.random.fold_in(key, index), sampling), cache

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Hypothesis(NamedTuple):
-    """A text that a search found, its tokens, and their score."""
+    """A text that a search returns, its tokens, and their score."""
 
     text: str
     tokens: Sequence[int]
@@ -14,16 +14,16 @@ class Hypothesis(NamedTuple):
 
 
 def distinct_texts(
-    found: Iterable[tuple[Sequence[int], float]], decode: Callable[[Sequence[int]], str]
+    sequences: Iterable[tuple[Sequence[int], float]], decode: Callable[[Sequence[int]], str]
 ) -> list[Hypothesis]:
     """The hypotheses with distinct texts. Several sequences of subwords can have one text; the first of them is kept.
 
     Args:
-      found: tokens and scores, best first; those with score -inf do not exist.
+      sequences: tokens and scores, best first; those with score -inf do not exist.
       decode: from tokens to their text.
     """
     kept: dict[str, Hypothesis] = {}
-    for tokens, score in found:
+    for tokens, score in sequences:
         if score != -math.inf:
             text = decode(tokens)
             kept.setdefault(text, Hypothesis(text, tokens, score))

@@ -1,6 +1,6 @@
 """Parsing whole sentences by transitions: the most probable one at each step, or a beam of sequences.
 
-Knows a function of scores, not a model. Sentences of a batch take their steps together until all are finished. A
+It takes a function of scores, not a model. Sentences of a batch take their steps together until all are finished. A
 transition that is not allowed has no probability, so that each result is a tree with one root.
 """
 
@@ -17,9 +17,9 @@ from jaxnlp.ops.transitions import (
     describing_nodes,
     finished,
     initial_state,
-    labels_of,
     legal_kinds,
     legal_transitions,
+    node_labels,
 )
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.typing import Array, PyTree
@@ -32,8 +32,8 @@ class Trees(NamedTuple):
     """A tree for each sentence; entry t is of word t + 1, and entries after the last word are 0.
 
     Attributes:
-      heads: the number of each word's head, 0 for the root [B, T] int32.
-      relations: the number of each word's relation to its head [B, T] int32.
+      heads: the position of each word's head, from 1; 0 for the root [B, T] int32.
+      relations: the id of each word's relation to its head [B, T] int32.
       scores: the log-probability of each sequence of transitions [B] float32.
     """
 
@@ -74,14 +74,14 @@ def beam_parse(
 
     def described(state: ParserState) -> tuple[Array, Array]:
         nodes = describing_nodes(state, system)
-        return nodes, labels_of(nodes, state.relations, num_relations)
+        return nodes, node_labels(nodes, state.relations, num_relations)
 
     def ended(state: ParserState, totals: Array) -> Array:
-        """Which sequences are finished, or not there, as where a sentence has fewer sequences than N [B, N] bool."""
+        """Which sequences are finished or do not exist, since a sentence has fewer than N [B, N] bool."""
         return of_all(finished)(state) | (totals == -jnp.inf)
 
     def step(carry: tuple[ParserState, Array, Array]) -> tuple[ParserState, Array, Array]:
-        state, totals, number = carry
+        state, totals, steps = carry
         logits = score(*of_all(described)(state)).astype(jnp.float32)
         chex.assert_shape(logits, (batch, beams, num_transitions(num_relations)))
         kinds = of_all(lambda one: legal_kinds(one, system))(state)
@@ -94,14 +94,14 @@ def beam_parse(
             totals = totals + jnp.where(done, 0.0, gained)
         else:
             state, chosen, totals, done = _best(state, logits, legal, done, totals)
-        moved = jax.vmap(jax.vmap(lambda one, number: apply_transition(one, number, num_relations, system)))(
+        moved = jax.vmap(jax.vmap(lambda one, transition: apply_transition(one, transition, num_relations, system)))(
             state, chosen
         )
-        return jax.tree.map(lambda new, old: _where(done, old, new), moved, state), totals, number + 1
+        return jax.tree.map(lambda new, old: _where(done, old, new), moved, state), totals, steps + 1
 
     def unfinished(carry: tuple[ParserState, Array, Array]) -> Array:
-        state, totals, number = carry
-        return ~ended(state, totals).all() & (number < 4 * positions)
+        state, totals, steps = carry
+        return ~ended(state, totals).all() & (steps < 4 * positions)
 
     # At first one sequence of each sentence counts: equal ones would fill the beam.
     totals = jnp.where(jnp.arange(beams)[None] == 0, jnp.zeros((batch, beams)), -jnp.inf)
@@ -127,10 +127,10 @@ def _best(
     logprobs = jax.nn.log_softmax(jnp.where(legal, logits, -jnp.inf), axis=-1, where=legal)
     stay = jnp.where(jnp.arange(choices)[None, None] == 0, 0.0, -jnp.inf)
     gained = jnp.where(done[:, :, None], stay, jnp.where(legal, logprobs, -jnp.inf))
-    found, places = jax.lax.top_k((totals[:, :, None] + gained).reshape(batch, -1), beams)
-    parents, chosen = places // choices, places % choices
+    best, indices = jax.lax.top_k((totals[:, :, None] + gained).reshape(batch, -1), beams)
+    parents, chosen = indices // choices, indices % choices
 
     def of_parents(x: Array) -> Array:
         return jnp.take_along_axis(x, parents.reshape(batch, beams, *[1] * (x.ndim - 2)), axis=1)
 
-    return jax.tree.map(of_parents, state), chosen, found, of_parents(done)
+    return jax.tree.map(of_parents, state), chosen, best, of_parents(done)

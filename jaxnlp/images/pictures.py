@@ -21,8 +21,8 @@ def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
     count, size, _, channels = images.shape
     rows = -(-count // columns)
     page = np.zeros((rows * (size + 1) - 1, columns * (size + 1) - 1, channels + 1), np.uint8)
-    for number, image in enumerate(images):
-        top, left = (size + 1) * (number // columns), (size + 1) * (number % columns)
+    for index, image in enumerate(images):
+        top, left = (size + 1) * (index // columns), (size + 1) * (index % columns)
         page[top : top + size, left : left + size, :-1] = image
         page[top : top + size, left : left + size, -1] = 255
     picture = Image.fromarray(page)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from jaxnlp.images.reading import MODES, middle_square, normalized, open_image
+from jaxnlp.images.reading import MODES, middle_square, open_image, with_channels
 from jaxnlp.inference.arguments import is_one
 from jaxnlp.targets import OneClass
 
@@ -82,7 +82,7 @@ class ImageProcessor:
 
         Args:
           path: of a PNG, JPEG or any other file that Pillow reads.
-          resize: scale an image of another size, and crop its middle square, also if `self.resize` is False.
+          resize: scale an image of another size, and crop its middle square, even if `self.resize` is False.
 
         Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """
@@ -94,13 +94,13 @@ class ImageProcessor:
         return {"images": np.stack([self.array(image, resize=resize) for image in several])}
 
     def array(self, image: Any, *, resize: bool = False) -> np.ndarray:
-        """An image [I, I, R] uint8, from a file, or from an image or array that `normalized` takes.
+        """An image [I, I, R] uint8, from a file, or from an image or array that `with_channels` takes.
 
         Raises: as `read`; ValueError for another array.
         """
         if isinstance(image, str | Path):
             return self.read(Path(image), resize=resize)
-        return self._fitted(normalized(image, self.channels), "the image", resize)
+        return self._fitted(with_channels(image, self.channels), "the image", resize)
 
     def _fitted(self, image: Any, name: str, resize: bool) -> np.ndarray:
         if image.size != (self.size, self.size) and not (resize or self.resize):

@@ -1,4 +1,4 @@
-"""Images as Pillow's images with 8 bits a channel: from files, from Pillow's images of any mode, and from arrays.
+"""Reads files, Pillow's images of any mode, and arrays as Pillow's images with 8 bits a channel.
 
 Axes: I rows or columns of an image, R channels.
 """
@@ -31,7 +31,7 @@ def printable(path: Path | str) -> str:
 
 
 def open_image(path: Path, channels: int) -> Image.Image:
-    """Reads an image file as `normalized` does. Of an animation it is the first frame.
+    """Reads an image file as `with_channels` does; for an animation its first frame.
 
     Raises: FileNotFoundError; IsADirectoryError; UnreadableImageError naming the file.
     """
@@ -41,7 +41,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise FileNotFoundError(f"the image {path} does not exist")
     try:
         with Image.open(path) as image:
-            return normalized(image, channels)
+            return with_channels(image, channels)
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(f"{path} has too many pixels: {error}; make it smaller") from error
     except UnidentifiedImageError as error:
@@ -57,7 +57,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise UnreadableImageError(f"{path} is damaged: {cause}; replace or remove it") from error
 
 
-def normalized(image: Any, channels: int) -> Image.Image:
+def with_channels(image: Any, channels: int) -> Image.Image:
     """An image with this number of channels and 8 bits a channel.
 
     It is rotated as its camera says, and transparent pixels become white. 16 bits become 8 as in `eight_bits`; Pillow

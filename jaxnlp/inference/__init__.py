@@ -1,1 +1,1 @@
-"""Answers of trained models: arguments, batches of few shapes, compiled programs."""
+"""Inference with trained models: arguments, batches of few shapes, compiled programs."""

@@ -1,4 +1,4 @@
-"""Shared code of the methods of trained models: one input gives one result, a list gives a list."""
+"""Methods of trained models accept one input or many: one input gives one result, a list gives a list."""
 
 import functools
 import inspect
@@ -15,8 +15,8 @@ Row = TypeVar("Row", bound=Sequence[Any])
 def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
-    A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The second texts of pairs,
-    the function's argument `pairs`, are then a single one, too. The signature and the docstring do not change.
+    A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The argument `pairs`, the
+    second texts, is then also a single text. The signature and the docstring do not change.
     """
     signature = inspect.signature(function)
     name = list(signature.parameters)[1]

@@ -23,7 +23,7 @@ are padding. Without indices all rows are padding, as in `warm_up`."""
 SHORT, LONGER = 32, 128
 """Lengths for most texts."""
 OVERHEAD = 100
-"""Cost of a batch in positions: reading the weights takes as long as computing about so many positions on a CPU."""
+"""Cost of a batch in positions: on a CPU, reading the weights takes as long as computing about so many positions."""
 
 
 def text_shapes(longest: int) -> tuple[Shape, ...]:
@@ -63,7 +63,7 @@ def padded_length(length: int, shapes: Sequence[Shape]) -> int:
 
 
 def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[list[int], Shape]]:
-    """Divides inputs into batches, each of one of the shapes, with the least cost in all.
+    """Divides inputs into batches of these shapes with the lowest total cost.
 
     A batch costs all its positions, padding included, and `OVERHEAD`. Batches have inputs of similar length, so the
     best division of the n shortest inputs is a batch of the last of them after the best division of the others.
@@ -77,9 +77,9 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[l
     """
     order = np.argsort(np.asarray(lengths, np.int64), kind="stable").tolist()
     cost, chosen = [0.0], list[Shape]()
-    for number, input_ in enumerate(order, 1):
+    for count, input_ in enumerate(order, 1):
         fitting = [shape for shape in shapes if shape.length >= lengths[input_]]
-        costs = [cost[max(0, number - shape.rows)] + OVERHEAD + shape.rows * shape.length for shape in fitting]
+        costs = [cost[max(0, count - shape.rows)] + OVERHEAD + shape.rows * shape.length for shape in fitting]
         cost.append(min(costs))
         chosen.append(fitting[costs.index(cost[-1])])
     stop = len(order)
@@ -97,12 +97,12 @@ def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFu
       shapes: of the batches.
       compute: the function; see `BatchFunction`.
     """
-    found: list[PyTree] = [None] * len(lengths)
-    for numbers, shape in batches(lengths, shapes):
-        rows = jax.device_get(compute(numbers, shape))
-        for row, number in enumerate(numbers):
-            found[number] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
-    return found
+    results: list[PyTree] = [None] * len(lengths)
+    for indices, shape in batches(lengths, shapes):
+        rows = jax.device_get(compute(indices, shape))
+        for row, index in enumerate(indices):
+            results[index] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
+    return results
 
 
 def warm_up(shapes: Sequence[Shape], compute: BatchFunction) -> None:

@@ -19,14 +19,14 @@ def cache_folder() -> Path:
 
 
 MOST_BYTES = 4 * 2**30
-"""Size of the folder of compiled programs, above which those that were not used for the longest time are removed when a
-process starts."""
+"""Maximum size of the folder of compiled programs. Above it, the least recently used ones are removed when a process
+starts."""
 
 
 def use_compilation_cache(folder: Path | None = None) -> None:
     """Keeps compiled programs on disk, so that the next process does not compile them again.
 
-    JAX's own settings come first: a folder that JAX has already been given stays, and nothing is kept when
+    JAX's own settings have priority: a folder that JAX already uses stays, and nothing is kept when
     `jax_enable_compilation_cache` is False (in the environment: JAX_ENABLE_COMPILATION_CACHE=0).
 
     Args:
@@ -55,17 +55,17 @@ def use_compilation_cache(folder: Path | None = None) -> None:
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:
-    """Removes the files that were read or written longest ago, until all others have at most this size.
+    """Removes the least recently used files until the others have at most this size.
 
     On GPUs, XLA keeps its measurements of kernels in a folder inside.
     """
-    found = []
+    files = []
     for file in filter(Path.is_file, folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # another process removed it
             status = file.stat()
-            found.append((max(status.st_atime, status.st_mtime), status.st_size, file))
-    total = sum(size for _, size, _ in found)
-    for _, size, file in sorted(found):
+            files.append((max(status.st_atime, status.st_mtime), status.st_size, file))
+    total = sum(size for _, size, _ in files)
+    for _, size, file in sorted(files):
         if total <= most_bytes:
             return
         file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Says that programs are compiled, when this takes a while."""
+"""Announces compilation that takes long."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ from typing import Any
 import jax.monitoring
 
 PATIENCE_SECONDS = 1.0
-"""Compilation of this total time is announced."""
+"""Compilation is announced if it takes longer in total."""
 _MESSAGE = "compiling; later inputs of the same size are answered at once"
 _LOWERED, _COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
 """JAX's events directly before and after the compilation of a program."""

@@ -53,8 +53,8 @@ def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
     single column, it is the one with the most columns.
     """
     names = {delimiter: header_fields(text, delimiter) for delimiter in (usual, *DELIMITERS)}
-    for delimiter, found in names.items():
-        if needed and set(needed) <= set(found):
+    for delimiter, fields in names.items():
+        if needed and set(needed) <= set(fields):
             return delimiter
     return usual if len(names[usual]) > 1 else max(names, key=lambda delimiter: len(names[delimiter]))
 
@@ -76,10 +76,10 @@ def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") 
     if quotes == "none" or '"' not in text:
         return _checked(_plain(lines, delimiter), file, delimiter)
     try:
-        found = _checked(_quoted(lines, file, delimiter), file, delimiter)
+        records = _checked(_quoted(lines, file, delimiter), file, delimiter)
         if quotes == "auto":
-            _refuse_doubtful(found, lines, file, delimiter)
-        return found
+            _refuse_doubtful(records, lines, file, delimiter)
+        return records
     except DataError:
         plain = _plain(lines, delimiter)
         width = len(plain[0].fields)
@@ -103,23 +103,23 @@ def _quoted(lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
     # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
     csv.field_size_limit(sys.maxsize)
     # Strict: otherwise an unclosed quote would make the rest of the file one field.
-    reader, begins, found = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True), 1, []
+    reader, begins, records = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True), 1, []
     try:
         for fields in reader:
-            found.append(Record(begins, fields or [""]))
+            records.append(Record(begins, fields or [""]))
             begins = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
             f"{file}, line {begins}: {error}; probably an unclosed quote: set --data.quotes none if quotes are "
             'characters of the texts; otherwise write a field with a quote between quotes, with "" for each quote in it'
         ) from error
-    return _without_empty(found)
+    return _without_empty(records)
 
 
 def _without_empty(records: list[Record]) -> list[Record]:
     """Without empty lines before the header and, if the table has several columns, below it."""
     width = next((len(record.fields) for record in records if record.fields != [""]), 1)
-    first = next((place for place, record in enumerate(records) if record.fields != [""]), len(records))
+    first = next((index for index, record in enumerate(records) if record.fields != [""]), len(records))
     return [record for record in records[first:] if width == 1 or record.fields != [""]]
 
 
@@ -144,8 +144,8 @@ def _refuse_doubtful(records: Sequence[Record], lines: Sequence[str], file: str,
                 continue
             columns = columns or _columns([record.fields for record in records[1:]])
             doubtful = any(
-                found <= known or all(map(_is_number, found | known))
-                for field, found, known in zip(fields, _columns(inside), columns, strict=True)
+                values <= known or all(map(_is_number, values | known))
+                for field, values, known in zip(fields, _columns(inside), columns, strict=True)
                 if "\n" not in field
             )
         if doubtful:
@@ -171,11 +171,11 @@ def _is_number(text: str) -> bool:
 def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
     """The rows, all as wide as the header. Rows of blanks only become rows of blank fields. Raises: DataError."""
     width = len(records[0].fields) if records else 0
-    for number, (line, fields) in enumerate(records):
+    for index, (line, fields) in enumerate(records):
         if len(fields) == width:
             continue
         if not any(map(str.strip, fields)):
-            records[number] = Record(line, [""] * width)
+            records[index] = Record(line, [""] * width)
             continue
         name = between(delimiter)
         raise DataError(

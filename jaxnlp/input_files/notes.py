@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxnlp.input_files.rows import place_of
+from jaxnlp.input_files.rows import position_of
 
 
 def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
@@ -35,7 +35,7 @@ def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: P
     if blank:
         verb = "is blank and has" if len(blank) == 1 else "are blank and have"
         first = "" if len(blank) == 1 else "the first is "
-        where = place_of(texts, file, blank[0])
+        where = position_of(texts, file, blank[0])
         print(f"note: {len(blank):,} of {count:,} texts {verb} no answer; {first}{where}", file=sys.stderr)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from jaxnlp.corpus import DataError
-from jaxnlp.input_files.tables import Columns, MissingColumnsError, TableRow, Writing, is_table, read_table
+from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, TableRow, is_table, read_table
 from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate
 
 T = TypeVar("T")
@@ -26,19 +26,19 @@ class TextColumns(NamedTuple):
 
     Attributes:
       texts: column of the text, and of the second text of a pair.
-      writing: how the table is written.
+      dialect: of the table.
     """
 
     texts: tuple[str, ...] = ("text", "pair")
-    writing: Writing = Writing()
+    dialect: Dialect = Dialect()
 
     @classmethod
     def of_run(cls, config: Mapping[str, Any] | None) -> "TextColumns":
-        """Those of the run's training table. Args: config: of the run, as JSON; None = it is not a run."""
+        """The columns of the run's training table. Args: config: of the run, as JSON; None = not a run."""
         data = (config or {}).get("data", {})
         texts = tuple(data.get(name) or name for name in ("text", "pair"))
         fields = {name: data[name] for name in ("delimiter", "quotes", "encoding") if name in data}
-        return cls(texts, Writing(**fields))
+        return cls(texts, Dialect(**fields))
 
 
 def rows_of(
@@ -77,7 +77,7 @@ def rows_of(
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
-        raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
+        raise ValueError(f"expected a second text for each text; got {len(texts)} texts, and {len(pairs)} after --pair")
     _check_names(texts, pairs)
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         check_row(row, number)
@@ -113,7 +113,7 @@ def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
     Raises: FileNotFoundError; DataError naming the file, and the line if possible.
     """
     try:
-        return read_table(file, Columns(columns.texts[:count], ""), writing=columns.writing, labelled=False).rows
+        return read_table(file, Columns(columns.texts[:count], ""), dialect=columns.dialect, labelled=False).rows
     except MissingColumnsError as error:
         raise DataError(
             f"{error}; name the columns as in training, or give a file with one text a line, with a name in .txt"
@@ -132,7 +132,7 @@ def name_of(file: Path) -> str:
     return "standard input" if str(file) == "-" else str(file)
 
 
-def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
+def position_of(texts: Sequence[str], file: Path | None, number: int) -> str:
     """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
     source = file or Path("-")
     return f"text {number}" if texts else f"{name_of(source)}, {'row' if is_table(source) else 'line'} {number}"

@@ -80,9 +80,9 @@ class Table(NamedTuple):
 
     def source(self, kept: Sequence[TableRow]) -> SourceRows:
         """The table as the source of examples: of those of its rows that were kept."""
-        places = {row.line: place for place, row in enumerate(self.rows)}
+        indices = {row.line: index for index, row in enumerate(self.rows)}
         return SourceRows(
-            [places[row.line] for row in kept],
+            [indices[row.line] for row in kept],
             [row.id for row in self.rows],
             self.columns,
             [row.cells for row in self.rows],
@@ -90,8 +90,8 @@ class Table(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Writing:
-    """How a table is written.
+class Dialect:
+    """The format of a table's text, as the dialects of Python's csv.
 
     Attributes:
       format: None = by the file's suffix.
@@ -126,12 +126,12 @@ def _suffix(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
-def read_header(path: Path, writing: Writing = Writing()) -> list[str]:  # a constant
+def read_header(path: Path, dialect: Dialect = Dialect()) -> list[str]:  # a constant
     """The columns of a table, or the names of the first JSON object. Raises: FileNotFoundError, DataError."""
-    format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
+    format, text = dialect.format or format_of(path), read_text_file(path, dialect.encoding)
     if format != "json":
         stated, text = stated_delimiter(text)
-        delimiter = writing.delimiter or stated or find_delimiter(text, USUAL_DELIMITERS[format], ())
+        delimiter = dialect.delimiter or stated or find_delimiter(text, USUAL_DELIMITERS[format], ())
         return header_fields(text, delimiter)
     line, fields = next(json_objects(text, str(path)), (1, {}))
     if not isinstance(fields, dict):
@@ -139,24 +139,11 @@ def read_header(path: Path, writing: Writing = Writing()) -> list[str]:  # a con
     return list(fields)
 
 
-def read_rows(
-    path: Path,
-    columns: Columns,
-    *,
-    writing: Writing = Writing(),  # a constant
-    labelled: bool | None = None,
-    separator: str | None = ",",
-) -> list[TableRow]:
-    """The rows of a table that have texts; arguments and errors as `read_table` and `rows_with_texts`."""
-    found = read_table(path, columns, writing=writing, labelled=labelled, separator=separator)
-    return rows_with_texts(path, found.rows)
-
-
 def read_table(
     path: Path,
     columns: Columns,
     *,
-    writing: Writing = Writing(),  # a constant
+    dialect: Dialect = Dialect(),  # a constant
     labelled: bool | None = None,
     separator: str | None = ",",
 ) -> Table:
@@ -165,7 +152,7 @@ def read_table(
     Args:
       path: the file; decompressed if its name ends in .gz.
       columns: the columns to read.
-      writing: how the file is written.
+      dialect: of the file.
       labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
       separator: joins the labels of a JSON list; None = lists are errors.
 
@@ -173,22 +160,22 @@ def read_table(
       FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, or a row is malformed;
         the message has the line and what was expected.
     """
-    format, text = writing.format or format_of(path), read_text_file(path, writing.encoding)
+    format, text = dialect.format or format_of(path), read_text_file(path, dialect.encoding)
     if format == "json":
-        found = _json_table(path, text, columns, labelled, separator)
+        table = _json_table(path, text, columns, labelled, separator)
     else:
         stated, text = stated_delimiter(text)
-        delimiter = writing.delimiter or stated
+        delimiter = dialect.delimiter or stated
         if delimiter is None:
             usual = USUAL_DELIMITERS[format]
             delimiter = find_delimiter(text, usual, columns.needed(labelled=bool(labelled)))
             if delimiter != usual:
                 shown = "tabs" if delimiter == "\t" else f'"{delimiter}"'
                 _logger.warning("%s has columns separated by %s", path, shown)
-        found = _delimited_table(path, text, columns, delimiter, writing.quotes, labelled)
-    if not found.rows:
+        table = _delimited_table(path, text, columns, delimiter, dialect.quotes, labelled)
+    if not table.rows:
         raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
-    return found
+    return table
 
 
 def table_with(source: SourceRows, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -241,27 +228,29 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
 def _delimited_table(
     path: Path, text: str, columns: Columns, delimiter: str, quotes: Quotes, labelled: bool | None
 ) -> Table:
-    found = read_records(text, str(path), delimiter, quotes)
-    header = tuple(name.strip() for record in found[:1] for name in record.fields)
-    places = _places(header, path, columns, between(delimiter), labelled)
+    records = read_records(text, str(path), delimiter, quotes)
+    header = tuple(name.strip() for record in records[:1] for name in record.fields)
+    indices = _indices(header, path, columns, between(delimiter), labelled)
     rows = [
         TableRow(
             line,
-            str(number) if columns.id is None else fields[places[columns.id]],
-            tuple(fields[places[name]] for name in columns.texts),
-            fields[places[columns.label]].strip() if columns.label in places else None,
+            str(number) if columns.id is None else fields[indices[columns.id]],
+            tuple(fields[indices[name]] for name in columns.texts),
+            fields[indices[columns.label]].strip() if columns.label in indices else None,
             tuple(fields),
         )
-        for number, (line, fields) in enumerate(found[1:], 1)
+        for number, (line, fields) in enumerate(records[1:], 1)
     ]
     return Table(header, rows)
 
 
-def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
+def _indices(
+    header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None
+) -> dict[str, int]:
     """The index of each column that is read."""
     needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
-    found = {name: place for place, name in enumerate(header)}
-    missing = [name for name in needed if name not in found]
+    indices = {name: index for index, name in enumerate(header)}
+    missing = [name for name in needed if name not in indices]
     if missing:
         raise MissingColumnsError(
             f"{path}, line 1: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
@@ -272,7 +261,7 @@ def _places(header: Sequence[str], path: Path, columns: Columns, between: str, l
         raise DataError(
             f"{path}, line 1: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
         )
-    return {name: found[name] for name in needed}
+    return {name: indices[name] for name in needed}
 
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> Table:
@@ -301,7 +290,7 @@ def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, 
         rows.append(TableRow(line, name, texts, label))
     names = tuple(dict.fromkeys(name for fields in objects for name in fields))
     cells = [tuple(_json_cell(fields.get(name)) for name in names) for fields in objects]
-    return Table(names, [row._replace(cells=found) for row, found in zip(rows, cells, strict=True)])
+    return Table(names, [row._replace(cells=values) for row, values in zip(rows, cells, strict=True)])
 
 
 def _json_cell(value: Any) -> str:

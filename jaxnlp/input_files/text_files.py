@@ -78,8 +78,8 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding, option=option)) from error
-    if (place := text.find("\0")) >= 0:
-        start = raw.index(0) if _is_utf8(encoding) else len(text[:place].encode(encoding))
+    if (position := text.find("\0")) >= 0:
+        start = raw.index(0) if _is_utf8(encoding) else len(text[:position].encode(encoding))
         raise DataError(bad_byte(raw, start, _place(raw, start, file), encoding, option=option))
     if not _is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
         _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
@@ -144,7 +144,7 @@ def probable_encoding(raw: bytes) -> str | None:
         if raw.startswith(mark):
             return name
     if b"\0" in raw:
-        zeros = [raw[place::2].count(0) / max(1, len(raw[place::2])) for place in (0, 1)]
+        zeros = [raw[index::2].count(0) / max(1, len(raw[index::2])) for index in (0, 1)]
         return "utf-16-le" if zeros[1] > 0.4 > zeros[0] else "utf-16-be" if zeros[0] > 0.4 > zeros[1] else None
     valid = raw.decode(UTF_8, errors="ignore")
     beyond_ascii = sum(byte > 0x7F for byte in raw)

@@ -22,8 +22,8 @@ class Parameter:
     Attributes:
       axes: glossary letters (`jaxnlp.typing`), one a dimension; a digit is a small stacked axis: "LD3HK" is the kernel
         of queries, keys and values of all blocks, stacked. A matrix has its input axis first, after L.
-      depth: the number of its block, counted from 0; "below" or "above" the blocks. It is ignored for a parameter with
-        an axis L, which belongs to all blocks.
+      depth: the index of its block, from 0; "below" or "above" the blocks. Ignored for a parameter with an axis L,
+        which has all blocks.
       matrix: whether it maps inputs to outputs. Then weight decay applies, and Muon unless `head`.
       head: whether it maps to the model's outputs.
     """
@@ -42,22 +42,21 @@ class Adopted(NamedTuple):
       params: the model's parameters that the weights have, at their paths; the others are initialised at random.
       processor: the pretrained model's tokenizer; None = the data set makes its own.
       notes: messages for the user, such as heads that the weights do not have.
-      params_for: from the run's processor to further pretrained parameters, such as heads of equal labels; None = no
-        more.
+      matching_heads: the pretrained heads that fit the run's processor, such as those of equal labels; None = no heads.
     """
 
     config: "ModelConfig"
     params: Params
     processor: Any = None
     notes: tuple[str, ...] = ()
-    params_for: Callable[[Any], Params] | None = None
+    matching_heads: Callable[[Any], Params] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(Config):
     """The base of every family's config: frozen, hashable, and able to build its module.
 
-    A processor is what turns raw inputs into arrays: `Corpus.processor`, or `Trained.processor`.
+    A processor turns raw inputs into arrays: `Corpus.processor`, or `Trained.processor`.
     """
 
     section: ClassVar[str] = "model"
@@ -83,7 +82,7 @@ class ModelConfig(Config):
         return None
 
     def check(self, processor: Any) -> None:
-        """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
+        """Raises ValueError when the model cannot read the processor's arrays; the message says what to change."""
 
     def build(self, processor: Any) -> nn.Module:
         """The module for the vocabulary, the labels or the images of a processor."""
@@ -103,7 +102,7 @@ class ModelConfig(Config):
         return {}
 
     def frozen(self, path: tuple[str, ...]) -> bool:
-        """Whether training keeps a parameter unchanged; a path is such as `("blocks", "attention", "qkv",
+        """Whether training keeps a parameter unchanged. Args: path: such as `("blocks", "attention", "qkv",
         "kernel")`."""
         del path
         return False

@@ -88,10 +88,10 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         table = parameter_table.entries({(name, "embedding"): "VD" for name in names}, "below")
         if self.use_convolution:
             table |= parameter_table.entries({("convolution", "kernel"): "2DD", ("convolution", "bias"): "D"}, 0)
-        for number in range(self.encoder_layers):
+        for index in range(self.encoder_layers):
             for direction in ("forward", "backward"):
-                prefix = ("encoder", f"layer_{number}_{direction}")
-                table |= parameter_table.entries(parameter_axes("lstm"), number, prefix=prefix)
+                prefix = ("encoder", f"layer_{index}_{direction}")
+                table |= parameter_table.entries(parameter_axes("lstm"), index, prefix=prefix)
         above: dict[tuple[str, ...], str] = {
             ("initial_hidden", "kernel"): "EK",
             ("initial_cell", "kernel"): "EK",
@@ -158,7 +158,7 @@ class AttentionLSTM(nn.Module):
             self.source_tokens = embed(self.source_vocabulary_size)
             self.target_tokens = embed(self.vocabulary_size)
         if config.use_convolution:
-            self.convolution = Convolution(config)
+            self.convolution = SourceConvolution(config)
         widths = (config.direction_width,) * config.encoder_layers
         self.encoder = Recurrent(
             "lstm", widths, bidirectional=True, hidden_dropout_rate=config.dropout_rate, compute=compute
@@ -252,8 +252,8 @@ class AttentionLSTM(nn.Module):
         self, params: Params, tokens: jax.Array, cache: AttentionLSTMCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, AttentionLSTMCache]:
         """`read` with these parameters: logits [B, T, V], and the cache."""
-        found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
-        return found
+        output: Any = self.apply({"params": params}, tokens, cache, count, method="read")
+        return output
 
     def initial_cache(
         self,
@@ -360,7 +360,7 @@ class AttentionLSTM(nn.Module):
         return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)
 
 
-class Convolution(nn.Module):
+class SourceConvolution(nn.Module):
     """Y_t = X_t W_0 + X_{t+1} W_1 + b: kernel size 2, with a zero after the last position ("same" padding).
 
     Parameters: kernel [2, D, D], bias [D].

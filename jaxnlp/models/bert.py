@@ -1,6 +1,6 @@
 """BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
 
-Source: Devlin et al. 2019, and google-research/bert for what the paper leaves open.
+Source: Devlin et al. 2019; google-research/bert for details that the paper leaves open.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxnlp.config import Config, Count, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import Compute, TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
@@ -26,8 +26,6 @@ from jaxnlp.nn.transformer import TransformerBlock, stack
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
-
-INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,8 +272,8 @@ class Bert(nn.Module):
         attention_mask: jax.Array | None = None,
     ) -> tuple[BertOutput, jax.Array]:
         """The outputs, and the attention weights [L, B, H, T, T], float32; each row sums to 1."""
-        encoding, found = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
-        (weights,) = jax.tree.leaves(found["intermediates"]["blocks"])
+        encoding, state = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
+        (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])
         return encoding, weights
 
 

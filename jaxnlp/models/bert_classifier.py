@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxnlp.config import Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig
-from jaxnlp.models.classifier import ClassifierConfig, heads_for
+from jaxnlp.models.classifier import ClassifierConfig, matching_heads
 from jaxnlp.models.text_vectors import Pooling, cosine, pair_features, pool
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
@@ -63,12 +63,12 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     reads: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     pooling: Pooling = "pooler"
-    """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens; or, over its tokens,
-    the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or the mean
-    weighted by position (weightedmean); or that of its last token."""
+    """A text's vector: that of its first token (cls) or its last one (lasttoken), or the pooler's; or, over its tokens,
+    the mean, the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or
+    the mean weighted by position (weightedmean)."""
     similarity: Literal["learned", "cosine"] = "learned"
-    """For pairs with data.pairs apart that have a number: predict it with a learned head, or as the cosine of both
-    vectors, without a head."""
+    """For numbers of pairs with data.pairs apart: predict them with a learned head, or as the cosine of both vectors,
+    without a head."""
     pair_layer: Literal["none", "separate", "shared"] = "none"
     """For pairs with data.pairs apart: a hidden layer between the features of both vectors and the heads: none, one for
     each part, or one for all."""
@@ -78,8 +78,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     head_dropout_rate: Rate = 0.1
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: Rate = 0.0
-    """Share of the tokens hidden in training, except the first; small data sets are memorised without it. Not of pairs
-    with data.pairs apart, whose texts may differ only in one word."""
+    """Share of the tokens hidden in training, except the first; without it, small data sets are memorised. It does not
+    apply to pairs with data.pairs apart, whose texts may differ in only one word."""
     freeze_encoder: bool = False
     """Train only the heads."""
 
@@ -125,12 +125,12 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def heads(self, processor: Any) -> tuple[tuple[str, Head], ...]:
         """The head of each part of a processor, by name."""
-        found = []
+        heads = []
         for name, part in processor.by_part.items():
             outputs = part.targets.outputs
             two = part.apart and isinstance(part.targets, OneClass) and outputs == 2
-            found.append((name, Head(outputs, 0 if self.compares(part) else 1 if two else outputs, part.apart)))
-        return tuple(found)
+            heads.append((name, Head(outputs, 0 if self.compares(part) else 1 if two else outputs, part.apart)))
+        return tuple(heads)
 
     def build(self, processor: Any) -> "BertClassifier":
         size = self.encoder.embeddings(processor.vocabulary_size)
@@ -143,19 +143,19 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and the heads if the pretrained classifier predicts the same from the same kind of vectors."""
-        found, theirs = super().adopt(pretrained), pretrained.model.config
+        adopted, theirs = super().adopt(pretrained), pretrained.model.config
         heads = {name: params for name, params in pretrained.params.items() if name not in ("encoder", "heads")}
         if not isinstance(theirs, BertClassifierConfig) or not heads:
-            return found
+            return adopted
         fields = ("pooling", "similarity", "pair_layer", "cosine_logit")
         changed = [f"model.{name}" for name in fields if getattr(theirs, name) != getattr(self, name)]
         if changed:
             note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
-            return found._replace(notes=(*found.notes, note))
-        return found._replace(params_for=functools.partial(heads_for, pretrained, heads, ("parts", "pairs")))
+            return adopted._replace(notes=(*adopted.notes, note))
+        return adopted._replace(matching_heads=functools.partial(matching_heads, pretrained, heads, ("parts", "pairs")))
 
     def only_head(self, processor: Any) -> TargetHead | None:
-        """The only head, where it reads one vector; None for several parts, and for pairs that are read apart."""
+        """The only head, if it reads one vector; None for several parts, and for pairs that are read apart."""
         if len(processor.parts) > 1 or processor.apart:
             return None
         name = f"heads_{processor.name}" if processor.name else "head"

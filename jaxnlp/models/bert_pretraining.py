@@ -40,14 +40,14 @@ class BertPretrainingConfig(BertModelConfig):
         return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder, and those of the pooler and the pretraining heads that the weights have."""
-        found = super().adopt(pretrained)
+        """The encoder, and the pooler and the pretraining heads if the weights have them."""
+        adopted = super().adopt(pretrained)
         heads = pretrained.params.get("heads", {})
         names = {"token_bias": "the masked-token head", "follows": "the next-sentence head"}
-        missing = [] if "pooler" in found.params["encoder"] else ["the pooler"]
+        missing = [] if "pooler" in adopted.params["encoder"] else ["the pooler"]
         missing += [what for name, what in names.items() if name not in heads]
         notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
-        return Adopted(found.config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))
+        return Adopted(adopted.config, adopted.params | {"heads": heads}, adopted.processor, (*adopted.notes, *notes))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[:1] == ("encoder",):

@@ -18,9 +18,9 @@ HEAD = "head"
 class ClassifierConfig(ModelConfig):
     """The base of classifiers' configs.
 
-    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, the noun for its
+    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, a plural noun for its
     examples; and for tables the `columns` that show an example, and its `cells`. `by_part` has the processor of each
-    part of the data, by name; that of a single part is the processor itself.
+    part of the data, by name; for a single part it has the processor itself.
 
     The module takes the arrays that `reads` names, and the keyword `deterministic`. It returns logits [B, C], float32.
     It must not return probabilities, which the loss would normalise again. The module of a model for several parts also
@@ -49,14 +49,15 @@ class ClassifierConfig(ModelConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """All parameters, but the head only if both models predict the same."""
-        found = super().adopt(pretrained)
-        heads = {name: params for name, params in found.params.items() if name == HEAD}
-        rest = {name: params for name, params in found.params.items() if name != HEAD}
-        return found._replace(params=rest, params_for=functools.partial(heads_for, pretrained, heads, ("targets",)))
+        adopted = super().adopt(pretrained)
+        heads = {name: params for name, params in adopted.params.items() if name == HEAD}
+        rest = {name: params for name, params in adopted.params.items() if name != HEAD}
+        fitting = functools.partial(matching_heads, pretrained, heads, ("targets",))
+        return adopted._replace(params=rest, matching_heads=fitting)
 
 
-def heads_for(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
-    """The heads of a pretrained model for a new processor; empty, with a warning, if the processors differ.
+def matching_heads(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
+    """The heads of a pretrained model that fit a new processor; empty, with a warning, if the processors differ.
 
     Args:
       pretrained: a `jaxnlp.tasks.Trained`.

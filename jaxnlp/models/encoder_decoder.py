@@ -20,7 +20,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
 from jaxnlp.nn.attention import CrossAttention, Positions, RelativeBias, RelativeVectors, Rotary, SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
@@ -30,7 +30,6 @@ from jaxnlp.ops.matrix_products import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
-INITIAL_STDDEV = 0.02
 CLIPPED_DISTANCE = 16
 """Maximum distance of relative vectors, as published; larger distances have the same vector."""
 
@@ -189,7 +188,7 @@ class EncoderDecoder(nn.Module):
         self.decoder = Blocks(config, cross=True)
         self.dropout = Dropout(config.dropout_rate)
         if config.embeddings == "separate":
-            self.head = Dense(self.vocabulary_size, False, normal(INITIAL_STDDEV), config.compute)
+            self.head = Dense(self.vocabulary_size, False, compute=config.compute)
 
     def __call__(
         self,
@@ -267,8 +266,8 @@ class EncoderDecoder(nn.Module):
         """`read` with these parameters: logits [B, T, V], and the cache; adds to `attended` if the cache counts it."""
         before = cache.attended
         if before is None:
-            found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
-            return found
+            output: Any = self.apply({"params": params}, tokens, cache, count, method="read")
+            return output
         (logits, cache), kept = self.apply(
             {"params": params}, tokens, cache, count, method="read", mutable=["intermediates"]
         )
@@ -303,8 +302,8 @@ class EncoderDecoder(nn.Module):
         shape = (batch, config.num_heads, positions, config.width // config.num_heads)
         dtype = config.compute.dtype  # as in `read`: otherwise each token would convert the source's keys and values
         kept = (
-            attention.keys_and_values(decoder[f"block_{number}"]["cross_attention"], memory)
-            for number in range(config.num_layers)
+            attention.keys_and_values(decoder[f"block_{index}"]["cross_attention"], memory)
+            for index in range(config.num_layers)
         )
         layers = tuple(
             (*(jnp.zeros(shape, dtype) for _ in range(2)), keys.astype(dtype), values.astype(dtype))
@@ -345,8 +344,8 @@ class EncoderDecoder(nn.Module):
           Float32, each row sums to 1: of the source on itself, `encoder` [L, B, H, S, S]; of the inputs on themselves,
           `decoder` [L, B, H, T, T]; and of the inputs on the source, `cross` [L, B, H, T, S].
         """
-        _, found = self.apply({"params": params}, source, inputs, mutable=["intermediates"])
-        encoder, decoder = (found["intermediates"][name]["blocks"] for name in ("encoder", "decoder"))
+        _, state = self.apply({"params": params}, source, inputs, mutable=["intermediates"])
+        encoder, decoder = (state["intermediates"][name]["blocks"] for name in ("encoder", "decoder"))
         kept = {"encoder": encoder["attention"], "decoder": decoder["attention"], "cross": decoder["cross_attention"]}
         return {name: attention["weights"][0] for name, attention in kept.items()}
 
@@ -363,8 +362,8 @@ class EncoderDecoder(nn.Module):
         """
         dtype = self.config.compute.operand_dtype
         decoder = rounded_kernels(unstacked(params["decoder"]), dtype)
-        found = dict(params) | {"decoder": decoder}
-        return found if dtype is None else found | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
+        prepared = dict(params) | {"decoder": decoder}
+        return prepared if dtype is None else prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""

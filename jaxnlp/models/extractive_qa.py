@@ -104,7 +104,7 @@ class RecurrentSpanConfig(AnswerSpanConfig):
     embedding_width: Count = 64
     """Width of the token embeddings, D."""
     feature_width: Natural = 8
-    """Width of the embedding that says whether a token is in the question, or in both texts."""
+    """Width of the embedding of whether a token is in the question, or in both texts."""
     widths: tuple[Count, ...] = (64, 64)
     """Width of each recurrent layer in each direction, K, first to last."""
     cell: CellName = "lstm"

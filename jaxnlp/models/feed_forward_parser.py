@@ -31,11 +31,11 @@ class FeedForwardParserConfig(ParserConfig):
     word_width: Count = 50
     """Width of the vectors of words."""
     tag_width: Count = 50
-    """Width of the vectors of tags, where the data has tags."""
+    """Width of the vectors of tags, if the data has tags."""
     word_dropout_rate: Rate = 0.0
     """Share of the words that are read as unknown words in training."""
     embedding_dropout_rate: Rate = 0.0
-    """Share of the numbers in the vectors of words and tags that is dropped in training."""
+    """Share of the features of words and tags dropped in training."""
 
     def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         del processor

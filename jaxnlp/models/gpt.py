@@ -20,15 +20,13 @@ from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
 from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
-
-INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +79,7 @@ class GPTConfig(ModelConfig):
 
     @property
     def mixer(self) -> Layer:
-        """What mixes positions in every block."""
+        """The mixer of every block."""
         return SelfAttention
 
     def layers(self, compute: TransformerCompute, mixer: Layer | None = None) -> tuple[Layer, Layer, Layer]:
@@ -117,19 +115,19 @@ class GPTConfig(ModelConfig):
         return below | above | head
 
 
-class Places(NamedTuple):
-    """Where the rows or the columns of an attention map are in a sequence.
+class AttentionAxis(NamedTuple):
+    """Positions of the rows or the columns of an attention map.
 
     Attributes:
-      positions: of each; what attends sees nothing at a later position.
-      latents: how many of them, the first ones, are latents and not tokens.
+      positions: of each; rows do not see columns at later positions.
+      latents: how many of them are latents, not tokens; these come first.
     """
 
     positions: tuple[int, ...]
     latents: int = 0
 
-    def see(self, others: "Places") -> np.ndarray:
-        """Whether these, as rows, see the others, as columns [T, S] bool."""
+    def see(self, others: "AttentionAxis") -> np.ndarray:
+        """Which columns, `others`, each row sees [T, S] bool."""
         return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
 
 
@@ -202,7 +200,7 @@ class GPT(nn.Module):
         if config.tie_embeddings:
             logits = matmul(x, embedding.embedding.T, compute.operand_dtype)
         else:
-            logits = Dense(self.vocabulary_size, False, normal(INITIAL_STDDEV), compute, name="head")(x)
+            logits = Dense(self.vocabulary_size, False, compute=compute, name="head")(x)
         logits = logits.astype(jnp.float32).reshape(batch, positions, self.vocabulary_size)
         if cache is None:
             return logits
@@ -255,16 +253,16 @@ class GPT(nn.Module):
           and last `up_project` [B, H, T, M], or [B, H, T, M + T] if outputs see inputs too. It has only the latents and
           inputs that T tokens reach.
         """
-        _, found = self.apply({"params": params}, tokens, mutable=["intermediates"])
+        _, state = self.apply({"params": params}, tokens, mutable=["intermediates"])
         maps: dict[str, jax.Array] = {}
         for name in ("down_project", "blocks", "up_project"):
-            for weights in jax.tree.leaves(found["intermediates"].get(name)):
+            for weights in jax.tree.leaves(state["intermediates"].get(name)):
                 maps |= {f"block_{n}": one for n, one in enumerate(weights)} if name == "blocks" else {name: weights}
         return maps
 
-    def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
+    def attention_axes(self, positions: int) -> dict[str, tuple[AttentionAxis, AttentionAxis]]:
         """Rows and columns of the maps of a sequence of T positions, by `blocks`, `down_project` and `up_project`."""
-        tokens = Places(tuple(range(positions)))
+        tokens = AttentionAxis(tuple(range(positions)))
         return {"blocks": (tokens, tokens)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:

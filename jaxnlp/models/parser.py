@@ -30,7 +30,7 @@ from jaxnlp.text.transitions import LABELLED, NODES
 Activation = Literal["cube", "relu", "tanh"]
 ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
 EMBEDDING_BOUND = 0.01
-"""Random vectors are initialised uniformly in plus or minus this number (Chen and Manning 2014, section 3.2)."""
+"""Random vectors are initially uniform between minus and plus this (Chen and Manning 2014, section 3.2)."""
 CONFIGURATION = (
     jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32),
     jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32),
@@ -57,7 +57,7 @@ class ParserConfig(ModelConfig):
     label_width: Natural = 50
     """Width of the vectors of labels; 0 = labels are not read."""
     dropout_rate: Rate = 0.5
-    """Share of the hidden layer that is dropped in training."""
+    """Share of the hidden layer dropped in training."""
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -164,9 +164,9 @@ class TransitionScorer(nn.Module):
         batch, steps, _ = nodes.shape
         chex.assert_shape(nodes, (len(vectors), steps, NODES))
         chex.assert_shape(labels, (batch, steps, NODES - LABELLED))
-        places = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
-        found = jax.vmap(lambda one, at: one[at])(vectors, places)
-        total = self._product(found.reshape(batch * steps, -1), self.words_kernel)
+        indices = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
+        gathered = jax.vmap(lambda one, at: one[at])(vectors, indices)
+        total = self._product(gathered.reshape(batch * steps, -1), self.words_kernel)
         if self.config.label_width:
             total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
         hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.gpt import GPT, GPTConfig, Places
+from jaxnlp.models.gpt import GPT, AttentionAxis, GPTConfig
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
@@ -120,16 +120,16 @@ class Perceiver(GPT):
         up = UpProject(*reader, normalise_queries=along, name="up_project")
         return project_up(up, x, memory, first), caches
 
-    def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
+    def attention_axes(self, positions: int) -> dict[str, tuple[AttentionAxis, AttentionAxis]]:
         config = self.config
         reached = latent_positions(config.latent_placement, config.num_latents, config.context_length, positions)
-        latents, tokens = Places(reached, len(reached)), tuple(range(positions))
-        inputs = Places(tokens[: reached[-1] + 1])
-        memory = Places((*reached, *tokens), len(reached)) if config.latent_placement == "along" else latents
+        latents, tokens = AttentionAxis(reached, len(reached)), tuple(range(positions))
+        inputs = AttentionAxis(tokens[: reached[-1] + 1])
+        memory = AttentionAxis((*reached, *tokens), len(reached)) if config.latent_placement == "along" else latents
         return {
             "down_project": (latents, inputs),
             "blocks": (latents, latents),
-            "up_project": (Places(tokens), memory),
+            "up_project": (AttentionAxis(tokens), memory),
         }
 
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:

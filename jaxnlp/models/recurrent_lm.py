@@ -48,7 +48,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
     embedding_width: Count = 128
     """Width of the word embeddings, D."""
-    widths: tuple[int, ...] = (128, 128)
+    widths: tuple[Count, ...] = (128, 128)
     """Width of each recurrent layer, K, first to last."""
     tie_embeddings: bool = False
     """Use the embeddings as the output layer; outputs of another width are projected first."""
@@ -58,7 +58,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     use_output_bias: bool = True
     """Whether the output layer has a bias for each word."""
     init_bias_from_unigram: bool = False
-    """Start with the output bias at which each word has its frequency in training."""
+    """Initialise the output bias so that each word is predicted by its frequency in training."""
     forget_bias: Annotated[float, Within("(-inf, inf)")] = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     embedding_dropout_rate: Rate = 0.0
@@ -74,8 +74,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.widths or min(self.widths) < 1:
-            raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        if not self.widths:
+            raise ValueError("model.widths needs at least one layer, got none")
         if self.init_bias_from_unigram and not self.use_output_bias:
             raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
         self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
@@ -95,9 +95,9 @@ class RecurrentLMConfig(RecurrentModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
         layers: dict[tuple[str, ...], Parameter] = {}
-        for number in range(len(self.widths)):
-            prefix = ("recurrent", f"layer_{number}_forward")
-            layers |= parameter_table.entries(parameter_axes(self.cell), number, prefix=prefix)
+        for index in range(len(self.widths)):
+            prefix = ("recurrent", f"layer_{index}_forward")
+            layers |= parameter_table.entries(parameter_axes(self.cell), index, prefix=prefix)
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
         head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}

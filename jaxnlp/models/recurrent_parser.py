@@ -31,7 +31,7 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
     """Shape and regularisers of a parser on top of a word encoder."""
 
     tag_width: Count = 25
-    """Width of the vectors of tags, where the data has tags."""
+    """Width of the vectors of tags, if the data has tags."""
     described_by: Literal["stack_and_buffer", "with_dependents"] = "with_dependents"
     """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and the
     rightmost dependents of the two words that the next arc can join."""
@@ -58,8 +58,8 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries({("tags", "embedding"): "VD"}) | parameter_table.entries({("special",): "2E"})
-        found: Parameter = self.find_parameter(table | self.scorer_parameters(), path)
-        return found
+        parameter: Parameter = self.find_parameter(table | self.scorer_parameters(), path)
+        return parameter
 
 
 class RecurrentParser(Parser):

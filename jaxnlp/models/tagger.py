@@ -12,6 +12,7 @@ section 5.3, for BERT.
 """
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import chex
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.classifier import heads_for
+from jaxnlp.models.classifier import matching_heads
 from jaxnlp.models.word_encoder import NAME, WordEncoder, WordEncoderConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.transformer import rows
@@ -55,21 +56,19 @@ class TaggerConfig(WordEncoderConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """As for every word encoder; the layers that score labels only if both models have the same labels."""
-        found = super().adopt(pretrained)
-        heads = {name: params for name, params in found.params.items() if name != NAME}
+        adopted = super().adopt(pretrained)
+        heads = {name: params for name, params in adopted.params.items() if name != NAME}
         if not heads:
-            return found
-        names = ("labels",)
-        return found._replace(
-            params={NAME: found.params[NAME]}, params_for=lambda mine: heads_for(pretrained, heads, names, mine)
-        )
+            return adopted
+        fitting = functools.partial(matching_heads, pretrained, heads, ("labels",))
+        return adopted._replace(params={NAME: adopted.params[NAME]}, matching_heads=fitting)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries(parameter_table.dense((HEAD,), "DC"), head=True)
         if self.crf:
             table |= parameter_table.entries({("transitions",): "CC", ("start",): "C", ("end",): "C"}, head=True)
-        found: Parameter = self.find_parameter(table, path)
-        return found
+        parameter: Parameter = self.find_parameter(table, path)
+        return parameter
 
 
 class Tagger(nn.Module):

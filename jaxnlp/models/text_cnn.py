@@ -22,7 +22,7 @@ class TextCNNConfig(WordClassifierConfig):
     """Shape and regularisers of a convolutional classifier of texts."""
 
     windows: tuple[int, ...] = (3, 4, 5)
-    """Numbers of words in a window."""
+    """Window sizes in words."""
     feature_maps: Count = 100
     """Feature maps of each window, F."""
 

@@ -18,7 +18,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Rate, Within
+from jaxnlp.config import Count, Rate, Within
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
@@ -39,7 +39,7 @@ class TextRNNConfig(WordClassifierConfig):
     (non_static)."""
     cell: CellName = "lstm"
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
-    widths: tuple[int, ...] = (128,)
+    widths: tuple[Count, ...] = (128,)
     """Width of each recurrent layer in each direction, K, first to last."""
     bidirectional: bool = True
     """Whether a second network in each layer reads the text from its end to its start."""
@@ -55,8 +55,8 @@ class TextRNNConfig(WordClassifierConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.widths or min(self.widths) < 1:
-            raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        if not self.widths:
+            raise ValueError("model.widths needs at least one layer, got none")
         self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
         self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
@@ -69,10 +69,10 @@ class TextRNNConfig(WordClassifierConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = self.parameters_around("EC")
-        for number in range(len(self.widths)):
+        for index in range(len(self.widths)):
             for direction in ("forward", "backward") if self.bidirectional else ("forward",):
                 table |= parameter_table.entries(
-                    parameter_axes(self.cell), number, prefix=("recurrent", f"layer_{number}_{direction}")
+                    parameter_axes(self.cell), index, prefix=("recurrent", f"layer_{index}_{direction}")
                 )
         if self.pooling == "attention":
             attention = parameter_table.dense(("attention",), "EE") | {("attention_vector",): "E"}
@@ -141,5 +141,5 @@ class TextRNN(WordClassifier):
         """
         if self.config.pooling != "attention":
             raise ValueError(f"attention weights need model.pooling attention, got {self.config.pooling}")
-        found: Any = self.apply({"params": params}, tokens, attention_mask, method="_attend")
-        return found
+        weights: Any = self.apply({"params": params}, tokens, attention_mask, method="_attend")
+        return weights

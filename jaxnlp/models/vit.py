@@ -22,15 +22,13 @@ from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, rows, stack
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
-
-INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +61,7 @@ class ViTConfig(ClassifierConfig):
     attention_dropout_rate: Rate = 0.0
     """Share of attention weights dropped in training."""
     layer_dropout_rate: Rate = 0.0
-    """Share of the branches that an image skips in training (stochastic depth)."""
+    """Share of the branches skipped by each image in training (stochastic depth)."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -93,9 +91,9 @@ class ViTConfig(ClassifierConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         stem = parameter_table.dense(("stem", "project"), "PD")
-        for number in range(self.convolutions):
-            stem |= parameter_table.dense(("stem", f"convolution_{number}"), "PD")
-            stem |= parameter_table.norm(("stem", f"norm_{number}"))
+        for index in range(self.convolutions):
+            stem |= parameter_table.dense(("stem", f"convolution_{index}"), "PD")
+            stem |= parameter_table.norm(("stem", f"norm_{index}"))
         stem |= {("positions",): "TD"} if self.positions == "learned" else {}
         stem |= {("class_token",): "D"} if self.pooling == "cls" else {}
         table = parameter_table.entries(stem, "below")
@@ -155,11 +153,11 @@ class Stem(nn.Module):
         chex.assert_rank(x, 4)
         config, compute, patch = self.config, self.config.compute, self.config.patch
         dense = functools.partial(Dense, kernel_init=nn.initializers.lecun_normal(), compute=compute)
-        for number in range(config.convolutions):
+        for index in range(config.convolutions):
             patch //= 2
             windows = windows_of(x)
-            x = dense(config.width // patch, name=f"convolution_{number}")(rows(windows))
-            x = gelu(LayerNorm(compute=compute, name=f"norm_{number}")(x)).reshape(*windows.shape[:3], -1)
+            x = dense(config.width // patch, name=f"convolution_{index}")(rows(windows))
+            x = gelu(LayerNorm(compute=compute, name=f"norm_{index}")(x)).reshape(*windows.shape[:3], -1)
         patches = patches_of(x, patch)
         return dense(config.width, name="project")(rows(patches)).reshape(*patches.shape[:3], -1)
 
@@ -248,8 +246,8 @@ class ViT(nn.Module):
 
         Source: Abnar and Zuidema 2020, eq. 1 and 2.
         """
-        _, found = self.apply({"params": params}, images, mutable=["intermediates"])
-        (weights,) = jax.tree.leaves(found["intermediates"]["blocks"])  # [L, B, H, T, T]
+        _, state = self.apply({"params": params}, images, mutable=["intermediates"])
+        (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])  # [L, B, H, T, T]
         mixed = (weights.mean(axis=2) + jnp.eye(weights.shape[-1])[None, None]) / 2.0
         rolled = functools.reduce(lambda below, layer: layer @ below, mixed)
         read = rolled[:, 0, 1:] if self.config.pooling == "cls" else rolled.mean(axis=1)

@@ -73,15 +73,15 @@ class WordClassifierConfig(ClassifierConfig):
     def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, found = read_word_vectors(self.vectors_path, corpus.processor.words)
+        vectors, known = read_word_vectors(self.vectors_path, corpus.processor.words)
         if vectors.shape[1] != self.embedding_width:
             raise ValueError(
                 f"model.embedding_width must be that of {self.vectors_path}, {vectors.shape[1]}, got "
                 f"{self.embedding_width}"
             )
-        if found.mean() < 0.5:
+        if known.mean() < 0.5:
             message = "%s has vectors of %d of the %d words; the others are initialised at random"
-            _logger.warning(message, self.vectors_path, found.sum(), len(found))
+            _logger.warning(message, self.vectors_path, known.sum(), len(known))
         names = ("tokens", "static_tokens")[: self.channels]
         return {name: {"embedding": vectors} for name in names}
 

@@ -55,8 +55,7 @@ class WordEncoderConfig(ModelConfig):
     compute: WordEncoderCompute = dataclasses.field(default_factory=WordEncoderCompute, kw_only=True)
 
     bert: bool = False
-    """Read sentences with the BERT of --init-from: its vector of a word's first token becomes part of the word's
-    vector."""
+    """Read sentences with the BERT of --init-from. Its vector of a word's first token is part of the word's vector."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
     freeze_bert: bool = False
     """Train all parameters except those of the BERT."""
@@ -75,8 +74,8 @@ class WordEncoderConfig(ModelConfig):
     character_window: Count = 3
     """Number of characters in a window of the convolution."""
     word_dropout_rate: Rate = 0.0
-    """Share of the words read as unknown words in training, also in pairs of words. It trains the embedding of unknown
-    words, and the use of the characters and of the other words."""
+    """Share of the words replaced with the unknown word in training, also in pairs of words. This trains the embedding
+    of unknown words, and the use of characters and context."""
     input_dropout_rate: Rate = 0.5
     """Share of the words' vectors dropped in training."""
     recurrent_widths: tuple[Count, ...] = (128,)
@@ -165,9 +164,9 @@ class WordEncoderConfig(ModelConfig):
         if self.character_features:
             table |= parameter_table.entries({("characters", "embedding"): "VD"})
             table |= parameter_table.entries(parameter_table.dense(("convolution",), "DF"))
-        for number in range(len(self.recurrent_widths)):
+        for index in range(len(self.recurrent_widths)):
             for direction in ("forward", "backward"):
-                prefix = ("recurrent", f"layer_{number}_{direction}")
+                prefix = ("recurrent", f"layer_{index}_{direction}")
                 table |= parameter_table.entries(parameter_axes(self.cell), prefix=prefix)
         return {(NAME, *path): entry for path, entry in table.items()}
 
@@ -180,14 +179,14 @@ class WordEncoderConfig(ModelConfig):
     def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, found = read_word_vectors(self.vectors_path, corpus.processor.inputs.words)
+        vectors, known = read_word_vectors(self.vectors_path, corpus.processor.inputs.words)
         if vectors.shape[1] != self.word_width:
             raise ValueError(
                 f"model.word_width must be that of {self.vectors_path}, {vectors.shape[1]}, got {self.word_width}"
             )
-        if found.mean() < 0.5:
+        if known.mean() < 0.5:
             message = "%s has vectors of %d of the %d words; the others are initialised at random"
-            _logger.warning(message, self.vectors_path, found.sum(), len(found))
+            _logger.warning(message, self.vectors_path, known.sum(), len(known))
         special = jnp.zeros((FIRST_ID, self.word_width), vectors.dtype)
         return {NAME: {"words": {"embedding": jnp.concatenate([special, vectors])}}}
 
@@ -207,10 +206,10 @@ class WordEncoderConfig(ModelConfig):
             return super().adopt(pretrained)
         if not self.bert:
             raise ValueError(f"set --model.bert to read sentences with the BERT of {pretrained.name}")
-        found = BertModelConfig(encoder=self.encoder).adopt(pretrained)
-        assert isinstance(found.config, BertModelConfig)
-        config = dataclasses.replace(self, encoder=found.config.encoder)
-        return found._replace(config=config, params={NAME: {"bert": found.params["encoder"]}})
+        adopted = BertModelConfig(encoder=self.encoder).adopt(pretrained)
+        assert isinstance(adopted.config, BertModelConfig)
+        config = dataclasses.replace(self, encoder=adopted.config.encoder)
+        return adopted._replace(config=config, params={NAME: {"bert": adopted.params["encoder"]}})
 
 
 def _rates(config: BertConfig) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from jax.nn.initializers import normal
 
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops.attention import attend, attention_weights
+from jaxnlp.ops.attention import attention_weights, dot_product_attention
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.positions import rotary
 from jaxnlp.ops.relative_attention import attend_relative
@@ -65,7 +65,7 @@ class SelfAttention(nn.Module):
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
-      positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = the order is not seen.
+      positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = no positions.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
     [D, D]; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors relative_keys and
@@ -83,7 +83,7 @@ class SelfAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
-    output_stddev: float = 0.02
+    output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
     positions: Positions = None
 
@@ -145,7 +145,9 @@ class SelfAttention(nn.Module):
             y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
         else:
             # Slots after the newest position are empty. No query sees them, since they come later.
-            y = attend(q, k, v, attention_mask=attention_mask, bias=bias, causal=True, first_query=cached_positions)
+            y = dot_product_attention(
+                q, k, v, attention_mask=attention_mask, bias=bias, causal=True, first_query=cached_positions
+            )
         return _output(self, y, deterministic=deterministic), cache
 
     def _attend_relative(
@@ -163,7 +165,7 @@ class SelfAttention(nn.Module):
         here = first_query + jnp.arange(q.shape[1])
         distances = clipped_distances(here, jnp.arange(k.shape[1]), max_distance=vectors.max_distance)
         shape = (2 * vectors.max_distance + 1, q.shape[-1])
-        tables = (self.param(name, normal(0.02), shape) for name in ("relative_keys", "relative_values"))
+        tables = (self.param(name, normal(INITIAL_STDDEV), shape) for name in ("relative_keys", "relative_values"))
         drop = self.attention_dropout_rate > 0.0 and not deterministic
         y, weights = attend_relative(
             q,
@@ -182,15 +184,15 @@ class SelfAttention(nn.Module):
 
     def _relative_bias(self, buckets: RelativeBias, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
         """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
-        table = self.param("relative_bias", normal(0.02), (buckets.num_buckets, self.num_heads))
-        found = relative_buckets(
+        table = self.param("relative_bias", normal(INITIAL_STDDEV), (buckets.num_buckets, self.num_heads))
+        bucket_ids = relative_buckets(
             first_query + jnp.arange(queries),
             jnp.arange(keys),
             num_buckets=buckets.num_buckets,
             max_distance=buckets.max_distance,
             bidirectional=not self.causal,
         )
-        bias = table[found].transpose(2, 0, 1)[None]
+        bias = table[bucket_ids].transpose(2, 0, 1)[None]
         chex.assert_shape(bias, (1, self.num_heads, queries, keys))
         return bias
 
@@ -233,7 +235,7 @@ class CrossAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
-    output_stddev: float = 0.02
+    output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
 
     @nn.compact
@@ -307,7 +309,7 @@ def _head_width(width: int, heads: int) -> int:
 
 def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int) -> jax.Array:
     """The projection of rows [N, D] under `name`: [N, F], F the product of `features`."""
-    y = Dense(features, layer.use_bias, normal(0.02), layer.compute, name=name)(rows)
+    y = Dense(features, layer.use_bias, compute=layer.compute, name=name)(rows)
     # Rounded once here, not by each product: attention then keeps its weights in this type too.
     return y.astype(layer.compute.operand_dtype or layer.compute.dtype)
 
@@ -332,7 +334,7 @@ def _attend(
     bias: jax.Array | None = None,
     causal: bool = False,
 ) -> jax.Array:
-    """`attend` with the layer's attributes. Where `intermediates` are collected, the stored weights are those used."""
+    """`dot_product_attention` with the layer's attributes. Collected `intermediates` have the weights that are used."""
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
         weights = attention_weights(q, k, attention_mask=attention_mask, bias=bias, causal=causal)
@@ -340,7 +342,7 @@ def _attend(
         if not drop:
             groups = q.shape[2] // k.shape[2]
             return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), jnp.repeat(v, groups, axis=2))
-    return attend(
+    return dot_product_attention(
         q,
         k,
         v,

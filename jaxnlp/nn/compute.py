@@ -10,7 +10,7 @@ from jaxnlp.ops.matrix_products import operand_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Compute(Config):
-    """Options of every layer. They may change whenever a run continues; environment.json records them."""
+    """Options of every layer. They may change on resume; environment.json records them."""
 
     section: ClassVar[str] = "model.compute"
     usual = ("matmul_dtype",)
@@ -29,7 +29,7 @@ class Compute(Config):
 
 @dataclasses.dataclass(frozen=True)
 class TransformerCompute(Compute):
-    """Options of attention and of stacks of blocks, too."""
+    """Options of every layer, of attention, and of stacks of blocks."""
 
     attention: Implementation = "auto"
     """Gradient of attention by hand (vjp), by autodiff (xla), or JAX's fused GPU kernel (cudnn); auto chooses."""

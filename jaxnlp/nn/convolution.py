@@ -56,8 +56,8 @@ class Convolution(nn.Module):
         # Windows of word vectors take more memory and time: on CPU 71 ms, not 41, for the gradient at [50, 40, 300].
         w = kernel.reshape(self.window, width, self.feature_maps).swapaxes(0, 1).reshape(width, -1)
         products = matmul(rows(x), w, self.compute.operand_dtype).reshape(batch, positions, self.window, -1)
-        shifts = [(self.window - 1 - place, place) for place in range(self.window)]
-        y = sum(jnp.pad(products[:, :, place], ((0, 0), shift, (0, 0))) for place, shift in enumerate(shifts))
+        shifts = [(self.window - 1 - index, index) for index in range(self.window)]
+        y = sum(jnp.pad(products[:, :, index], ((0, 0), shift, (0, 0))) for index, shift in enumerate(shifts))
         there = functools.reduce(jnp.logical_or, [jnp.pad(attention_mask, ((0, 0), shift)) for shift in shifts])
         chex.assert_shape(y, (batch, positions + self.window - 1, self.feature_maps))
         # ReLU and the bias keep the order, so the maximum may be taken first.

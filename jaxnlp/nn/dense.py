@@ -10,6 +10,9 @@ from jax.nn.initializers import Initializer, normal, zeros
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.matrix_products import matmul
 
+INITIAL_STDDEV = 0.02
+"""Standard deviation of initial weights in Transformers, as in BERT and GPT-2."""
+
 
 class Dense(nn.Module):
     """Y = X W + b.
@@ -24,7 +27,7 @@ class Dense(nn.Module):
 
     features: int | tuple[int, ...]
     use_bias: bool = True
-    kernel_init: Initializer = normal(0.02)
+    kernel_init: Initializer = normal(INITIAL_STDDEV)
     compute: Compute = Compute()
 
     @nn.compact

@@ -10,7 +10,7 @@ import jax
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.checks import expect
 
@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
     dropout_rate: float = 0.0
     activation: Activation = "gelu"
     use_bias: bool = True
-    output_stddev: float = 0.02
+    output_stddev: float = INITIAL_STDDEV
     compute: Compute = Compute()
 
     @nn.compact
@@ -59,7 +59,7 @@ class FeedForward(nn.Module):
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # see nn.transformer
-        x = Dense(self.feed_forward_width, self.use_bias, normal(0.02), self.compute, name="up")(x)
+        x = Dense(self.feed_forward_width, self.use_bias, compute=self.compute, name="up")(x)
         x = ACTIVATIONS[self.activation](x)
         chex.assert_shape(x, (batch * positions, self.feed_forward_width))
         x = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="down")(x)

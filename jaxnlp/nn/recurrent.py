@@ -30,7 +30,7 @@ CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentCompute(Compute):
-    """Options of recurrent layers, too."""
+    """Options of every layer, and of recurrent layers."""
 
     recurrence: RecurrentImplementation = "auto"
     """Recurrent layers by the library's scan, or by cuDNN on an Nvidia GPU; auto chooses."""
@@ -201,10 +201,10 @@ class Recurrent(nn.Module):
                 f"got {[len(layer) for layer in states]} directions of each layer"
             )
         after: list[LayerStates] = []
-        for number, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
-            if number:
+        for index, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
+            if index:
                 x = LockedDropout(self.hidden_dropout_rate)(x, deterministic=deterministic)
-            found = [
+            results = [
                 RecurrentDirection(
                     self.cell,
                     width,
@@ -212,12 +212,12 @@ class Recurrent(nn.Module):
                     self.weight_dropout_rate,
                     self.forget_bias,
                     self.compute,
-                    name=f"layer_{number}_{direction}",
+                    name=f"layer_{index}_{direction}",
                 )(x, state, deterministic=deterministic, lengths=lengths)
                 for direction, state in zip(directions, layer_states, strict=True)
             ]
-            x = found[0][0] if len(found) == 1 else jnp.concatenate([outputs for outputs, _ in found], axis=-1)
-            after.append(tuple(state for _, state in found))
+            x = results[0][0] if len(results) == 1 else jnp.concatenate([outputs for outputs, _ in results], axis=-1)
+            after.append(tuple(state for _, state in results))
         return x, tuple(after)
 
 

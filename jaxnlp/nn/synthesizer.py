@@ -8,7 +8,7 @@ from jax.nn.initializers import normal, zeros
 
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
@@ -47,7 +47,7 @@ class SynthesizerAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
-    output_stddev: float = 0.02
+    output_stddev: float = INITIAL_STDDEV
     compute: Compute = Compute()
 
     @nn.compact
@@ -81,7 +81,7 @@ class SynthesizerAttention(nn.Module):
         if width % self.num_heads:
             raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
         head_width = width // self.num_heads
-        zv = Dense((2, self.num_heads, head_width), self.use_bias, normal(0.02), self.compute, name="zv")(
+        zv = Dense((2, self.num_heads, head_width), self.use_bias, compute=self.compute, name="zv")(
             x.reshape(batch * positions, width)
         )
         # Rounded once here, as in self-attention.

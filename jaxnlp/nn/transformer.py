@@ -184,14 +184,14 @@ def stack(
     first = block(name="block_0")
     module: Any = first.parent
     if caches is not None or module.has_variable("params", "block_0"):
-        blocks = [first, *(block(name=f"block_{number}") for number in range(1, layers))]
+        blocks = [first, *(block(name=f"block_{index}") for index in range(1, layers))]
         kept, layer_outputs = [], []
         for one, cache in zip(blocks, caches or [None] * layers, strict=True):
             x, cache = one(x, deterministic=deterministic, **read, cache=cache, cached_positions=cached_positions)
             kept.append(cache)
             layer_outputs.append(x)
-        found = jnp.stack(layer_outputs) if return_layers else None
-        return StackOutput(x, found, None if caches is None else tuple(kept))
+        stacked = jnp.stack(layer_outputs) if return_layers else None
+        return StackOutput(x, stacked, None if caches is None else tuple(kept))
 
     def body(module: TransformerBlock, x: jax.Array, read: dict[str, Any]) -> tuple[jax.Array, jax.Array | None]:
         x, _ = module(x, deterministic=deterministic, **read)
@@ -217,13 +217,13 @@ def unstacked(params: Any) -> Any:
     Args:
       params: a tree of any depth. Blocks that are separate already, and all other parameters, stay the same.
     """
-    found: dict[str, Any] = {}
+    separate: dict[str, Any] = {}
     for name, value in params.items():
         if name == "blocks":
             layers = len(jax.tree.leaves(value)[0])
-            found |= {
-                f"block_{number}": jax.tree.map(lambda x, number=number: x[number], value) for number in range(layers)
+            separate |= {
+                f"block_{index}": jax.tree.map(lambda x, index=index: x[index], value) for index in range(layers)
             }
         else:
-            found[name] = unstacked(value) if isinstance(value, Mapping) else value
-    return found
+            separate[name] = unstacked(value) if isinstance(value, Mapping) else value
+    return separate

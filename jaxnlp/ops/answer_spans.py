@@ -26,7 +26,7 @@ class BestSpans(NamedTuple):
 def best_spans(scores: jax.Array, answer_mask: jax.Array, *, max_tokens: int, k: int) -> BestSpans:
     """The k spans (i, j) with the largest log p_first(i) + log p_last(j), where i <= j < i + max_tokens.
 
-    p_first and p_last are the softmax of the scores over the tokens of their mask. Token 0 stands for no answer: its
+    p_first and p_last are the softmax of the scores over the tokens of their mask. Token 0 means no answer: its
     log-probability is log p_first(0) + log p_last(0), and it is in no span.
 
     Args:

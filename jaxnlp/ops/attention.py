@@ -43,7 +43,7 @@ MAX_QUERY_BLOCKS = 8
 """Maximum number of blocks, which bounds the size of the program. 8 blocks save 7/16 of the work, of at most 1/2."""
 
 
-def attend(
+def dot_product_attention(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
@@ -138,14 +138,14 @@ def attention_weights(
     first_query: int | jax.Array = 0,
     scale: float | None = None,
 ) -> jax.Array:
-    """The attention weights of `attend`, before dropout, for inspection.
+    """The attention weights of `dot_product_attention`, before dropout, for inspection.
 
     A = softmax(Q K^T * scale + bias)
 
     Args:
       q: queries [B, T, H, K], float.
       k: keys [B, S, G, K].
-      attention_mask, bias, causal, first_query, scale: as for `attend`.
+      attention_mask, bias, causal, first_query, scale: as for `dot_product_attention`.
 
     Returns:
       [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.

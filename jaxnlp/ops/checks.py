@@ -36,8 +36,8 @@ def expect_tokens(tokens: jax.typing.ArrayLike, vocabulary_size: int, name: str)
     values = np.asarray(tokens)
     strange = np.argwhere((values < 0) | (values >= vocabulary_size))
     if len(strange):
-        row, place = strange[0]
+        row, position = strange[0]
         raise ValueError(
-            f"the model's tokens are 0 to {vocabulary_size - 1}, but {name} has {values[row, place]} in row {row}, "
-            f"position {place}"
+            f"the model's tokens are 0 to {vocabulary_size - 1}, but {name} has {values[row, position]} in row {row}, "
+            f"position {position}"
         )

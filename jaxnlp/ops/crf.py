@@ -76,8 +76,8 @@ def crf_log_likelihood(scores: Array, labels: Array, lengths: Array, chain: Chai
       ValueError: when shapes do not fit, the message gives them.
 
     >>> chain = Chain(jnp.zeros((2, 2)), jnp.zeros(2), jnp.zeros(2))
-    >>> found = crf_log_likelihood(jnp.zeros((1, 3, 2)), jnp.zeros((1, 3), int), jnp.array([3]), chain)
-    >>> print(jnp.exp(found))  # one of 8 equally likely sequences
+    >>> log_likelihood = crf_log_likelihood(jnp.zeros((1, 3, 2)), jnp.zeros((1, 3), int), jnp.array([3]), chain)
+    >>> print(jnp.exp(log_likelihood))  # one of 8 equally likely sequences
     [0.125]
     """
     check_chain(scores, lengths, chain)
@@ -123,8 +123,8 @@ def check_chain(scores: Array, lengths: Array, chain: Chain) -> None:
 def with_ends(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
     """Scores with start and end added at both ends, 0 at padding [T, B, C]; and which positions are real [T, B]."""
     batch, length, classes = scores.shape
-    place = jnp.arange(length)[:, None]
-    valid, last = place < lengths[None], place == lengths[None] - 1
+    position = jnp.arange(length)[:, None]
+    valid, last = position < lengths[None], position == lengths[None] - 1
     # Padding may have any values, also NaN, which a product with 0 would pass on.
     unary = jnp.where(valid[:, :, None], scores.swapaxes(0, 1), 0.0)
     unary = unary.at[0].add(jnp.where(valid[0, :, None], chain.start, 0.0).astype(scores.dtype))
@@ -264,8 +264,8 @@ def _scores_on_path(unary: Array, transitions: Array, labels: Array, valid: Arra
 
 def _difference(on_path: Array, shifts: Array, last_alpha: Array, valid: Array) -> Array:
     """log P [B]; both sums are subtracted position by position, since each may be large."""
-    found = (on_path - shifts).sum(axis=0) - jax.nn.logsumexp(last_alpha, axis=-1)
-    return jnp.where(valid[0], found, 0.0)
+    log_likelihood = (on_path - shifts).sum(axis=0) - jax.nn.logsumexp(last_alpha, axis=-1)
+    return jnp.where(valid[0], log_likelihood, 0.0)
 
 
 @jax.custom_vjp
@@ -276,8 +276,8 @@ def _log_likelihood(unary, transitions, labels, valid):
 
 def _likelihood_forward(unary, transitions, labels, valid):
     alpha, shifts, beta = _by_transitions(_both_scans, transitions, unary, valid)
-    found = _difference(_scores_on_path(unary, transitions, labels, valid), shifts, alpha[-1], valid)
-    return found, (unary, transitions, labels, valid, alpha, beta)
+    log_likelihood = _difference(_scores_on_path(unary, transitions, labels, valid), shifts, alpha[-1], valid)
+    return log_likelihood, (unary, transitions, labels, valid, alpha, beta)
 
 
 def _likelihood_backward(residuals, cotangent):

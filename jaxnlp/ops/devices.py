@@ -74,5 +74,5 @@ def cuda_capability() -> tuple[int, int] | None:
     except RuntimeError:  # this machine has no GPU: the program is compiled for another machine
         return None
     # For AMD's GPUs this attribute is a name such as gfx90a.
-    found = re.fullmatch(r"(\d+)\.(\d+)", str(getattr(gpu, "compute_capability", "")))
-    return None if found is None else (int(found[1]), int(found[2]))
+    match = re.fullmatch(r"(\d+)\.(\d+)", str(getattr(gpu, "compute_capability", "")))
+    return None if match is None else (int(match[1]), int(match[2]))

@@ -1,4 +1,4 @@
-"""Counter-based dropout: the mask is a hash of the key and of each element's place. It is never stored.
+"""Counter-based dropout: the mask is a hash of the key and of each element's index. It is never stored.
 
 `jax.random.bernoulli` draws a random word per element, which on a CPU costs more than the matrix product before it.
 A hash of (key, row, column) is one fused loop, and the backward pass computes the mask again instead of keeping it.
@@ -47,9 +47,9 @@ def keep_mask(
       key: typed random key.
       shape: of the mask; the first axis counts rows, the others are one row's elements, fewer than 2^32.
       rate: share dropped, in [0, 1).
-      first_row: the number of the first row.
+      first_row: the index of the first row.
       whole: shape of the whole array, if this mask covers a window of it; None = the window is all of it.
-      offset: the window's start in a row, one number for each axis but the first; None = zeros.
+      offset: the window's start in a row, one index for each axis but the first; None = zeros.
 
     Returns:
       bool of that shape; row r is a function only of (key, first_row + r).

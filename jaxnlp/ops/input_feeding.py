@@ -121,8 +121,8 @@ def decode(
     dtype = jnp.dtype(matmul_dtype or x.dtype).name
     # Time first, so that each step of the scan reads one block of memory.
     steps = x.swapaxes(0, 1), dropout.swapaxes(0, 1)
-    found = _decode(score, dtype, *steps, memory, state, dict(score_params or {}), w_h, w_o, valid)
-    return Decoded(found.o.swapaxes(0, 1).astype(x.dtype), found.weights.swapaxes(0, 1), found.state)
+    outputs = _decode(score, dtype, *steps, memory, state, dict(score_params or {}), w_h, w_o, valid)
+    return Decoded(outputs.o.swapaxes(0, 1).astype(x.dtype), outputs.weights.swapaxes(0, 1), outputs.state)
 
 
 class _Steps(NamedTuple):
@@ -145,13 +145,13 @@ def _forward(score, dtype, x, dropout, memory, state, score_params, w_h, w_o, va
     scan = functools.partial(_scan, score, dtype, w_h, w_o, valid)
     # Added before tanh: its gradient is dv. That of x is du.
     nothing = jnp.zeros(dropout.shape, accumulator(x.dtype))
-    found, pull = jax.vjp(scan, x, nothing, dropout, memory, state, score_params)
-    return found, (pull, found, state, w_h, w_o)
+    outputs, pull = jax.vjp(scan, x, nothing, dropout, memory, state, score_params)
+    return outputs, (pull, outputs, state, w_h, w_o)
 
 
 def _backward(score, dtype, residuals, cotangents):
     del score
-    pull, found, state, w_h, w_o = residuals
+    pull, outputs, state, w_h, w_o = residuals
     du, dv, d_dropout, d_memory, d_state, d_score_params = pull(cotangents)
 
     def before(first, later):
@@ -162,8 +162,8 @@ def _backward(score, dtype, residuals, cotangents):
         rows, d = (array.reshape(-1, array.shape[-1]).astype(dtype) for array in (rows, d))
         return product(transposed(rows), d, "dn,nf->df").astype(like.dtype)
 
-    dw_h = gradient([before(state.o, found.o), before(state.h, found.h)], du, w_h)
-    dw_o = gradient([found.a, found.h], dv, w_o)
+    dw_h = gradient([before(state.o, outputs.o), before(state.h, outputs.h)], du, w_h)
+    dw_o = gradient([outputs.a, outputs.h], dv, w_o)
     chex.assert_equal_shape([dw_h, w_h])
     chex.assert_equal_shape([dw_o, w_o])
     return du, d_dropout, d_memory, d_state, d_score_params, dw_h, dw_o, None
@@ -184,10 +184,10 @@ def _scan(score, dtype, w_h, w_o, valid, x, before_tanh, dropout, memory, state,
         h, c = lstm_cell(x.astype(wide) + recurrent, state.c)
         query = h[:, None]
         if score == "additive":
-            found = scores.additive(query, keys, w_q=score_params["w_q"], w_k=None, v=score_params["v"])
+            attention_scores = scores.additive(query, keys, w_q=score_params["w_q"], w_k=None, v=score_params["v"])
         else:
-            found = scores.dot(query, keys)
-        weights = jax.nn.softmax(found[:, 0] + hidden, axis=-1)
+            attention_scores = scores.dot(query, keys)
+        weights = jax.nn.softmax(attention_scores[:, 0] + hidden, axis=-1)
         a = jnp.einsum("bs,bse->be", weights, values)
         chex.assert_shape([h, c], state.h.shape)
         v = product(jnp.concatenate([a, h], axis=-1).astype(dtype), short_w_o, "bk,kd->bd") + before_tanh

@@ -31,13 +31,13 @@ def top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     inside = (chosen[..., None] * BLOCK + within).reshape(*lead, k * BLOCK)
     rest = jnp.broadcast_to(jnp.arange(blocks * BLOCK, size), (*lead, size - blocks * BLOCK))
     where = jnp.concatenate([inside, rest], axis=-1)
-    values, places = _top_k(jnp.take_along_axis(x, where, axis=-1), k)
-    return values, jnp.take_along_axis(where, places, axis=-1)
+    values, indices = _top_k(jnp.take_along_axis(x, where, axis=-1), k)
+    return values, jnp.take_along_axis(where, indices, axis=-1)
 
 
 def _top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     # XLA on CPU has a fast top-k, but sorts the whole row when the program slices the result: a hundred times slower
     # for 50,000 entries. The barrier separates the slice. Each array has its own barrier: XLA on CPU crashes on one
     # barrier for both if an array is replicated on several devices.
-    values, places = map(jax.lax.optimization_barrier, jax.lax.top_k(x, k))
-    return values, places
+    values, indices = map(jax.lax.optimization_barrier, jax.lax.top_k(x, k))
+    return values, indices

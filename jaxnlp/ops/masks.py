@@ -59,7 +59,7 @@ def from_additive(mask: jax.Array) -> jax.Array:
         if others.size:
             raise ValueError(
                 f"an additive mask must have only 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; "
-                "pass a bias on the scores to ops.attention.attend as bias"
+                "pass a bias on the scores to ops.attention.dot_product_attention as bias"
             )
     return mask > HIDDEN
 

@@ -51,15 +51,15 @@ def cache_probability(
     chex.assert_shape(keys, (batch, window + positions, width))
     chex.assert_shape((words, filled), (batch, window + positions))
     chex.assert_shape(seen, (batch, positions, window + positions))
-    found = seen.any(axis=-1)
+    sees_any = seen.any(axis=-1)
     scores = jnp.where(seen, theta * jnp.einsum("btk,bsk->bts", hidden.astype(jnp.float32), keys), -jnp.inf)
     chex.assert_equal_shape((scores, seen))
-    highest = jnp.where(found, scores.max(axis=-1), 0.0)
+    highest = jnp.where(sees_any, scores.max(axis=-1), 0.0)
     exponentials = jnp.exp(scores - highest[..., None])
     same = words[:, None, :] == targets[:, :, None]
-    shares = jnp.where(same, exponentials, 0.0).sum(axis=-1) / jnp.where(found, exponentials.sum(axis=-1), 1.0)
-    chex.assert_shape((shares, found), (batch, positions))
-    return shares, found
+    shares = jnp.where(same, exponentials, 0.0).sum(axis=-1) / jnp.where(sees_any, exponentials.sum(axis=-1), 1.0)
+    chex.assert_shape((shares, sees_any), (batch, positions))
+    return shares, sees_any
 
 
 def remembered(
@@ -73,7 +73,7 @@ def remembered(
     """The memory after a batch: the newest W positions of each of its three arrays. Args: as `cache_probability`.
 
     Returns:
-      The memory's hidden states [B, W, K], the words that followed them [B, W], and which of them there are [B, W].
+      The memory's hidden states [B, W, K], the words that followed them [B, W], and which of them exist [B, W].
     """
     oldest = hidden.shape[1]
     return (

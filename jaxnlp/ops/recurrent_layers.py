@@ -292,5 +292,5 @@ def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
 def _reversed(x: jax.Array, lengths: jax.Array) -> jax.Array:
     """[B, T, D] with the first `lengths` positions of each sequence reversed, and the others unchanged."""
     positions = jnp.arange(x.shape[1])[None, :]
-    places = jnp.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
-    return jnp.take_along_axis(x, places[:, :, None], axis=1)
+    indices = jnp.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
+    return jnp.take_along_axis(x, indices[:, :, None], axis=1)

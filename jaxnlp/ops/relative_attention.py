@@ -35,11 +35,11 @@ def attend_relative(
 
     Args:
       q: queries [B, T, H, K], float.
-      k: keys [B, S, G, K]; G divides H, as in `attend`.
+      k: keys [B, S, G, K]; G divides H, as in `dot_product_attention`.
       v: values [B, S, G, K].
       key_vectors: a^K [T, S, K], such as a table's rows at `relative_positions.clipped_distances`.
       value_vectors: a^V [T, S, K].
-      attention_mask, causal, first_query, dropout_rate, dropout_key, first_row: as for `attend`.
+      attention_mask, causal, first_query, dropout_rate, dropout_key, first_row: as for `dot_product_attention`.
 
     Returns:
       y [B, T, H, K], dtype of q; and the weights A [B, H, T, S] before dropout, float32 at least. A fully masked row is

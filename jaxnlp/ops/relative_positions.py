@@ -23,7 +23,7 @@ def relative_buckets(
         bucket = min(E + floor(log(n / E) / log(max_distance / E) (N - E)), N - 1)    otherwise
 
     With `bidirectional` N is half of num_buckets, and keys after the query have the second half. Otherwise keys after
-    the query share bucket 0 with the query's own position. A bias [num_buckets, H] becomes one for `attend`:
+    the query share bucket 0 with the query's own position. A bias [num_buckets, H] becomes one of attention scores:
 
     >>> positions = jnp.arange(4)
     >>> buckets = relative_buckets(positions, positions, num_buckets=8, max_distance=16, bidirectional=True)

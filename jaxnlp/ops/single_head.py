@@ -1,8 +1,8 @@
 """One head of self-attention with its projections, and every step of its gradient, for inspection.
 
-Models use `ops.attention.attend`. This file has the same derivation as a course assigns it: from the input to the
-output, and back to the input and the three matrices. Each array has a name; docs/attention.md explains each. In this
-file V is the width of the values.
+Models use `ops.attention.dot_product_attention`. This file has the same derivation as a course assigns it: from the
+input to the output, and back to the input and the three matrices. Each array has a name; docs/attention.md explains
+each. In this file V is the width of the values.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from jaxnlp.ops import masks
 from jaxnlp.ops.checks import expect, expect_float
 
 
-class SelfAttention(NamedTuple):
+class SelfAttentionArrays(NamedTuple):
     """The arrays of the forward pass, in its order.
 
     Attributes:
@@ -105,7 +105,7 @@ def self_attention_gradients(
     *,
     causal: bool = True,
     attention_mask: jax.Array | None = None,
-) -> tuple[SelfAttention, SelfAttentionGradients]:
+) -> tuple[SelfAttentionArrays, SelfAttentionGradients]:
     """Every array of the forward pass and every gradient of the backward pass, to print and to compare.
 
     Args: as for `self_attention`, and dy [B, T, V], the gradient of the loss with respect to the output.
@@ -135,7 +135,7 @@ def _combined(attention_mask: jax.Array | None, causal: bool, positions: int) ->
     return mask & (attention_mask if attention_mask.dtype == jnp.bool_ else masks.from_additive(attention_mask))
 
 
-def _steps(x, w_q, w_k, w_v, mask) -> SelfAttention:
+def _steps(x, w_q, w_k, w_v, mask) -> SelfAttentionArrays:
     batch, positions, _ = x.shape
     q = jnp.einsum("btd,dk->btk", x, w_q)
     k = jnp.einsum("bsd,dk->bsk", x, w_k)
@@ -147,7 +147,7 @@ def _steps(x, w_q, w_k, w_v, mask) -> SelfAttention:
     chex.assert_shape((scores, weights), (batch, positions, positions))
     y = jnp.einsum("bts,bsv->btv", weights, v)
     chex.assert_shape((v, y), (batch, positions, w_v.shape[1]))
-    return SelfAttention(q, k, v, jnp.where(mask, scores, -jnp.inf), weights, y)
+    return SelfAttentionArrays(q, k, v, jnp.where(mask, scores, -jnp.inf), weights, y)
 
 
 def _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy) -> SelfAttentionGradients:

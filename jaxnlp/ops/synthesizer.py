@@ -16,7 +16,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.ops.attention import attend, attention_weights
+from jaxnlp.ops.attention import attention_weights, dot_product_attention
 from jaxnlp.ops.checks import expect, expect_float
 
 
@@ -44,7 +44,7 @@ def synthesize(
       b_2: [C] or None.
       attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all that `causal` leaves.
       causal: query t sees only the positions 0..first_query + t.
-      first_query: position of the first query, see `ops.attention.attend`.
+      first_query: position of the first query, see `ops.attention.dot_product_attention`.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout_masks`).
@@ -63,7 +63,7 @@ def synthesize(
     expect(fit, "z [B, T, H, K] and v [B, S, H, K]", z=z, v=v)
     q, k = _queries_and_keys(z, v.shape[1], w_b, b_2)
     extra = q.shape[3] - v.shape[3]
-    y = attend(
+    y = dot_product_attention(
         q,
         k,
         jnp.pad(v, [(0, 0), (0, 0), (0, 0), (0, extra)]),  # attention's keys and values are of one width

@@ -54,9 +54,9 @@ def initial_state(length: Array, positions: int, system: System) -> ParserState:
     )
 
 
-def _at(values: Array, places: Array) -> Array:
+def _at(values: Array, indices: Array) -> Array:
     """The values at these indices; ABSENT at negative indices."""
-    return jnp.where(places >= 0, values[jnp.maximum(places, 0)], ABSENT)
+    return jnp.where(indices >= 0, values[jnp.maximum(indices, 0)], ABSENT)
 
 
 def _from_top(state: ParserState, depth: int) -> Array:
@@ -107,7 +107,7 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
 
     Args:
       state: before it.
-      transition: its number, from 0 to C - 1, a scalar.
+      transition: its id, from 0 to C - 1, a scalar.
       num_relations: R.
       system: of the transitions.
     """
@@ -132,10 +132,10 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
     children = jnp.where(is_head[:, None] & sides[None], jnp.tile(moved, 2)[None], state.children)
 
     has_head = _at(state.heads, top) != ABSENT
-    places = jnp.arange(len(state.stack), dtype=jnp.int32)
-    stack = jnp.where(reads & (places == state.size), front, state.stack)
+    positions = jnp.arange(len(state.stack), dtype=jnp.int32)
+    stack = jnp.where(reads & (positions == state.size), front, state.stack)
     if system == "arc_standard":  # after LEFT-ARC the top takes the place of the word below it
-        stack = jnp.where(is_left & (places == state.size - 2), top, stack)
+        stack = jnp.where(is_left & (positions == state.size - 2), top, stack)
     goes_back = is_reduce & ~has_head
     return ParserState(
         stack=stack,
@@ -163,12 +163,12 @@ def describing_nodes(state: ParserState, system: System) -> Array:
     own = children(focus)  # [2, 4]: the leftmost, the second, the rightmost, the second
     left, right = children(own[:, 0])[:, 0], children(own[:, 2])[:, 2]
     of_focus = jnp.stack([own[:, 0], own[:, 2], own[:, 1], own[:, 3], left, right], axis=1)
-    found = jnp.concatenate([stack, front[None], buffer, of_focus.reshape(-1)])
-    chex.assert_shape(found, (NODES,))
-    return found
+    nodes = jnp.concatenate([stack, front[None], buffer, of_focus.reshape(-1)])
+    chex.assert_shape(nodes, (NODES,))
+    return nodes
 
 
-def labels_of(nodes: Array, relations: Array, absent: int) -> Array:
+def node_labels(nodes: Array, relations: Array, absent: int) -> Array:
     """The relations of the dependents among the nodes of one sentence.
 
     Args:

@@ -26,14 +26,14 @@ def viterbi(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
       chain: transitions, start and end; -inf forbids. At least one sequence must be allowed.
 
     Returns:
-      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Among equally good labels, it
-        has those with the lower numbers at the end.
+      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Of equally good sequences, it is
+      the one with the lower label ids at the end.
 
     Raises:
       ValueError: when shapes do not fit, the message gives them.
     """
-    labels, found = n_best(scores, lengths, chain, 1)
-    return labels[:, 0], found[:, 0]
+    labels, best_scores = n_best(scores, lengths, chain, 1)
+    return labels[:, 0], best_scores[:, 0]
 
 
 def n_best(scores: Array, lengths: Array, chain: Chain, count: int) -> tuple[Array, Array]:
@@ -78,7 +78,7 @@ def n_best(scores: Array, lengths: Array, chain: Chain, count: int) -> tuple[Arr
 
     begin = jnp.where(valid[0][:, None, None], first, empty)
     best, (pointers, shifts) = jax.lax.scan(step, begin, (unary[1:], valid[1:]))
-    found, last = jax.lax.top_k(best.reshape(batch, entries), min(count, entries))
+    best_scores, last = jax.lax.top_k(best.reshape(batch, entries), min(count, entries))
 
     def back(entry: Array, pointers: Array) -> tuple[Array, Array]:
         before = jnp.take_along_axis(pointers.reshape(batch, entries), entry, axis=1)
@@ -87,4 +87,4 @@ def n_best(scores: Array, lengths: Array, chain: Chain, count: int) -> tuple[Arr
     _, earlier = jax.lax.scan(back, last, pointers, reverse=True)
     labels = jnp.concatenate([earlier, last[None]]) // count
     labels = jnp.where(valid[:, :, None], labels, 0).transpose(1, 2, 0)
-    return labels.astype(jnp.int32), found + shifts.sum(axis=0)[:, None]
+    return labels.astype(jnp.int32), best_scores + shifts.sum(axis=0)[:, None]

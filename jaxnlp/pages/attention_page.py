@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-HIDDEN = 65535
+MASKED = 65535
 """The code for a masked weight; other weights are multiples of 1 / 65534."""
 SIGNS = {
     "\u2423": "a space",
@@ -22,7 +22,7 @@ SIGNS = {
     "<s>": "the start of the output",
     "</s>": "the end of a text",
 }
-"""Signs in tokens, and what they stand for; the page explains those that it has."""
+"""Signs in tokens, and their meanings; the page explains those that occur."""
 
 
 class AttentionMaps(NamedTuple):
@@ -34,8 +34,8 @@ class AttentionMaps(NamedTuple):
       weights: weights of all layers and heads [L, H, T, S] float32. A row sums to 1, or to 0 if all keys are masked.
       name: name of the part, such as encoder; "" = the whole model.
       visible: True for keys that the mask shows to a query [T, S] bool; None = there is no mask.
-      row_positions: the position of each row in its text, from 1; None for what has no position, such as a latent.
-        () = all rows are tokens, in their order.
+      row_positions: the position of each row in its text, from 1; None for a row without one, such as a latent. () =
+        all rows are tokens in order.
       column_positions: the same for the columns.
     """
 
@@ -130,7 +130,7 @@ canvas { display: block; background: var(--soft) }
 
 _SCRIPT = """
 "use strict"
-const HIDDEN = 65535
+const MASKED = 65535
 const parts = JSON.parse(document.getElementById("data").textContent)
 for (const part of parts)
   part.weights = new Uint16Array(Uint8Array.from(atob(part.weights), character => character.charCodeAt(0)).buffer)
@@ -147,11 +147,11 @@ const mapOf = (layer, head) => {
 const rowOf = (layer, head, row) =>
   mapOf(layer, head).subarray(row * part.columns.length, (row + 1) * part.columns.length)
 // The square root, so that maps whose weights are spread over many tokens show something too.
-const shade = weight => Math.sqrt(weight === HIDDEN ? 0 : weight / 65534)
+const shade = weight => Math.sqrt(weight === MASKED ? 0 : weight / 65534)
 const position = (positions, place) => positions[place] === null ? "" : `position ${positions[place]}`
 const named = (texts, positions, place) =>
   positions[place] === null ? texts[place] : `${texts[place]} (${position(positions, place)})`
-const percent = weight => weight === HIDDEN ? "hidden by the mask" : `${(weight / 655.34).toFixed(1)}%`
+const percent = weight => weight === MASKED ? "hidden by the mask" : `${(weight / 655.34).toFixed(1)}%`
 let part, layer, head, row, size, buttons, colours
 
 function paint(canvas, layer, head) {
@@ -160,7 +160,7 @@ function paint(canvas, layer, head) {
   canvas.height = part.rows.length
   const image = new ImageData(canvas.width, canvas.height)
   map.forEach((weight, place) =>
-    image.data.set(weight === HIDDEN ? [...colours.hidden, 255] : [...colours.heat, 255 * shade(weight)], 4 * place))
+    image.data.set(weight === MASKED ? [...colours.hidden, 255] : [...colours.heat, 255 * shade(weight)], 4 * place))
   canvas.getContext("2d").putImageData(image, 0, 0)
 }
 
@@ -172,7 +172,7 @@ function readColours() {
 
 function open(number) {
   part = parts[number]
-  const isMasked = part.weights.includes(HIDDEN)
+  const isMasked = part.weights.includes(MASKED)
   layer = head = 0
   row = isMasked ? part.rows.length - 1 : 0  // the last token sees the most
   Array.from(at("parts").children, (button, place) => button.setAttribute("aria-pressed", place === number))
@@ -247,7 +247,7 @@ function pick(number) {
     const share = shade(weights[place])
     token.style.setProperty("--share", `${100 * share}%`)
     token.classList.toggle("strong", share > 0.6)
-    token.classList.toggle("hidden", weights[place] === HIDDEN)
+    token.classList.toggle("hidden", weights[place] === MASKED)
     token.title = `${named(part.columns, part.columnPositions, place)}: ${percent(weights[place])}`
   })
   Array.from(at(part.square ? "columns" : "rows").children, (button, place) =>
@@ -256,7 +256,7 @@ function pick(number) {
   at("row").style.top = `${row * size}px`
   at("who").textContent = part.rows[row]
   at("where").textContent = part.rowPositions[row] === null ? "" : `(${position(part.rowPositions, row)})`
-  const seen = Array.from(weights.keys()).filter(place => weights[place] !== HIDDEN)
+  const seen = Array.from(weights.keys()).filter(place => weights[place] !== MASKED)
   const bars = at("bars"), order = seen.sort((one, other) => weights[other] - weights[one])
   bars.replaceChildren()
   for (const place of order.slice(0, 8)) {
@@ -358,12 +358,12 @@ def _sizes(part: AttentionMaps) -> str:
 def explain_signs(tokens: Iterable[str]) -> str:
     """A sentence about the signs in tokens, after a blank; empty if there are none."""
     tokens = {*tokens}
-    found = [
+    explanations = [
         f"{sign} is {meaning}"
         for sign, meaning in SIGNS.items()
         if any(token == sign or (sign in ("\u2581", "##") and token.startswith(sign)) for token in tokens)
     ]
-    return f" In tokens, {', '.join(found)}." if found else ""
+    return f" In tokens, {', '.join(explanations)}." if explanations else ""
 
 
 def _is_square(part: AttentionMaps) -> bool:
@@ -383,9 +383,9 @@ def _data(part: AttentionMaps) -> dict[str, object]:
     shape = (len(part.rows), len(part.columns))
     if part.weights.shape[2:] != shape:
         raise ValueError(f"expected weights [L, H, {shape[0]}, {shape[1]}], got {list(part.weights.shape)}")
-    whole = np.round(np.clip(part.weights, 0.0, 1.0) * (HIDDEN - 1)).astype("<u2")
+    whole = np.round(np.clip(part.weights, 0.0, 1.0) * (MASKED - 1)).astype("<u2")
     if part.visible is not None:
-        whole = np.where(part.visible, whole, np.uint16(HIDDEN)).astype("<u2")
+        whole = np.where(part.visible, whole, np.uint16(MASKED)).astype("<u2")
     return {
         "name": part.name,
         "rows": list(part.rows),

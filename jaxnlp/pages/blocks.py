@@ -27,7 +27,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A curve: its name, and the coordinates of its points, equally many."""
+    """A curve: its name, and the coordinates of its points."""
 
     name: str
     x: tuple[float, ...]

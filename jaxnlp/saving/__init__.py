@@ -1,1 +1,1 @@
-"""What holds a run together: checkpoints, configs as JSON, atomic files."""
+"""Files of a run: checkpoints, configs as JSON, atomic writes."""

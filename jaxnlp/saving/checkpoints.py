@@ -34,9 +34,9 @@ _logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
-PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 MAX_RUNS_SHOWN = 20
-"""How many runs in a folder a message names."""
+"""Maximum number of runs in a folder that a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 
@@ -90,8 +90,8 @@ class Record:
     @property
     def rank(self) -> tuple[float, float]:
         """The sort key of checkpoints, higher is better: the score, then the negative loss; NaN is worst."""
-        found = self.metrics or {}
-        score, loss = found.get("score", math.nan), found.get("loss", math.nan)
+        metrics = self.metrics or {}
+        score, loss = metrics.get("score", math.nan), metrics.get("loss", math.nan)
         return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
 
 
@@ -141,17 +141,17 @@ def read_record(folder: Path, step: int) -> Record:
 
     Raises: DamagedCheckpointError when it was changed, belongs to another step, or lacks an item.
     """
-    place = (folder / CHECKPOINTS / str(step)).absolute()
-    fields = dict(_restore(place, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
+    checkpoint = (folder / CHECKPOINTS / str(step)).absolute()
+    fields = dict(_restore(checkpoint, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
     digest = fields.pop("digest", None)
     if digest != json_digest(fields):
-        raise DamagedCheckpointError(f"the record of checkpoint {place} fails its checksum")
+        raise DamagedCheckpointError(f"the record of checkpoint {checkpoint} fails its checksum")
     record = Record(**fields)
     if record.step != step:
-        raise DamagedCheckpointError(f"checkpoint {place} is a copied or renamed checkpoint of step {record.step}")
-    missing = [name for name in record.items if not (place / name).is_dir()]
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} is a copied or renamed checkpoint of step {record.step}")
+    missing = [name for name in record.items if not (checkpoint / name).is_dir()]
     if missing:
-        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} is incomplete; missing: {', '.join(missing)}")
     return record
 
 
@@ -201,18 +201,18 @@ def read_params(folder: Path, record: Record, like: PyTree) -> PyTree:
     Raises: DamagedCheckpointError when they fail their checksums.
     """
     item = EMA if EMA in record.items else PARAMS
-    place = (folder / CHECKPOINTS / str(record.step)).absolute()
-    restored = restore_items(place, **{item: like})[item]
-    check_arrays(restored, record.items[item], f"{item} of checkpoint {place}")
+    checkpoint = (folder / CHECKPOINTS / str(record.step)).absolute()
+    restored = restore_items(checkpoint, **{item: like})[item]
+    check_arrays(restored, record.items[item], f"{item} of checkpoint {checkpoint}")
     return restored
 
 
 @logging_unchanged()
-def restore_items(place: Path, **like: PyTree) -> Any:
+def restore_items(checkpoint: Path, **like: PyTree) -> Any:
     """Arrays of one checkpoint's folder, by item.
 
     Args:
-      place: the checkpoint's folder.
+      checkpoint: the checkpoint's folder.
       like: of each item, jax.ShapeDtypeStruct of each array, with its sharding.
 
     Raises: DamagedCheckpointError when an item cannot be read.
@@ -223,7 +223,7 @@ def restore_items(place: Path, **like: PyTree) -> Any:
         name: ocp.args.PyTreeRestore(tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
         for name, tree in like.items()
     }
-    return _restore(place, handlers, args)
+    return _restore(checkpoint, handlers, args)
 
 
 class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
@@ -238,35 +238,36 @@ class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
         each = [None] * len(infos) if args is None else [[arg] for arg in args]
         reads = [read([info], arg) for info, arg in zip(infos, each, strict=True)]
         arrays: list[jax.Array] = []
-        for found in await asyncio.gather(*reads, return_exceptions=True):
-            if isinstance(found, BaseException):
-                raise found
-            arrays += found
+        for result in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+            arrays += result
         return arrays
 
 
-def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:
+def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:
     """Items of one checkpoint's folder. Raises: DamagedCheckpointError when one cannot be read."""
-    missing = [name for name in args if not (place / name).is_dir()]
+    missing = [name for name in args if not (checkpoint / name).is_dir()]
     if missing:
-        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} is incomplete; missing: {', '.join(missing)}")
     try:
-        with plain_path(place) as path, ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
+        handler = ocp.CompositeCheckpointHandler(**handlers)
+        with plain_path(checkpoint) as path, ocp.Checkpointer(handler) as checkpointer:
             return checkpointer.restore(path, args=ocp.args.Composite(**args))
     except MemoryError:
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
-        raise DamagedCheckpointError(f"checkpoint {place} cannot be read; choose another: {error}") from error
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read; choose another: {error}") from error
 
 
 @contextlib.contextmanager
 def plain_path(folder: Path) -> Iterator[Path]:
-    """An absolute folder, by a path with plain characters: a link, if its own path has others.
+    """The absolute path of a folder; a link to it if its own path has characters that are not plain.
 
     Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
     """
-    if PLAIN.fullmatch(str(folder)):
+    if PLAIN_PATH.fullmatch(str(folder)):
         yield folder
         return
     with tempfile.TemporaryDirectory() as directory:
@@ -282,14 +283,14 @@ def checksums(tree: PyTree) -> dict[str, int]:
 
 
 def array_bytes(array: Any) -> np.ndarray:
-    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not know bfloat16."""
+    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not support bfloat16."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
     """Raises DamagedCheckpointError, naming the first array, when arrays fail their checksums."""
-    found = checksums(tree)
-    changed = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
+    actual = checksums(tree)
+    changed = sorted(path for path in actual.keys() | expected.keys() if actual.get(path) != expected.get(path))
     if changed:
         raise DamagedCheckpointError(f"{name}: arrays that fail their checksum: {len(changed)}, first: {changed[0]}")
 

@@ -1,4 +1,4 @@
-"""Python's logging stays the user's, although Orbax is imported."""
+"""Keeps Orbax from changing the user's logging."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 def logging_unchanged() -> Iterator[None]:
     """A context in which no library adds a handler to Python's root logger.
 
-    absl, in which Orbax logs, adds one where there is none. A later `logging.basicConfig` of the user would then have
+    absl, which Orbax logs with, adds one if there is none. A later `logging.basicConfig` of the user would then have
     no effect, and each warning would have a prefix, such as `WARNING:jaxnlp.runs:`.
     """
     root, stand_in = logging.getLogger(), logging.lastResort

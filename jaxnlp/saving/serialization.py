@@ -23,7 +23,7 @@ class ConfigError(ValueError):
 
 
 class UntrustedError(ConfigError):
-    """A class of a package from which nothing may be imported."""
+    """A class of a package that is not trusted."""
 
 
 def to_json(value: Any) -> Any:
@@ -75,7 +75,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: expected a list, got {value!r}")
         item = typing.get_args(expected)[0]
-        return tuple(from_json(element, item, where=f"{where}[{i}]") for i, element in enumerate(value))
+        return tuple(from_json(element, item, where=f"{where}[{index}]") for index, element in enumerate(value))
     if dataclasses.is_dataclass(expected):
         return _dataclass_from_json(value, expected, where)
     if expected in (None, type(None)):
@@ -92,20 +92,20 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
 def _dataclass_from_json(value: Any, base: Any, where: str) -> Any:
     if not isinstance(value, dict) or "type" not in value:
         raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}")
-    found: type = find_class(value["type"], where=where)
-    if not dataclasses.is_dataclass(found):
+    cls: type = find_class(value["type"], where=where)
+    if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{where}: {value['type']!r} is not a dataclass")
-    if not issubclass(found, base):
-        raise ConfigError(f"{where}: expected a {base.__name__}, got a {found.__name__}")
-    hints = typing.get_type_hints(found, include_extras=True)
-    names = {field.name for field in dataclasses.fields(found)}
+    if not issubclass(cls, base):
+        raise ConfigError(f"{where}: expected a {base.__name__}, got a {cls.__name__}")
+    hints = typing.get_type_hints(cls, include_extras=True)
+    names = {field.name for field in dataclasses.fields(cls)}
     given = {name: field for name, field in value.items() if name != "type"}
     unknown = given.keys() - names
     if unknown:
-        raise ConfigError(f"{where}: {found.__name__} has no field {', '.join(sorted(unknown))}")
+        raise ConfigError(f"{where}: {cls.__name__} has no field {', '.join(sorted(unknown))}")
     fields = {name: from_json(field, hints[name], where=f"{where}.{name}") for name, field in given.items()}
     try:
-        return found(**fields)
+        return cls(**fields)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
 
@@ -124,7 +124,7 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
 
 
 def trust(package: str) -> None:
-    """Lets configs and processors of this process name classes of another package; see also `TRUST_VARIABLE`."""
+    """Trusts a package: configs and processors in this process may name its classes. See also `TRUST_VARIABLE`."""
     TRUSTED.add(package)
 
 
@@ -145,12 +145,12 @@ def find_class(name: Any, *, where: str = "type") -> Any:
             f"{package!r}, set {TRUST_VARIABLE}={package}"
         )
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        cls = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{where}: type {name!r} does not exist in this version: {error}") from error
-    if not isinstance(found, type):
+    if not isinstance(cls, type):
         raise ConfigError(f"{where}: {name!r} is not a class")
-    return found
+    return cls
 
 
 def processor_to_json(processor: Any) -> dict[str, Any]:
@@ -162,13 +162,13 @@ def processor_from_json(value: Any, where: str = "processor") -> Any:
     """The processor of a `processor_to_json`. Raises: ConfigError when the value is not a processor."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}"[:300])
-    found = find_class(value["type"], where=where)
-    if not hasattr(found, "from_json"):
+    cls = find_class(value["type"], where=where)
+    if not hasattr(cls, "from_json"):
         raise ConfigError(f"{where}: {value['type']} is not a processor: it does not define from_json")
     try:
-        return found.from_json({name: field for name, field in value.items() if name != "type"})
+        return cls.from_json({name: field for name, field in value.items() if name != "type"})
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: wrong fields of a {found.__name__}: {error}") from error
+        raise ConfigError(f"{where}: wrong fields of a {cls.__name__}: {error}") from error
 
 
 def on_any_machine(config: Any) -> Any:

@@ -31,9 +31,9 @@ class MetricKind(NamedTuple):
     """Description of a metric, declared before it is measured.
 
     Attributes:
-      of: the noun for what is counted: tokens, questions, examples.
-      unit: of its value; metrics of one unit share a chart. It is nats; points, for a score of the whole corpus such as
-        BLEU; choices, for a perplexity, which pages show without a unit; or "", for fractions of 1.
+      of: what is counted, as a plural noun: tokens, questions, examples.
+      unit: nats; points, for corpus scores such as BLEU; choices, for perplexities; or "", for fractions of 1. Metrics
+        of one unit share a chart.
       better: whether lower or higher values are better.
       training_only: whether only training measures it, such as an objective that differs from the loss.
       title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
@@ -54,7 +54,7 @@ class Metric(NamedTuple):
 
 
 def no_carry(rows: int) -> PyTree:
-    """The carry of models that carry nothing from batch to batch."""
+    """The empty carry of stateless models."""
     del rows
     return ()
 
@@ -119,7 +119,7 @@ class Trained:
     """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
 
     The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
-    lists those that its model has.
+    lists the functions of this model.
 
     Attributes:
       task: its task.
@@ -168,7 +168,7 @@ class Trained:
     def separate_params(self) -> Params:
         """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`.
 
-        They are a copy: a model takes twice the memory of its blocks from the first call on.
+        They are copies: after the first call, the blocks take twice the memory.
         """
         # On the host, since a program that only copies takes longer to compile than the copies take.
         return jax.device_put(unstacked(jax.device_get(self.params)))
@@ -178,8 +178,8 @@ class Trained:
         """Compiles the programs of the functions ahead, so that every later call answers at once.
 
         Args:
-          function: the name of one, such as "predict"; None = all that are compiled for a few shapes of batches.
-          options: of the function, such as num_beams; others than the defaults have other programs.
+          function: its name, such as "predict"; None = all functions with programs to compile.
+          options: of the function, such as num_beams; other values have other programs.
 
         Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead.
         """
@@ -188,7 +188,7 @@ class Trained:
         if function is not None and function not in known:
             raise ValueError(f"function must be one of {', '.join(known) or 'none'}, got {function!r}")
         if options and function is None:
-            raise ValueError(f"{', '.join(options)}: options are of one function; name it")
+            raise ValueError(f"{', '.join(options)}: name the function that has these options")
         for name in known if function is None else (function,):
             known[name](self, **options)
 
@@ -216,7 +216,8 @@ class Scoring(Protocol):
         """The objective's metrics, exact over the whole split, without those of training only; {} without a split."""
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
-        """The jitted `function` of all batches: one row an example, in the order of `split.examples`, on the host."""
+        """The results of `function`, jitted, on all batches: one row an example, in the order of `split.examples`, on
+        the host."""
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """Sums over the batches in order. The state starts as `empty`."""
@@ -230,7 +231,7 @@ class Scoring(Protocol):
     def params_here(self) -> Params:
         """All parameters, unsharded, on the local device, for a decoder with its own loop."""
 
-    def load_run(self, place: str) -> Trained:
+    def load_run(self, path: str) -> Trained:
         """Loads another trained model, such as a scorer of continuations."""
 
 
@@ -259,7 +260,7 @@ class Command(Config):
     line of the docstring."""
 
     def further_models(self) -> tuple[str, ...]:
-        """Places of further trained models that the verb uses; its call gets them after the first model."""
+        """Paths of further trained models; `__call__` gets these models after the first one."""
         return ()
 
     def __call__(self, trained: Trained) -> None:
@@ -272,8 +273,8 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
     model_types: ClassVar[tuple[str, ...]] = ()
-    """The pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which
-    goes before it."""
+    """Pretrained weights that `from_pretrained` reads: their `model_type`, or their class in Transformers, which has
+    priority."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         """Every metric of the evaluator `validation` on a split and of the training log, by name.
@@ -307,19 +308,19 @@ class Task(Config):
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         """The methods of a trained model, by name: functions whose first argument is the trained model.
 
-        Not every model has each of them, such as attention to show; without a model, all are there. `help(run.predict)`
-        shows their docstrings. So these list all arguments but the first.
+        Some models lack some of them, such as `attend`; without a model, the result has all. `help(run.predict)` shows
+        their docstrings: document all arguments but the first.
         """
         del model
         return {}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        """Functions that compile the programs of `functions` ahead, by the same names, with a trained model as first
-        argument; see `Trained.warm_up`."""
+        """Functions that compile the programs of `functions` ahead, by the same names. The first argument is the
+        trained model; see `Trained.warm_up`."""
         return {}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """Weights of another library as a model of this task. Raises: ValueError when they are not such weights."""
         raise TypeError(f"{cls.__name__} cannot read pretrained weights: it does not define from_pretrained()")
 
@@ -329,14 +330,14 @@ def every_task() -> list[type[Task]]:
 
     Raises: TypeError for a field without a default, since help and pretrained weights need tasks without arguments.
     """
-    modules = [importlib.import_module(found.name) for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    modules = [importlib.import_module(info.name) for info in pkgutil.iter_modules(__path__, f"{__name__}.")]
     values = (value for module in modules for value in vars(module).values())
-    found = [value for value in values if isinstance(value, type) and issubclass(value, Task) and value is not Task]
-    for task in found:
+    tasks = [value for value in values if isinstance(value, type) and issubclass(value, Task) and value is not Task]
+    for task in tasks:
         for field in dataclasses.fields(task):
             if field.default is field.default_factory is dataclasses.MISSING:
                 raise TypeError(f"{task.__name__}.{field.name} needs a default, like every field of a task")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(tasks))
 
 
 _EVALUATION = ("Block", "Evaluation", "Evaluator", "Metric", "MetricKind", "Scoring")

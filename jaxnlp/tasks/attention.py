@@ -1,7 +1,7 @@
 """`jaxnlp attention`: what a model attends to when it reads a text.
 
-A task whose models may attend has the function `attend` among its functions, and this verb, or one derived from it,
-among its commands. `attend(trained, text, ..., max_length=None)` returns a `TextAttention`.
+A task whose models attend has `attend` among its functions, and this verb or a subclass among its commands.
+`attend(trained, text, ..., max_length=None)` returns a `TextAttention`.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.text.raw_texts import refuse_blank
 
 PAGE_TOKENS = 128
-"""Tokens on a page of attention by default: its size grows with their square."""
+"""Default maximum number of tokens on a page, whose size grows with their square."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Attention(Command):
     """Maximum length in tokens; longer texts are truncated."""
 
     def second(self) -> str | None:
-        """A second text, where the model reads two; None = there is none."""
+        """The second text, if the model reads two; otherwise None."""
         return None
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the page and prints where.
+        """Writes the page, and prints its path.
 
         Raises: ValueError, OSError for a blank text; for a model without attention; when the page cannot be written.
         """
@@ -54,12 +54,12 @@ def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKEN
     """
     check_row(tuple(texts), 1)
     refuse_blank(texts)
-    found = trained.attend(*texts, max_length=max_length)
-    if found.truncated:
-        longest = max(len(maps.columns) for maps in found.maps)
+    attention = trained.attend(*texts, max_length=max_length)
+    if attention.truncated:
+        longest = max(len(maps.columns) for maps in attention.maps)
         print(f"note: the text was truncated to {longest} tokens", file=sys.stderr)
     model = trained.folder.resolve().name if trained.folder is not None else trained.name
-    return render_page(found.maps, title=found.title, model=model)
+    return render_page(attention.maps, title=attention.title, model=model)
 
 
 def without_attention(trained: Trained) -> ValueError:

@@ -31,10 +31,10 @@ class TextToText(Task):
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         del processor, split
         loss = MetricKind("tokens", "nats", "lower")
-        found = {"loss": loss, "perplexity": MetricKind("tokens", "choices", "lower")}
+        metrics = {"loss": loss, "perplexity": MetricKind("tokens", "choices", "lower")}
         if self.label_smoothing:
-            found["objective"] = loss._replace(training_only=True)
-        return found | {"positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True)}
+            metrics["objective"] = loss._replace(training_only=True)
+        return metrics | {"positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True)}
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, SequenceToSequenceConfig):
@@ -52,7 +52,7 @@ class TextToText(Task):
                 rngs=None if key is None else {"dropout": key},
             )
             w, b = model.output_layer(params)
-            found = linear_cross_entropy(
+            losses = linear_cross_entropy(
                 hidden.reshape(-1, hidden.shape[-1]),
                 w,
                 b,
@@ -61,14 +61,14 @@ class TextToText(Task):
                 label_smoothing=0.0 if key is None else self.label_smoothing,
                 matmul_dtype=model.config.compute.operand_dtype,
             )
-            metrics: Metrics = {"loss": (found.nll, found.count)}
+            metrics: Metrics = {"loss": (losses.nll, losses.count)}
             if key is not None:
-                places = batch["source"].size + batch["inputs"].size
-                real = batch["source_mask"].sum(dtype=jnp.float32) + found.count
-                metrics["positions_per_token"] = (jnp.asarray(places, jnp.float32), real)
+                positions = batch["source"].size + batch["inputs"].size
+                real = batch["source_mask"].sum(dtype=jnp.float32) + losses.count
+                metrics["positions_per_token"] = (jnp.asarray(positions, jnp.float32), real)
             if key is not None and self.label_smoothing:
-                metrics["objective"] = (found.objective, found.count)
-            return found.objective / jnp.maximum(found.count, 1.0), (metrics, carry)
+                metrics["objective"] = (losses.objective, losses.count)
+            return losses.objective / jnp.maximum(losses.count, 1.0), (metrics, carry)
 
         return Objective(loss, progress="positions_per_token")
 

@@ -32,11 +32,11 @@ class CharacterVocabulary:
         if not self.characters:
             raise ValueError("a vocabulary needs at least one character, got none")
         first = dict[str, int]()
-        for place, character in enumerate(self.characters):
+        for index, character in enumerate(self.characters):
             if len(character) != 1:
-                raise ValueError(f"characters[{place}] must be a single character, got {character!r}")
-            if first.setdefault(character, place) != place:
-                raise ValueError(f"characters[{place}] and characters[{first[character]}] are both {character!r}")
+                raise ValueError(f"characters[{index}] must be a single character, got {character!r}")
+            if first.setdefault(character, index) != index:
+                raise ValueError(f"characters[{index}] and characters[{first[character]}] are both {character!r}")
         code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
         self._ids = np.argsort(code_points).astype(np.int32)
         self._code_points = code_points[self._ids]
@@ -76,19 +76,19 @@ class CharacterVocabulary:
           UnknownCharacterError: names the unknown characters, the position of the first, and the known ones.
         """
         code_points = np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
-        places = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
-        unknown = self._code_points[places] != code_points
+        indices = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
+        unknown = self._code_points[indices] != code_points
         if unknown.any():
             names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
                 f"{int(unknown.argmax()) + 1}); it has {''.join(self.characters)!r}"
             )
-        return self._ids[places]
+        return self._ids[indices]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids."""
-        return "".join(self.characters[int(i)] for i in ids)
+        return "".join(self.characters[int(token_id)] for token_id in ids)
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""

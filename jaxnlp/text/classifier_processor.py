@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 
 from jaxnlp.targets import Targets, targets_from_json
+from jaxnlp.text import require_fields
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.raw_texts import as_texts
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
@@ -21,7 +22,7 @@ class LabelledText:
     """A text, or a pair of texts, and its label.
 
     Attributes:
-      name: of the example in predictions: the number of its row, from 1 and without the header, or its id.
+      name: its name in predictions: the number of its row, from 1, without the header; or its id.
       texts: one or two.
       label: as in `jaxnlp.targets`; None = not known.
       heading: of the names in a table: `row` or `id`.
@@ -175,12 +176,12 @@ class TextClassifierProcessor:
         Raises: ValueError for arguments that are not texts, and for another number of texts per example than `texts`.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
-        found = self.tokenize(list(zip(*columns, strict=True)))
-        longest = max(map(self.length, found.segments))
-        return self.batch(found.tokens, found.segments, len(found.tokens), longest)
+        tokenized = self.tokenize(list(zip(*columns, strict=True)))
+        longest = max(map(self.length, tokenized.segments))
+        return self.batch(tokenized.tokens, tokenized.segments, len(tokenized.tokens), longest)
 
     def length(self, segments: np.ndarray) -> int:
-        """How long a batch must be at least for an example with segments [T]; apart, for the longer text."""
+        """Minimum length of a batch with an example of segments [T]; with pairs apart, that of the longer text."""
         return int(np.bincount(segments).max()) if self.apart else len(segments)
 
     def batch(self, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray], size: int, length: int) -> Any:
@@ -222,9 +223,7 @@ class TextClassifierProcessor:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
-        for name, kind in (("vocabulary", dict), ("max_length", int), ("parts", list), ("pairs", str)):
-            if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
-                raise ValueError(f"text classifier: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "text classifier", vocabulary=dict, max_length=int, parts=list, pairs=str)
         try:
             parts = tuple(
                 (str(name), TextPart(targets_from_json(one), int(texts))) for name, one, texts in fields["parts"]

@@ -21,7 +21,7 @@ from jaxnlp.corpus import DataError
 DOCUMENT = "-DOCSTART-"
 """The word of the lines between CoNLL's documents; these lines are not part of a sentence."""
 SHOWN = 60
-"""Maximum number of characters of a line in a message."""
+"""Maximum number of characters of a line or an entity in a message."""
 
 _WITH_POSITION = re.compile(r".\d+")
 _COMMENT = re.compile(r"#(?:[ \t]+\S|(?:begin|end) )")
@@ -41,18 +41,18 @@ class ColumnSentence(NamedTuple):
     lines: tuple[int, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def column(self, place: int, file: str) -> tuple[str, ...]:
+    def column(self, index: int, file: str) -> tuple[str, ...]:
         """A column of all words [T]; negative numbers count from the end.
 
         Raises: DataError, naming the line, the sentence and the word, when the column is missing or empty.
         """
         for word, (line, row) in enumerate(zip(self.lines, self.rows, strict=True), 1):
-            if not -len(row) <= place < len(row) or not row[place]:
+            if not -len(row) <= index < len(row) or not row[index]:
                 raise DataError(
-                    f"{position(file, line, self.number, word)}: expected text in column {place}, where 0 is the first "
+                    f"{position(file, line, self.number, word)}: expected text in column {index}, where 0 is the first "
                     f"column, got {', '.join(map(repr, row))[:SHOWN]}"
                 )
-        return tuple(row[place] for row in self.rows)
+        return tuple(row[index] for row in self.rows)
 
 
 class ColumnFile(NamedTuple):
@@ -73,8 +73,8 @@ class ColumnFile(NamedTuple):
     def with_column(self, values: Sequence[Sequence[str]], otherwise: str) -> str:
         """The text with a further column.
 
-        All lines have the same number of columns, but comments, which stay unchanged, and empty lines. So scorers that
-        split lines at each separator can read the text.
+        All lines have the same number of columns, except empty lines and comments, which stay unchanged. So scorers
+        that split lines at each separator can read the text.
 
         Args:
           values: the value of each word, for each sentence.
@@ -85,14 +85,14 @@ class ColumnFile(NamedTuple):
             for sentence, column in zip(self.sentences, values, strict=True)
             for line, row, value in zip(sentence.lines, sentence.rows, column, strict=True)
         }
-        found = []
+        lines = []
         for number, line in enumerate(self.lines, 1):
             fields = rows.get(number)
             if fields is None and line.strip(" \t\r") and not _COMMENT.match(line):
                 fields = tuple(_fields(line, self.separator == "\t") if self.separator in line else line.split())
                 fields += (otherwise,) * (self.width + 1 - len(fields))
-            found.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
-        return "\n".join(found) + "\n"
+            lines.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
+        return "\n".join(lines) + "\n"
 
 
 def position(file: str, line: int, sentence: int, word: int) -> str:
@@ -117,8 +117,8 @@ def parse_columns(text: str, file: str) -> ColumnFile:
       text: the text of the file, with LF at line ends.
       file: the name of the file, for messages.
 
-    Raises: DataError when there are no words, when a line has another number of columns than the first one, or tabs in
-      place of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
+    Raises: DataError when there are no words, when a line has another number of columns than the first one, or tabs
+      instead of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
     """
     lines = text.removesuffix("\n").split("\n")
     with_word = [number for number, line in enumerate(lines, 1) if _has_word(line)]
@@ -133,17 +133,17 @@ def parse_columns(text: str, file: str) -> ColumnFile:
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:
     between, other = ("tabs", "spaces") if tabs else ("spaces", "tabs")
-    number, places, rows = 1, list[int](), list[tuple[str, ...]]()
-    for place, line in enumerate([*lines, ""], 1):
+    number, line_numbers, rows = 1, list[int](), list[tuple[str, ...]]()
+    for line_number, line in enumerate([*lines, ""], 1):
         if not _has_word(line):
             if rows:
-                yield ColumnSentence(number, tuple(places), tuple(rows))
-                number, places, rows = number + 1, [], []
+                yield ColumnSentence(number, tuple(line_numbers), tuple(rows))
+                number, line_numbers, rows = number + 1, [], []
             continue
         row, fits = _fields(line, tabs), ("\t" in line) == tabs or len(line.split()) < 2
         if not rows and _COMMENT.match(line) and not (fits and len(row) == width):
             continue
-        where = position(file, place, number, len(rows) + 1)
+        where = position(file, line_number, number, len(rows) + 1)
         shown = repr(line[:SHOWN] + ("..." if len(line) > SHOWN else ""))
         if not fits:
             raise DataError(
@@ -152,19 +152,19 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
         if len(row) != width:
             columns = "1 column" if width == 1 else f"{width} columns between {between}"
             raise DataError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
-        places.append(place)
+        line_numbers.append(line_number)
         rows.append(tuple(row))
 
 
 def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
     """The sentences without multiword tokens and empty nodes; [] if the first column does not number the words."""
-    found = []
+    kept = []
     for number, lines, rows in sentences:
         words = [(line, row) for line, row in zip(lines, rows, strict=True) if not _NO_WORD.fullmatch(row[0])]
-        if [row[0] for _, row in words] != [str(place) for place in range(1, len(words) + 1)] or not words:
+        if [row[0] for _, row in words] != [str(index) for index in range(1, len(words) + 1)] or not words:
             return []
-        found.append(ColumnSentence(number, tuple(line for line, _ in words), tuple(row for _, row in words)))
-    return found
+        kept.append(ColumnSentence(number, tuple(line for line, _ in words), tuple(row for _, row in words)))
+    return kept
 
 
 def _has_word(line: str) -> bool:

@@ -16,7 +16,7 @@ COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DE
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
 ROOT = "root"
 """The relation of the word that has no head."""
-BLANK = "_"
+UNSPECIFIED = "_"
 """The value of a column that is not given."""
 
 
@@ -64,20 +64,20 @@ class TreeSentence:
 
     def without_tree(self) -> "TreeSentence":
         """The same sentence with _ as HEAD and DEPREL of each word. All other columns stay the same."""
-        nothing = (BLANK,) * len(self.words)
+        nothing = (UNSPECIFIED,) * len(self.words)
         lines = self._lines_with({HEAD: nothing, DEPREL: nothing})
         return dataclasses.replace(self, heads=None, relations=None, lines=lines)
 
     def _lines_with(self, columns: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-        """The lines with other columns: a value for each word, by the number of the column."""
+        """The lines with other columns: a value for each word, by the index of the column."""
         lines, word = list(self.lines), 0
-        for place, line in enumerate(lines):
+        for index, line in enumerate(lines):
             fields = line.split("\t")
             if line.startswith("#") or not fields[ID].isdecimal():
                 continue
             for column, values in columns.items():
                 fields[column] = values[word]
-            lines[place] = "\t".join(fields)
+            lines[index] = "\t".join(fields)
             word += 1
         return tuple(lines)
 
@@ -95,18 +95,18 @@ def sentence_of(
     for word in words:
         if not word or any(character in word for character in "\t\n\r"):
             raise ValueError(f"a word must not be empty or have a tab or a line break, got {word!r}")
-    tags = tuple(upos) or (BLANK,) * len(words)
+    tags = tuple(upos) or (UNSPECIFIED,) * len(words)
     lines = [f"# sent_id = {name}", f"# text = {' '.join(words)}"]
-    for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        head, relation = (BLANK, BLANK)
+    for index, (word, tag) in enumerate(zip(words, tags, strict=True)):
+        head, relation = (UNSPECIFIED, UNSPECIFIED)
         if heads is not None and relations is not None:
-            head, relation = str(heads[place]), relations[place]
-        lines.append("\t".join([str(place + 1), word, "_", tag, "_", "_", head, relation, "_", "_"]))
+            head, relation = str(heads[index]), relations[index]
+        lines.append("\t".join([str(index + 1), word, "_", tag, "_", "_", head, relation, "_", "_"]))
     return TreeSentence(
         name,
         tuple(words),
         tags,
-        (BLANK,) * len(words),
+        (UNSPECIFIED,) * len(words),
         None if heads is None else tuple(heads),
         None if relations is None else tuple(relations),
         tuple(lines),
@@ -127,10 +127,10 @@ def parse_conllu(text: str, file: str) -> list[TreeSentence]:
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    found = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
-    if not any(sentence.words for sentence in found):
+    sentences = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
+    if not any(sentence.words for sentence in sentences):
         raise DataError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
-    return found
+    return sentences
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -149,13 +149,13 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
 def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSentence:
     name = str(number)
     words: list[list[str]] = []
-    places: list[int] = []
-    for place, line in enumerate(lines, first):
+    line_numbers: list[int] = []
+    for line_number, line in enumerate(lines, first):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
             name = value.strip() if key.strip() == "sent_id" else name
             continue
-        where = f"{file}, line {place}, sentence {name}"
+        where = f"{file}, line {line_number}, sentence {name}"
         fields = line.split("\t")
         if len(fields) != len(COLUMNS):
             raise DataError(
@@ -167,10 +167,10 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
             if not fields[FORM].strip():
                 raise DataError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
-            places.append(place)
-    heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
+            line_numbers.append(line_number)
+    heads, relations = _tree(words, line_numbers, f"{file}, line {{}}, sentence {name}")
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
-    upos, xpos = (tuple(tag if tag.strip() else BLANK for tag in tags) for tags in (upos, xpos))
+    upos, xpos = (tuple(tag if tag.strip() else UNSPECIFIED for tag in tags) for tags in (upos, xpos))
     return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
 
 
@@ -185,36 +185,36 @@ def _is_word(identifier: str, where: str) -> bool:
     if identifier.isdecimal():
         return True
     for separator in "-.":
-        first, found, last = identifier.partition(separator)
-        if found and first.isdecimal() and last.isdecimal():
+        first, between, last = identifier.partition(separator)
+        if between and first.isdecimal() and last.isdecimal():
             return False
     raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
 
 
 def _tree(
-    words: list[list[str]], places: list[int], where: str
+    words: list[list[str]], line_numbers: list[int], where: str
 ) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
     """Heads and relations; None and None if no word has a head."""
-    if all(fields[HEAD] == BLANK for fields in words):
+    if all(fields[HEAD] == UNSPECIFIED for fields in words):
         return None, None
     heads = []
-    for fields, place in zip(words, places, strict=True):
+    for fields, line in zip(words, line_numbers, strict=True):
         if not fields[HEAD].isdecimal() or int(fields[HEAD]) > len(words):
             raise DataError(
-                f"{where.format(place)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
+                f"{where.format(line)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
                 f"{fields[HEAD]!r}"
             )
-        if fields[DEPREL] in ("", BLANK):
-            raise DataError(f"{where.format(place)}: {fields[FORM]!r} has a HEAD and no DEPREL")
+        if fields[DEPREL] in ("", UNSPECIFIED):
+            raise DataError(f"{where.format(line)}: {fields[FORM]!r} has a HEAD and no DEPREL")
         heads.append(int(fields[HEAD]))
     problem = tree_problem(heads)
     if problem is not None:
         word, message = problem
-        raise DataError(f"{where.format(places[word - 1])}: {message}")
-    for fields, place in zip(words, places, strict=True):
+        raise DataError(f"{where.format(line_numbers[word - 1])}: {message}")
+    for fields, line in zip(words, line_numbers, strict=True):
         if (universal(fields[DEPREL]) == ROOT) != (fields[HEAD] == "0"):
             raise DataError(
-                f"{where.format(place)}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "
+                f"{where.format(line)}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "
                 f"{fields[DEPREL]}; expected the relation root where the HEAD is 0, and only there"
             )
     return tuple(heads), tuple(fields[DEPREL] for fields in words)
@@ -226,20 +226,20 @@ def tree_problem(heads: Sequence[int]) -> tuple[int, str] | None:
     Args:
       heads: the position of each word's head, from 0 to n [n].
     """
-    roots = [place for place, head in enumerate(heads, 1) if head == 0]
+    roots = [word for word, head in enumerate(heads, 1) if head == 0]
     if len(roots) > 1:
         return roots[1], f"expected one root, got {len(roots)}: words {', '.join(map(str, roots))} have HEAD 0"
     known = {0}
     for start in range(1, len(heads) + 1):
         path: dict[int, None] = {}  # in order, and quick to look up
-        place = start
-        while place not in known:
-            if place in path:
+        word = start
+        while word not in known:
+            if word in path:
                 words = list(path)
-                cycle = [*words[words.index(place) :], place]
-                return place, f"expected a tree, got a cycle: the heads of the words {' -> '.join(map(str, cycle))}"
-            path[place] = None
-            place = heads[place - 1]
+                cycle = [*words[words.index(word) :], word]
+                return word, f"expected a tree, got a cycle: the heads of the words {' -> '.join(map(str, cycle))}"
+            path[word] = None
+            word = heads[word - 1]
         known.update(path)
     return None
 

@@ -56,4 +56,4 @@ class EmbeddingSettings:
 
 
 PLAIN = EmbeddingSettings()
-"""No prompts, and embeddings as the pooling gives them."""
+"""No prompts, and embeddings that stay as the pooling computes them."""

@@ -24,23 +24,24 @@ class ForeignSettings(NamedTuple):
         """All known names, each once."""
         return (*self.applied, *self.supported, *(name for names in self.ignored.values() for name in names))
 
-    def problems(self, found: Mapping[str, Any]) -> list[str]:
+    def problems(self, settings: Mapping[str, Any]) -> list[str]:
         """The settings that this library does not apply although they may change a result, each with its remedy."""
         wrong = [
-            f"{name} {found[name]!r}, expected {' or '.join(map(repr, values))}"
+            f"{name} {settings[name]!r}, expected {' or '.join(map(repr, values))}"
             for name, values in self.supported.items()
-            if name in found and not any(type(found[name]) is type(value) and found[name] == value for value in values)
+            if name in settings
+            and (type(settings[name]), settings[name]) not in [(type(value), value) for value in values]
         ]
-        unknown = sorted(found.keys() - set(self.names))
+        unknown = sorted(settings.keys() - set(self.names))
         if unknown:
             wrong.append(
                 f"unknown settings: {', '.join(unknown)}; if they change nothing, remove them from a copy of the file"
             )
         return wrong
 
-    def check(self, file: Path, found: Mapping[str, Any]) -> None:
+    def check(self, file: Path, settings: Mapping[str, Any]) -> None:
         """Raises: ValueError with the file and its `problems`, if there are any."""
-        wrong = self.problems(found)
+        wrong = self.problems(settings)
         if wrong:
             raise ValueError(f"{file}: not supported: {'; '.join(wrong)}")
 
@@ -50,9 +51,9 @@ def settings_in(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        settings = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{file}: expected an object, got {type(found).__name__}")
-    return found
+    if not isinstance(settings, dict):
+        raise ValueError(f"{file}: expected an object, got {type(settings).__name__}")
+    return settings

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from jaxnlp.text import require_fields
+
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
@@ -55,23 +57,21 @@ class Normalization:
         """The normalization whose `to_json` this is. Raises: ValueError naming the wrong field."""
         if isinstance(fields, dict):  # older files have no sign_is_blank: `strip` decided it
             fields = {"sign_is_blank": fields.get("strip"), **fields}
-        for name, kind in (("charsmap", str), ("strip", bool), ("prefix", bool), ("sign_is_blank", bool)):
-            if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
-                raise ValueError(f"normalization: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "normalization", charsmap=str, strip=bool, prefix=bool, sign_is_blank=bool)
         charsmap = base64.b64decode(fields["charsmap"], validate=True)
         return cls(charsmap, fields["strip"], fields["prefix"], fields["sign_is_blank"])
 
     def _rewritten(self, text: bytes) -> Iterator[str]:
-        place = 0
-        while place < len(text):
-            length, new = self._longest(text, place)
+        position = 0
+        while position < len(text):
+            length, new = self._longest(text, position)
             if not length:  # keep the next character; its first byte encodes its number of bytes
-                length = 1 + sum(text[place] >= least for least in (0xC0, 0xE0, 0xF0))
-                new = text[place : place + length]
+                length = 1 + sum(text[position] >= least for least in (0xC0, 0xE0, 0xF0))
+                new = text[position : position + length]
             yield new.decode()
-            place += length
+            position += length
 
-    def _longest(self, text: bytes, place: int) -> tuple[int, bytes]:
+    def _longest(self, text: bytes, position: int) -> tuple[int, bytes]:
         """The length of the longest string of the table at a position of the text, 0 = none, and its replacement.
 
         The table is a trie in a double array: a unit has the label of the byte that leads to it, the offset of its
@@ -79,14 +79,14 @@ class Normalization:
         """
         units, texts = self._trie
         length, new, node = 0, b"", _children(units[0])
-        for number in range(place, len(text)):
-            node ^= text[number]
-            if node >= len(units) or units[node] & 0x800000FF != text[number]:
+        for index in range(position, len(text)):
+            node ^= text[index]
+            if node >= len(units) or units[node] & 0x800000FF != text[index]:
                 break
             ends, node = units[node] & 0x100, node ^ _children(units[node])
             if ends:
                 start = units[node] & 0x7FFFFFFF
-                length, new = number + 1 - place, texts[start : texts.index(b"\0", start)]
+                length, new = index + 1 - position, texts[start : texts.index(b"\0", start)]
         return length, new
 
     @functools.cached_property

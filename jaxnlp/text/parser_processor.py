@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from jaxnlp.text import list_of_strings
-from jaxnlp.text.conllu import BLANK, ROOT, TreeSentence, universal
+from jaxnlp.text import list_of_strings, most_frequent, require_fields
+from jaxnlp.text.conllu import ROOT, UNSPECIFIED, TreeSentence, universal
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
@@ -66,7 +66,7 @@ class ParserProcessor:
         A word without a tag has the unknown tag.
         """
         tags = Counter(tag for sentence in sentences for tag in tags_of(sentence, tag_column))
-        for blank in (BLANK, f"{BLANK} {BLANK}"):
+        for blank in (UNSPECIFIED, f"{UNSPECIFIED} {UNSPECIFIED}"):
             del tags[blank]
         relations = Counter(
             shown(relation, subtypes) for sentence in sentences for relation in sentence.relations or ()
@@ -74,8 +74,8 @@ class ParserProcessor:
         del relations[ROOT]
         return cls(
             inputs,
-            _by_frequency(tags),
-            (ROOT, *_by_frequency(relations)),
+            most_frequent(tags),
+            (ROOT, *most_frequent(relations)),
             tag_column=tag_column,
             subtypes=subtypes,
             system=system,
@@ -83,11 +83,11 @@ class ParserProcessor:
 
     @functools.cached_property
     def _tag_ids(self) -> dict[str, int]:
-        return {tag: number for number, tag in enumerate(self.tags, FIRST_ID)}
+        return {tag: index for index, tag in enumerate(self.tags, FIRST_ID)}
 
     @functools.cached_property
     def _relation_ids(self) -> dict[str, int]:
-        return {relation: number for number, relation in enumerate(self.relations)}
+        return {relation: index for index, relation in enumerate(self.relations)}
 
     @property
     def max_length(self) -> int:
@@ -110,7 +110,7 @@ class ParserProcessor:
         return num_transitions(len(self.relations))
 
     def relation_id(self, relation: str) -> int | None:
-        """The number of a relation; None = no training sentence has it."""
+        """The id of a relation; None = no training sentence has it."""
         return self._relation_ids.get(shown(relation, self.subtypes))
 
     def unknown_words(self, sentences: Iterable[TreeSentence]) -> int:
@@ -125,7 +125,7 @@ class ParserProcessor:
         if not self.tags:
             return 0
         tags = tags_of(sentence, self.tag_column)
-        return sum(BLANK in tag.split(" ") and tag not in self._tag_ids for tag in tags)
+        return sum(UNSPECIFIED in tag.split(" ") and tag not in self._tag_ids for tag in tags)
 
     def tag_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
         """A remark that counts the words without a tag of training sentences; [] if there are none."""
@@ -164,14 +164,14 @@ class ParserProcessor:
           The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
         """
         words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
-        found = self.inputs.batch(words, size, max(16, length // 2) if num_pieces is None else num_pieces)
+        batch = self.inputs.batch(words, size, max(16, length // 2) if num_pieces is None else num_pieces)
         for name in ("words", "characters", "word_mask", "first_pieces"):
-            if name in found:
-                found[name] = _with_length(found[name], length)
+            if name in batch:
+                batch[name] = _with_length(batch[name], length)
         tags = np.zeros((size, length), np.int32)
         for row, one in enumerate(encoded):
             tags[row, : len(one["tags"])] = one["tags"]
-        return {**found, "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
+        return {**batch, "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -188,9 +188,7 @@ class ParserProcessor:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         tags, relations = (tuple(list_of_strings(fields, name)) for name in ("tags", "relations"))
-        for name, kind in (("inputs", dict), ("system", str), ("tag_column", str), ("subtypes", bool)):
-            if not isinstance(fields.get(name), kind):
-                raise ValueError(f"parser: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "parser", inputs=dict, system=str, tag_column=str, subtypes=bool)
         rest = {name: fields[name] for name in ("system", "tag_column", "subtypes")}
         return cls(WordInputs.from_json(fields["inputs"]), tags, relations, **rest)
 
@@ -212,19 +210,14 @@ def shown(relation: str, subtypes: bool) -> str:
 
 def _note(sentences: Sequence[TreeSentence], counts: Iterable[int], what: str) -> list[str]:
     """A remark on words. Args: counts: the number of these words in each sentence; what: what they have."""
-    found = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
-    if not found:
+    affected = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
+    if not affected:
         return []
-    number, words = sum(count for _, count in found), sum(len(one.words) for one in sentences)
-    return [f"{number:,} of {words:,} words have {what} (first: {found[0][0].where})"]
+    total, words = sum(count for _, count in affected), sum(len(one.words) for one in sentences)
+    return [f"{total:,} of {words:,} words have {what} (first: {affected[0][0].where})"]
 
 
 def _with_length(x: np.ndarray, length: int) -> np.ndarray:
     """Arrays [B, S, ...] as [B, T, ...]: padding is added or removed."""
     more = max(0, length - x.shape[1])
     return np.pad(x[:, :length], [(0, 0), (0, more), *[(0, 0)] * (x.ndim - 2)])
-
-
-def _by_frequency(counts: Counter[str]) -> tuple[str, ...]:
-    """The most frequent first, then in alphabetical order."""
-    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))

@@ -45,7 +45,7 @@ class ContextWindow(NamedTuple):
       question_index: of the question among all.
       tokens: ids [T].
       segments: 0 up to the first [SEP], 1 after it [T].
-      places: the first character of each token of the context, and the one after its last [T, 2]; 0 for other tokens.
+      offsets: the first character of each token of the context, and the one after its last [T, 2]; 0 for other tokens.
       edges: whether an answer may begin and may end with a token [T, 2] bool: tokens at the edges of the context's
         words, and the first one, [CLS], which stands for no answer.
     """
@@ -53,13 +53,13 @@ class ContextWindow(NamedTuple):
     question_index: int
     tokens: np.ndarray
     segments: np.ndarray
-    places: np.ndarray
+    offsets: np.ndarray
     edges: np.ndarray
 
     def tokens_of(self, answers: Sequence[AnswerSpan]) -> tuple[int, int]:
         """The first and the last token of the words of the first answer; token 0, [CLS], twice, unless the window has
         the whole answer."""
-        starts, stops = self.places.T
+        starts, stops = self.offsets.T
         for answer in answers[:1]:
             inside = np.flatnonzero((stops > answer.start) & (starts < answer.stop))
             if inside.size and starts[stops > 0][0] <= answer.start and answer.stop <= stops.max():
@@ -93,7 +93,7 @@ class QuestionProcessor:
 
     @staticmethod
     def max_overlap(max_length: int) -> int:
-        """The overlap that leaves a new token of the context in each window, beside the longest question."""
+        """The largest overlap with which each window has a new token of the context, even with the longest question."""
         return max_length - min(MAX_QUESTION, max_length // 2) - 4
 
     def windows(self, questions: Sequence[ContextQuestion]) -> list[ContextWindow]:
@@ -157,9 +157,9 @@ class QuestionProcessor:
 
 def _window(index: int, encoding: Encoding) -> ContextWindow:
     of_context = np.array([part == 1 for part in encoding.sequence_ids])
-    places = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
+    offsets = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
     words = np.array([-1 if word is None else word for word in encoding.word_ids])
     changes = words[1:] != words[:-1]
     edges = np.stack([np.append(True, changes), np.append(changes, True)], axis=1) & of_context[:, None]
     edges[0] = True
-    return ContextWindow(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), places, edges)
+    return ContextWindow(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), offsets, edges)

@@ -18,18 +18,18 @@ def as_texts(texts: str | Sequence[str]) -> list[str]:
 
     Raises: ValueError for an empty list, and for an entry that is not a text.
     """
-    found = require_texts([texts] if isinstance(texts, str) else list(texts))
-    if not found:
+    rows = require_texts([texts] if isinstance(texts, str) else list(texts))
+    if not rows:
         raise ValueError("there are no texts")
-    return found
+    return rows
 
 
 def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
     """Rows of ids as one array [B, T] int32, padded with 0 at the end of each row."""
-    found = np.zeros((len(rows), max(map(len, rows))), np.int32)
-    for number, row in enumerate(rows):
-        found[number, : len(row)] = row
-    return found
+    padded = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return padded
 
 
 def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
@@ -48,7 +48,7 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
 
 
 def is_blank(row: Sequence[Any]) -> bool:
-    """Whether a row has a text without characters other than white space: a text, or one of a pair."""
+    """Whether a text of a row, or of a pair, is empty or only white space."""
     return any(isinstance(text, str) and not text.strip() for text in row)
 
 
@@ -70,11 +70,11 @@ def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]
       answers: of the rows that are not blank; not called if there are none.
       empty: the empty answer.
     """
-    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
-    found = [empty] * len(rows)
-    for number, one in zip(kept, answers([rows[number] for number in kept]) if kept else (), strict=True):
-        found[number] = one
-    return found
+    kept = [index for index, row in enumerate(rows) if not is_blank(row)]
+    results = [empty] * len(rows)
+    for index, one in zip(kept, answers([rows[index] for index in kept]) if kept else (), strict=True):
+        results[index] = one
+    return results
 
 
 def refuse_blank(row: Sequence[Any]) -> None:
@@ -89,11 +89,11 @@ def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
 
     Raises: ValueError as `require_texts`, and naming a word that is not a text, or is blank.
     """
-    found = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
-    for number, words in enumerate(found, 1):
-        for place, word in enumerate(words if isinstance(words, list) else ()):
+    sentences = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
+    for number, words in enumerate(sentences, 1):
+        for index, word in enumerate(words if isinstance(words, list) else ()):
             if not isinstance(word, str) or not word.strip():
                 shown = repr(word) if isinstance(word, str) else type(word).__name__
-                raise ValueError(f"text {number}: expected words, got {shown} at index {place}")
-    require_texts([" ".join(one) if isinstance(one, list) else one for one in found])
-    return found
+                raise ValueError(f"text {number}: expected words, got {shown} at index {index}")
+    require_texts([" ".join(one) if isinstance(one, list) else one for one in sentences])
+    return sentences

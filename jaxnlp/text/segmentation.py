@@ -43,8 +43,8 @@ def merged(
             if token in scores:
                 heapq.heappush(possible, (-scores[token], left, token))
 
-    for place in range(count - 1):
-        consider(place)
+    for index in range(count - 1):
+        consider(index)
     left_out: list[tuple[float, int, str]] = []
     while possible:
         merge = heapq.heappop(possible)

@@ -79,37 +79,37 @@ def _subwords(model: _Fields, extra: int) -> Subwords:
 
 def _fields(raw: bytes) -> _Fields:
     """The fields of a protocol buffer message. Source: protobuf.dev/programming-guides/encoding."""
-    found: _Fields = defaultdict(list)
-    place = 0
-    while place < len(raw):
-        tag, place = _varint(raw, place)
+    fields: _Fields = defaultdict(list)
+    position = 0
+    while position < len(raw):
+        tag, position = _varint(raw, position)
         number, wire = tag >> 3, tag & 7
         value: int | bytes
         if wire == 0:
-            value, place = _varint(raw, place)
+            value, position = _varint(raw, position)
         else:
             if wire == 2:
-                length, place = _varint(raw, place)
+                length, position = _varint(raw, position)
             elif wire in (1, 5):
                 length = 8 if wire == 1 else 4
             else:
-                raise ValueError(f"no field starts at byte {place}")
-            value, place = raw[place : place + length], place + length
-            if place > len(raw):
+                raise ValueError(f"no field starts at byte {position}")
+            value, position = raw[position : position + length], position + length
+            if position > len(raw):
                 raise ValueError(f"it ends within a field, after {len(raw):,} bytes")
-        found[number].append(value)
-    return dict(found)
+        fields[number].append(value)
+    return dict(fields)
 
 
-def _varint(raw: bytes, place: int) -> tuple[int, int]:
+def _varint(raw: bytes, position: int) -> tuple[int, int]:
     """A number in groups of seven bits, lowest bits first, and the position after it."""
     value = shift = 0
     while True:
-        byte = raw[place]
+        byte = raw[position]
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, place
+            return value, position
 
 
 def _flag(fields: _Fields, number: int, default: int) -> int:

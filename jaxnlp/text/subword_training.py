@@ -9,7 +9,8 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
-from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, split_words
+from jaxnlp.text import most_frequent
+from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, pretokenize
 
 _APART = "\uffff"
 """Separates the parts of a text in training; it is not a Unicode character."""
@@ -33,7 +34,7 @@ def train_subwords(
       texts: the training texts.
       kind: the kind of subwords.
       size: maximum V, including the special, byte and extra symbols. V is smaller if the texts have fewer tokens.
-      minimum_count: minimum number of occurrences of a character, of a word, and of two neighbours that are merged.
+      minimum_count: minimum number of occurrences of a character, of a word, and of a merged pair.
       extra: number of extra symbols.
 
     Raises:
@@ -49,7 +50,7 @@ def train_subwords(
         )
     spaced = [blanks_swapped(text if kind == "characters" else f" {text}") for text in texts if text]
     if kind == "words":
-        words = collections.Counter(word for text in spaced for word in split_words(text))
+        words = collections.Counter(word for text in spaced for word in pretokenize(text))
         return Subwords(kind, _frequent(words, minimum_count, room), extra=extra)
     characters = _frequent(collections.Counter("".join(spaced)), minimum_count, room)
     if kind == "characters":
@@ -64,9 +65,7 @@ def train_subwords(
 
 
 def _frequent(counts: collections.Counter[str], minimum_count: int, most: int) -> tuple[str, ...]:
-    """The most frequent tokens, by decreasing count."""
-    found = [token for token, count in counts.items() if count >= minimum_count and token != _APART]
-    return tuple(sorted(found, key=lambda token: (-counts[token], token))[:most])
+    return tuple([token for token in most_frequent(counts, minimum_count) if token != _APART][:most])
 
 
 def _train_bpe(texts: Sequence[str], size: int, minimum_count: int, characters: Sequence[str]) -> dict[str, float]:

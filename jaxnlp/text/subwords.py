@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, Self, get_args
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, require_fields
 from jaxnlp.text.normalization import UNCHANGED, Normalization
 from jaxnlp.text.segmentation import UNKNOWN_PENALTY, merged, most_probable
 
@@ -82,14 +82,14 @@ class Subwords:
         """The number of tokens, V."""
         return len(self._names)
 
-    def extra_id(self, number: int) -> int:
-        """The id of an extra symbol. As in T5, number 0 has the last id, number 1 the id before it, and so on.
+    def extra_id(self, index: int) -> int:
+        """The id of an extra symbol. As in T5, symbol 0 has the last id, symbol 1 the id before it, and so on.
 
         Raises: ValueError when it does not exist.
         """
-        if not 0 <= number < self.extra:
-            raise ValueError(f"extra symbol {number} does not exist: this vocabulary has {self.extra}")
-        return self.size - 1 - number
+        if not 0 <= index < self.extra:
+            raise ValueError(f"extra symbol {index} does not exist: this vocabulary has {self.extra}")
+        return self.size - 1 - index
 
     def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a text's tokens, without start and end.
@@ -110,7 +110,7 @@ class Subwords:
         words = self._split(text)
         if dropout:
             generator = random.Random(seed)
-            return _unknowns_joined([number for word in words for number in self._ids_of(word, dropout, generator)[0]])
+            return _unknowns_joined([one for word in words for one in self._ids_of(word, dropout, generator)[0]])
         kept = self._kept
         if len(kept) > _MOST_KEPT:
             kept.clear()
@@ -118,11 +118,11 @@ class Subwords:
         for word in words:
             if word not in kept:
                 kept[word] = self._ids_of(word)
-            found, rounded = kept[word]
+            word_ids, rounded = kept[word]
             if rounded and len(words) > 1 and self.normalization.sign_is_blank:
                 # SentencePiece rounds the sums of the whole text.
                 return _unknowns_joined(self._ids_of(text)[0])
-            ids += found
+            ids += word_ids
         return _unknowns_joined(ids)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -132,13 +132,13 @@ class Subwords:
         """
         runs = [bytearray()]
         at_start = self._normalization.prefix or self.normalization.strip
-        for number in ids:
-            if number == END:
+        for token_id in ids:
+            if token_id == END:
                 break
-            text = self._bytes[int(number)]
+            text = self._bytes[int(token_id)]
             if text and at_start:
                 # In SentencePiece, a byte is never the blank before a text.
-                kept = number == UNKNOWN or (number < self._first and self.normalization.sign_is_blank)
+                kept = token_id == UNKNOWN or (token_id < self._first and self.normalization.sign_is_blank)
                 text = text if kept else text.removeprefix(b" ")
                 at_start = self.normalization.strip and not text
             if not text:  # bytes before and after a symbol are not one character
@@ -148,7 +148,7 @@ class Subwords:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings: `▁house`, `</s>`, `<0xE2>`, `<extra_id_0>`."""
-        return [self._names[int(number)] for number in ids]
+        return [self._names[int(token_id)] for token_id in ids]
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""
@@ -165,12 +165,10 @@ class Subwords:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The tokenizer whose `to_json` this is. Raises: ValueError naming a field that is missing or wrong."""
         vocabulary = list_of_strings(fields, "vocabulary")
-        for name, kind in (("kind", str), ("scores", list), ("byte_fallback", bool), ("extra", int)):
-            if type(fields.get(name)) is not kind:
-                raise ValueError(f"subwords: {name} is missing or not of type {kind.__name__}")
-        for place, score in enumerate(fields["scores"]):
+        require_fields(fields, "subwords", kind=str, scores=list, byte_fallback=bool, extra=int)
+        for index, score in enumerate(fields["scores"]):
             if isinstance(score, bool) or not isinstance(score, int | float):
-                raise ValueError(f"subwords: scores[{place}]: expected a number, got {score!r}")
+                raise ValueError(f"subwords: scores[{index}]: expected a number, got {score!r}")
         return cls(
             fields["kind"],
             tuple(vocabulary),
@@ -190,7 +188,7 @@ class Subwords:
         if self.kind == "characters":
             return list(text)
         if self.kind == "words":
-            return split_words(text)
+            return pretokenize(text)
         return [text] if self._crosses_blanks else _SPACED.findall(text)
 
     def _ids_of(
@@ -204,9 +202,9 @@ class Subwords:
             tokens, rounded = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
         ids: list[int] = []
         for token in tokens:
-            number = self._ids.get(token)
-            if number is not None:
-                ids.append(number)
+            token_id = self._ids.get(token)
+            if token_id is not None:
+                ids.append(token_id)
             elif self.byte_fallback:
                 # SentencePiece stores the bytes of the sign for a blank.
                 text = token if self.normalization.sign_is_blank else blanks_swapped(token)
@@ -219,7 +217,7 @@ class Subwords:
     def _names(self) -> tuple[str, ...]:
         """The token of each id."""
         raw = [f"<0x{byte:02X}>" for byte in range(256)] if self.byte_fallback else []
-        extra = [f"<extra_id_{number}>" for number in reversed(range(self.extra))]
+        extra = [f"<extra_id_{index}>" for index in reversed(range(self.extra))]
         return (*SPECIAL, *raw, *self.vocabulary, *extra)
 
     @functools.cached_property
@@ -237,7 +235,7 @@ class Subwords:
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return {token: self._first + place for place, token in enumerate(self.vocabulary)}
+        return {token: self._first + index for index, token in enumerate(self.vocabulary)}
 
     @functools.cached_property
     def _scores(self) -> dict[str, float]:
@@ -263,7 +261,7 @@ class Subwords:
 
 def _unknowns_joined(ids: list[int]) -> list[int]:
     """The ids with one unknown token for consecutive ones, as in SentencePiece."""
-    return [number for place, number in enumerate(ids) if number != UNKNOWN or ids[place - 1 : place] != [UNKNOWN]]
+    return [one for index, one in enumerate(ids) if one != UNKNOWN or ids[index - 1 : index] != [UNKNOWN]]
 
 
 def blanks_swapped(text: str) -> str:
@@ -271,6 +269,6 @@ def blanks_swapped(text: str) -> str:
     return text.translate(_SWAP)
 
 
-def split_words(text: str) -> list[str]:
+def pretokenize(text: str) -> list[str]:
     """The words and punctuation marks of a text with ▁ for blanks; each has the blank before it."""
     return _WORDS.findall(text)

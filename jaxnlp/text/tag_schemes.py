@@ -44,7 +44,7 @@ _ENDS = ("E", "L", "S", "U", "W")
 _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"([BIMELSUW])[_:/|.+](.+)"), r"\1-\2"),
     (re.compile(r"(.+)[-_:/|.+]([BIMELSUW])"), r"\2-\1"),
-    (re.compile(r"([bimelsuw])[-_](.+)"), lambda found: f"{found[1].upper()}-{found[2]}"),
+    (re.compile(r"([bimelsuw])[-_](.+)"), lambda match: f"{match[1].upper()}-{match[2]}"),
     (re.compile(r"([BIMELSUW])"), r"\1-ENTITY"),
 )
 """Labels of entities that no scheme has, and their spelling in a scheme."""
@@ -105,10 +105,10 @@ def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
     return same if is_open and goes_on else is_open == goes_on
 
 
-def illegal_places(labels: Sequence[str], scheme: Scheme) -> list[int]:
+def illegal_positions(labels: Sequence[str], scheme: Scheme) -> list[int]:
     """The positions of labels that may not follow the label before them; the number of words if the end may not."""
     pairs = zip([None, *labels], [*labels, None], strict=True)
-    return [place for place, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
+    return [index for index, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
 
 
 def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
@@ -117,17 +117,17 @@ def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
     >>> [tuple(span) for span in spans_of(["B-PER", "E-PER", "O", "I-LOC", "B-LOC"])]
     [(0, 2, 'PER'), (3, 4, 'LOC'), (4, 5, 'LOC')]
     """
-    found: list[LabelledSpan] = []
+    spans: list[LabelledSpan] = []
     start, kind, complete = -1, "", False
-    for place, label in enumerate([*labels, OUTSIDE]):
+    for index, label in enumerate([*labels, OUTSIDE]):
         prefix, new_kind = prefix_and_type(label)
         if start >= 0 and (prefix in (OUTSIDE, "B", "S", "U", "W") or new_kind != kind or complete):
-            found.append(LabelledSpan(start, place, kind))
+            spans.append(LabelledSpan(start, index, kind))
             start = -1
         if start < 0 and prefix != OUTSIDE:
-            start, kind = place, new_kind
+            start, kind = index, new_kind
         complete = prefix in _ENDS
-    return found
+    return spans
 
 
 def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) -> list[str]:
@@ -139,7 +139,7 @@ def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) 
         if not 0 <= start < stop <= length:
             raise ValueError(f"an entity of the words {start} to {stop - 1} does not fit a sentence of {length} words")
         if any(label != OUTSIDE for label in labels[start:stop]):
-            raise ValueError(f"two entities share a word of the words {start} to {stop - 1}")
+            raise ValueError(f"two entities overlap in the words {start} to {stop - 1}")
         follows = last_before == (kind, start)
         if follows and scheme == "ioe1":
             labels[start - 1] = f"E-{kind}"
@@ -169,8 +169,8 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme that fits labelled sentences best; the first one of `PREFIXES` if several fit equally.
 
-    The best one has the fewest labels outside it, and labels that may not follow the label before them, together. So
-    one wrong label does not decide for a whole file.
+    The best scheme has the fewest errors: labels outside the scheme, and labels that may not follow the label before
+    them. So one wrong label does not decide for a whole file.
 
     The scheme is none if fewer than half of the different labels, without O, are a prefix of a scheme with a type. So a
     few malformed labels do not make the scheme none: `check_label` rejects them.

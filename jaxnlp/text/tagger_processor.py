@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, require_fields
 from jaxnlp.text.tag_schemes import (
     AllowedLabels,
     LabelledSpan,
@@ -84,13 +84,13 @@ class TaggerProcessor:
     @functools.cached_property
     def ids(self) -> dict[str, int]:
         """The id of each label."""
-        return {label: number for number, label in enumerate(self.labels)}
+        return {label: index for index, label in enumerate(self.labels)}
 
     def spans(self, labels: Sequence[str]) -> list[LabelledSpan]:
         """The entities of a sentence; with the scheme none, every word with its label."""
         if self.has_entities:
             return spans_of(labels)
-        return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
+        return [LabelledSpan(index, index + 1, label) for index, label in enumerate(labels)]
 
     def file_scheme(self, sentences: Sequence[Sequence[str]]) -> Scheme:
         """The scheme of a file's labels; the processor's if they name no entity of its types.
@@ -108,8 +108,8 @@ class TaggerProcessor:
             if prefix_and_type(right)[1] in self.types:
                 raise ValueError(f"{label} looks like the label of an entity; write it as {right}")
             return self.scheme
-        found = find_scheme(sentences)
-        return self.scheme if found == "none" else found
+        scheme = find_scheme(sentences)
+        return self.scheme if scheme == "none" else scheme
 
     def encode(self, sentence: TaggedSentence) -> dict[str, np.ndarray]:
         """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where they are not known.
@@ -134,11 +134,11 @@ class TaggerProcessor:
           padding.
         """
         words = [{name: value for name, value in one.items() if name != "labels"} for one in encoded]
-        found = self.inputs.batch(words, size, multiple)
-        labels = np.zeros_like(found["words"])
+        batch = self.inputs.batch(words, size, multiple)
+        labels = np.zeros_like(batch["words"])
         for row, one in enumerate(encoded):
             labels[row, : len(one["labels"])] = one["labels"]
-        return found | {"labels": labels, "loss_mask": found["word_mask"].copy()}
+        return batch | {"labels": labels, "loss_mask": batch["word_mask"].copy()}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -153,7 +153,5 @@ class TaggerProcessor:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         labels = tuple(list_of_strings(fields, "labels"))
-        for name, kind in (("inputs", dict), ("scheme", str), ("unit", str)):
-            if not isinstance(fields.get(name), kind):
-                raise ValueError(f"tagger: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str)
         return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"])

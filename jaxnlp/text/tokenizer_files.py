@@ -19,7 +19,7 @@ FILES = (WHOLE, PIECES, SETTINGS, SPECIAL_MAP, ADDED)
 _BERT = ("BertTokenizer", "BertTokenizerFast")
 """Classes that make a tokenizer of their own from the tokens and the settings of case."""
 _AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes that take tokenizer.json as it is."""
+"""Classes that use tokenizer.json unchanged."""
 _NAMED = dict(
     zip(("unk_token", "sep_token", "pad_token", "cls_token", "mask_token"), (UNK, SEP, PAD, CLS, MASK), strict=True)
 )
@@ -78,7 +78,7 @@ TOKENIZER_PARTS = ForeignSettings(
     supported={},
     ignored={"the format": ("version",), "how ids become a text": ("decoder",)},
 )
-"""tokenizer.json. Transformers takes no more than the sides of truncation and padding, which it sets in each call."""
+"""tokenizer.json. Of truncation and padding Transformers reads only the sides; it sets the rest in each call."""
 
 
 def bert_tokenizer(
@@ -177,9 +177,9 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path, *, max_length: int | Non
 
 def ids_of(pieces: Sequence[str]) -> dict[str, int]:
     """The id of each token, which is its index. Raises: ValueError when tokens are not distinct."""
-    ids = {piece: number for number, piece in enumerate(pieces)}
+    ids = {piece: index for index, piece in enumerate(pieces)}
     if len(ids) != len(pieces):
-        twice = next(piece for number, piece in enumerate(pieces) if ids[piece] != number)
+        twice = next(piece for index, piece in enumerate(pieces) if ids[piece] != index)
         raise ValueError(f"the tokens of a vocabulary must be distinct, but {twice!r} occurs twice")
     return ids
 
@@ -219,8 +219,8 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], whole: Mapping[st
         if isinstance(whole.get(part), dict) and "direction" in whole[part]
     }
     sides = {side: value for side, value in sides.items() if side not in settings}
-    for name, found in ((SETTINGS, settings), (SPECIAL_MAP, settings_in(folder / SPECIAL_MAP)), (WHOLE, sides)):
-        TOKENIZER_SETTINGS.check(folder / name, {key: value for key, value in found.items() if not _is_token(key)})
+    for name, given in ((SETTINGS, settings), (SPECIAL_MAP, settings_in(folder / SPECIAL_MAP)), (WHOLE, sides)):
+        TOKENIZER_SETTINGS.check(folder / name, {key: value for key, value in given.items() if not _is_token(key)})
 
 
 def _is_token(name: str) -> bool:
@@ -231,7 +231,7 @@ def _is_token(name: str) -> bool:
 def _further_tokens(
     folder: Path, settings: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Any], dict[int, AddedToken]]:
-    """The tokens with a name, such as mask_token; further special tokens; and added tokens by their numbers.
+    """The tokens with a name, such as mask_token; further special tokens; and added tokens by their ids.
 
     Older files are read only if tokenizer_config.json does not list the added tokens.
     """
@@ -247,11 +247,11 @@ def _further_tokens(
     extra = [_token(value) for value in extra]
     numbered: dict[int, AddedToken] = {}
     if listed is not None:
-        numbered = {int(number): AddedToken(**fields) for number, fields in listed.items()}
+        numbered = {int(token_id): AddedToken(**fields) for token_id, fields in listed.items()}
     else:
         special = {str(token) for token in (*named.values(), *extra)}
-        for content, number in settings_in(folder / ADDED).items():
-            numbered[number] = AddedToken(content, normalized=content not in special, special=content in special)
+        for content, token_id in settings_in(folder / ADDED).items():
+            numbered[token_id] = AddedToken(content, normalized=content not in special, special=content in special)
         for fields in whole.get("added_tokens", ()):
             numbered[fields["id"]] = AddedToken(**{name: value for name, value in fields.items() if name != "id"})
     by_content = {str(token): token for token in numbered.values()}
@@ -259,7 +259,7 @@ def _further_tokens(
 
 
 def _token(value: Any) -> str | AddedToken | None:
-    """A special token as the files have it: its text, or an object that also says how the text around it matters."""
+    """A special token of the files: its text, or an object that also says how the text around it is treated."""
     if not isinstance(value, dict):
         return value
     return AddedToken(**{name: field for name, field in value.items() if name != "__type"} | {"special": True})

@@ -38,7 +38,7 @@ SHIFT, REDUCE, LEFT, RIGHT, ROOT_ARC = range(5)
 KINDS = ("SHIFT", "REDUCE", "LEFT-ARC", "RIGHT-ARC", "RIGHT-ARC")
 """Their names."""
 ABSENT = -1
-"""The number of a missing node, such as the third word of a stack of two."""
+"""The index of a missing node, such as the third word of a stack of two."""
 NODES = 18
 """Nodes that describe a configuration; see `Configuration.nodes`."""
 LABELLED = 6
@@ -51,7 +51,7 @@ def num_transitions(relations: int) -> int:
 
 
 def transition_id(kind: int, relation: int, relations: int) -> int:
-    """The number of a transition from 0 to C - 1; relation 0 is root, which only the arc from ROOT has."""
+    """The id of a transition, from 0 to C - 1; relation 0 is root, which only the arc from ROOT has."""
     if kind in (SHIFT, REDUCE):
         return kind
     return 2 + relation + (0 if kind == LEFT else relations)
@@ -160,21 +160,21 @@ class Configuration:
         Source: Chen and Manning 2014, section 3.1.
         """
         stack = self.stack
-        found = [stack[-place] if len(stack) >= place else ABSENT for place in (1, 2, 3)]
-        # Not from `buffer`, whose length makes a derivation quadratic.
+        nodes = [stack[-depth] if len(stack) >= depth else ABSENT for depth in (1, 2, 3)]
+        # Not from `buffer`: it is O(n), and a derivation would be quadratic.
         words = (
             [self.moved_back] if self.moved_back else range(self.following, min(self.following + 3, self.length + 1))
         )
-        found += [*words, *[ABSENT] * (3 - len(words))]
-        for node in (found[0], found[1] if self.system == "arc_standard" else found[3]):
+        nodes += [*words, *[ABSENT] * (3 - len(words))]
+        for node in (nodes[0], nodes[1] if self.system == "arc_standard" else nodes[3]):
             left, right = (sides[node] if node != ABSENT else [] for sides in self.children)
             leftmost, rightmost = (side[-1] if side else ABSENT for side in (left, right))
             second_left, second_right = (side[-2] if len(side) > 1 else ABSENT for side in (left, right))
             below_left = self.children[0][leftmost] if leftmost != ABSENT else []
             below_right = self.children[1][rightmost] if rightmost != ABSENT else []
-            found += [leftmost, rightmost, second_left, second_right]
-            found += [side[-1] if side else ABSENT for side in (below_left, below_right)]
-        return found
+            nodes += [leftmost, rightmost, second_left, second_right]
+            nodes += [side[-1] if side else ABSENT for side in (below_left, below_right)]
+        return nodes
 
 
 class PartialParse:

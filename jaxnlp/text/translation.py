@@ -52,12 +52,12 @@ class TranslationProcessor:
         Raises: ValueError for arguments that are not texts.
         """
         rows = [np.array(self.encode_source(text), np.int32) for text in as_texts(sources)]
-        found = {"source": padded_rows(rows)}
-        found["source_mask"] = np.arange(found["source"].shape[1])[None] < np.array([len(row) for row in rows])[:, None]
+        batch = {"source": padded_rows(rows)}
+        batch["source_mask"] = np.arange(batch["source"].shape[1])[None] < np.array([len(row) for row in rows])[:, None]
         if targets is None:
-            return found
+            return batch
         written = [np.array([START, *self.target.encode(text)], np.int32) for text in as_texts(targets)]
-        return {"source": found["source"], "inputs": padded_rows(written), "source_mask": found["source_mask"]}
+        return {"source": batch["source"], "inputs": padded_rows(written), "source_mask": batch["source_mask"]}
 
     def encode_source(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a source, the end symbol last; dropout as in `Subwords.encode`."""

@@ -1,4 +1,4 @@
-"""Examples of CMU 11-785's homework 4: next-word prediction and continuation."""
+"""Examples of CMU 11-785's homework 4: next-word prediction."""
 
 import dataclasses
 
@@ -16,7 +16,3 @@ class NextWordWindow:
 
     inputs: np.ndarray
     target: int
-
-
-Prompt = np.ndarray
-"""Ids of words to continue [T] int32."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from jaxnlp.text import list_of_strings
+from jaxnlp.text import list_of_strings, most_frequent, require_fields
 from jaxnlp.text.wordpiece import CLS, SEP, UNK, WordPieceVocabulary
 
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
@@ -83,8 +83,8 @@ class WordInputs:
                 characters[character] += count
         return dataclasses.replace(
             empty,
-            words=_frequent(normalised, minimum_count),
-            characters=_frequent(characters, 1),
+            words=most_frequent(normalised, minimum_count),
+            characters=most_frequent(characters),
             minimum_count=minimum_count,
         )
 
@@ -105,11 +105,11 @@ class WordInputs:
 
     @functools.cached_property
     def _word_ids(self) -> dict[str, int]:
-        return {word: number for number, word in enumerate(self.words, FIRST_ID)}
+        return {word: index for index, word in enumerate(self.words, FIRST_ID)}
 
     @functools.cached_property
     def _character_ids(self) -> dict[str, int]:
-        return {character: number for number, character in enumerate(self.characters, FIRST_ID)}
+        return {character: index for index, character in enumerate(self.characters, FIRST_ID)}
 
     @functools.cached_property
     def _pieces_of(self) -> dict[str, np.ndarray]:
@@ -130,8 +130,8 @@ class WordInputs:
         new = list(dict.fromkeys(word for word in words if word not in self._pieces_of))
         if new:
             unknown = np.array([self.pieces.id_of(UNK)], np.int32)
-            found = self.pieces.encode_all(new)
-            self._pieces_of.update({word: ids if len(ids) else unknown for word, ids in zip(new, found, strict=True)})
+            pairs = zip(new, self.pieces.encode_all(new), strict=True)
+            self._pieces_of.update({word: ids if len(ids) else unknown for word, ids in pairs})
         return [self._pieces_of[word] for word in words]
 
     def encode(self, words: Sequence[str]) -> dict[str, np.ndarray]:
@@ -139,7 +139,7 @@ class WordInputs:
 
         Raises: ValueError when the sentence is empty or too long; the message has its length and the maximum.
         """
-        found = {
+        arrays = {
             "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),
             "characters": np.zeros((len(words), self.max_characters), np.int32),
         }
@@ -149,18 +149,18 @@ class WordInputs:
             raise ValueError(f"a sentence of {len(words):,} words exceeds the maximum of {self.max_length:,} words")
         for row, word in enumerate(words):
             ids = [self._character_ids.get(character, UNKNOWN_ID) for character in word[: self.max_characters]]
-            found["characters"][row, : len(ids)] = ids
+            arrays["characters"][row, : len(ids)] = ids
         if self.pieces is not None:
             parts = self.word_pieces(words)
             first, last = (np.array([self.pieces.id_of(name)], np.int32) for name in (CLS, SEP))
-            found["pieces"] = np.concatenate([first, *parts, last])
+            arrays["pieces"] = np.concatenate([first, *parts, last])
             starts = np.cumsum([1, *map(len, parts[:-1])])
-            found["first_pieces"] = starts.astype(np.int32)
-            if len(found["pieces"]) > self.max_pieces:
+            arrays["first_pieces"] = starts.astype(np.int32)
+            if len(arrays["pieces"]) > self.max_pieces:
                 raise ValueError(
-                    f"a sentence of {len(found['pieces']):,} tokens of BERT exceeds the maximum of {self.max_pieces:,}"
+                    f"a sentence of {len(arrays['pieces']):,} tokens of BERT exceeds the maximum of {self.max_pieces:,}"
                 )
-        return found
+        return arrays
 
     def batch(self, sentences: Sequence[dict[str, np.ndarray]], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch of B rows; the last ones are padding.
@@ -179,23 +179,23 @@ class WordInputs:
           needs at least one token.
         """
         length = _rounded(max(map(self.encoded_length, sentences), default=1), multiple, self.longest)
-        found = {
+        batch = {
             "words": np.zeros((size, length), np.int32),
             "characters": np.zeros((size, length, self.max_characters), np.int32),
             "word_mask": np.zeros((size, length), bool),
         }
         if self.pieces is not None:
-            found["pieces"] = np.zeros((size, length), np.int32)
-            found["piece_mask"] = np.zeros((size, length), bool)
-            found["piece_mask"][:, 0] = True
-            found["first_pieces"] = np.zeros((size, length), np.int32)
+            batch["pieces"] = np.zeros((size, length), np.int32)
+            batch["piece_mask"] = np.zeros((size, length), bool)
+            batch["piece_mask"][:, 0] = True
+            batch["first_pieces"] = np.zeros((size, length), np.int32)
         for row, one in enumerate(sentences):
             for name, value in one.items():
-                found[name][row, : len(value)] = value
-            found["word_mask"][row, : len(one["words"])] = True
+                batch[name][row, : len(value)] = value
+            batch["word_mask"][row, : len(one["words"])] = True
             if self.pieces is not None:
-                found["piece_mask"][row, : len(one["pieces"])] = True
-        return found
+                batch["piece_mask"][row, : len(one["pieces"])] = True
+        return batch
 
     @property
     def longest(self) -> int:
@@ -238,7 +238,7 @@ class WordInputs:
             raise ValueError(problem)
         sizes = [1] * len(words) if self.pieces is None else [len(ids) for ids in self.word_pieces(words)]
         room = self.max_pieces - 2 if self.pieces is not None else len(words)
-        found, start = [], 0
+        parts, start = [], 0
         while start < len(words):
             stop, tokens = start, 0
             while stop < len(words) and stop - start < self.max_length and tokens + sizes[stop] <= room:
@@ -247,9 +247,9 @@ class WordInputs:
             cut = stop
             while inside and start < cut < len(words) and inside[cut]:
                 cut -= 1
-            found.append(slice(start, cut if cut > start else stop))
-            start = found[-1].stop
-        return found
+            parts.append(slice(start, cut if cut > start else stop))
+            start = parts[-1].stop
+        return parts
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON; without `minimum_count` if it is not known, as older versions wrote them."""
@@ -268,9 +268,7 @@ class WordInputs:
         """The inputs whose `to_json` this is. Raises: ValueError naming the wrong field."""
         words, characters = (tuple(list_of_strings(fields, name)) for name in ("words", "characters"))
         kinds = {"lowercase": bool, "zero_digits": bool, "max_characters": int, "max_length": int, "max_pieces": int}
-        for name, kind in kinds.items():
-            if not isinstance(fields.get(name), kind):
-                raise ValueError(f"word inputs: {name} is missing or not of type {kind.__name__}")
+        require_fields(fields, "word inputs", **kinds)
         minimum_count = fields.get("minimum_count")
         if not isinstance(minimum_count, int | None):
             raise ValueError("word inputs: minimum_count is not of type int")
@@ -278,11 +276,6 @@ class WordInputs:
         vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
         rest = {name: fields[name] for name in kinds}
         return cls(words, characters, vocabulary, minimum_count=minimum_count, **rest)
-
-
-def _frequent(counts: Counter[str], least: int) -> Words:
-    """The keys with at least this count, the most frequent first, then in alphabetical order."""
-    return tuple(sorted((name for name, count in counts.items() if count >= least), key=lambda n: (-counts[n], n)))
 
 
 def _rounded(length: int, multiple: int, most: int) -> int:

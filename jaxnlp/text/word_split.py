@@ -55,7 +55,7 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
     ['The', 'U.N.', 'does', "n't", 'meet', 'Ann-Marie', "'s", 'team', '.']
     """
     pattern = _words() if unit == "words" else re.compile(r"\S")
-    return [PlacedWord(found.group(), *found.span()) for found in pattern.finditer(text)]
+    return [PlacedWord(match.group(), *match.span()) for match in pattern.finditer(text)]
 
 
 def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[PlacedWord]:
@@ -66,7 +66,7 @@ def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[Pl
     """
     if isinstance(sentence, str):
         return split_words(sentence, unit)
-    return [PlacedWord(word, place, place + 1) for place, word in enumerate(sentence)]
+    return [PlacedWord(word, index, index + 1) for index, word in enumerate(sentence)]
 
 
 @functools.cache
@@ -95,7 +95,7 @@ def _words() -> re.Pattern[str]:
 
 def _class_of_marks() -> str:
     """All combining marks, as ranges of a character class."""
-    marks = [place for place in _MARKED if unicodedata.category(chr(place)).startswith("M")]
+    marks = [code for code in _MARKED if unicodedata.category(chr(code)).startswith("M")]
     groups = itertools.groupby(enumerate(marks), key=lambda pair: pair[1] - pair[0])
-    runs = [[place for _, place in group] for _, group in groups]
+    runs = [[code for _, code in group] for _, group in groups]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)

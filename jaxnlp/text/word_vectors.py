@@ -17,11 +17,11 @@ class WordVectors(NamedTuple):
 
     Attributes:
       vectors: in the order of the words [V, D] float32.
-      found: which of the words the file has [V] bool; the vectors of the others are random.
+      known: which of the words the file has [V] bool; the vectors of the others are random.
     """
 
     vectors: np.ndarray
-    found: np.ndarray
+    known: np.ndarray
 
 
 def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) -> WordVectors:
@@ -56,24 +56,24 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
     width = len(first[1].split()) - 1 if header is None else header[1]
     if width < 1:
         raise ValueError(f"{path}, line 1: expected a word and its numbers, got {_shown(first[1])}")
-    vectors, found, count = np.zeros((len(words), width), np.float32), np.zeros(len(words), bool), 0
+    vectors, known, count = np.zeros((len(words), width), np.float32), np.zeros(len(words), bool), 0
     for number, line in lines if header else itertools.chain([first], lines):
         count += 1
         try:
             word, columns = _split(line, width)
             row = rows.get(word)
-            if row is not None and not found[row]:
-                vectors[row], found[row] = _numbers(columns), True
+            if row is not None and not known[row]:
+                vectors[row], known[row] = _numbers(columns), True
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
     if header is not None and count != header[0]:
         raise ValueError(f"{path} has {count} vectors, but its first line says {header[0]}: the file may be truncated")
-    if not found.any():
+    if not known.any():
         raise ValueError(f"{path} has none of the {len(words)} words of the vocabulary, such as {_examples(words)}")
-    bound = math.sqrt(3.0 * float(vectors[found].var()))
+    bound = math.sqrt(3.0 * float(vectors[known].var()))
     generator = np.random.default_rng(seed)
-    vectors[~found] = generator.uniform(-bound, bound, (len(words) - int(found.sum()), width))
-    return WordVectors(vectors, found)
+    vectors[~known] = generator.uniform(-bound, bound, (len(words) - int(known.sum()), width))
+    return WordVectors(vectors, known)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -113,9 +113,9 @@ def _split(line: bytes, width: int) -> tuple[str, bytes]:
 def _numbers(columns: bytes) -> list[float]:
     """Raises: ValueError naming a column that is not a finite number."""
     parts = columns.split()
-    for place, part in enumerate(parts, 1):
+    for index, part in enumerate(parts, 1):
         if not _is_number(part):
-            raise ValueError(f"number {place} must be a finite number, got {_shown(part)}")
+            raise ValueError(f"number {index} must be a finite number, got {_shown(part)}")
     return list(map(float, parts))
 
 

@@ -62,9 +62,9 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
     shape = (size, len(rows[0]), length)
     tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     mask[:, :, 0] = True
-    for number, row in enumerate(rows):
-        for place, text in enumerate(row):
-            tokens[number, place, : len(text)], mask[number, place, : len(text)] = text, True
+    for index, row in enumerate(rows):
+        for column, text in enumerate(row):
+            tokens[index, column, : len(text)], mask[index, column, : len(text)] = text, True
     return tokens, mask
 
 
@@ -187,10 +187,10 @@ class WordPieceVocabulary:
 
     def id_of(self, piece: str) -> int:
         """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
-        found = self.tokenizer.token_to_id(piece)
-        if found is None:
+        token_id = self.tokenizer.token_to_id(piece)
+        if token_id is None:
             raise KeyError(piece)
-        return found
+        return token_id
 
     def __repr__(self) -> str:
         return f"WordPieceVocabulary({self.size:,} {self.unit})"
@@ -209,9 +209,9 @@ class WordPieceVocabulary:
         Raises: ValueError for arguments that are not texts.
         """
         seconds = None if pairs is None else as_texts(pairs)
-        found = self.tokenize(as_texts(texts), seconds, max_length=max_length)
-        mask = padded_rows([np.ones(len(row), np.int32) for row in found.tokens]).astype(bool)
-        return {"tokens": padded_rows(found.tokens), "segments": padded_rows(found.segments), "attention_mask": mask}
+        tokens, segments, _ = self.tokenize(as_texts(texts), seconds, max_length=max_length)
+        mask = padded_rows([np.ones(len(row), np.int32) for row in tokens]).astype(bool)
+        return {"tokens": padded_rows(tokens), "segments": padded_rows(segments), "attention_mask": mask}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""
@@ -237,7 +237,7 @@ class WordPieceVocabulary:
         """
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(
-                f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}"
+                f"expected a second text for each text; got {len(texts)} texts and {len(pairs)} second texts"
             )
         least = 3 if pairs is None else 5
         if max_length < least:
@@ -251,16 +251,16 @@ class WordPieceVocabulary:
         return TokenizedTexts(
             [np.array(encoding.ids, np.int32) for encoding in encodings],
             [np.array(encoding.type_ids, np.int32) for encoding in encodings],
-            [number for number, encoding in enumerate(encodings) if encoding.overflowing],
+            [index for index, encoding in enumerate(encodings) if encoding.overflowing],
         )
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings."""
-        return [str(self.tokenizer.id_to_token(int(i))) for i in ids]
+        return [str(self.tokenizer.id_to_token(int(token_id))) for token_id in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids, a blank between words, without special tokens."""
-        return self.tokenizer.decode([int(i) for i in ids])
+        return self.tokenizer.decode([int(token_id) for token_id in ids])
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -269,11 +269,11 @@ class WordPieceVocabulary:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The vocabulary whose `to_json` this is. Raises: ValueError when it is not a vocabulary."""
-        found = fields.get("wordpiece") if isinstance(fields, dict) else None
-        if not isinstance(found, dict):
-            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(found).__name__}")
+        value = fields.get("wordpiece") if isinstance(fields, dict) else None
+        if not isinstance(value, dict):
+            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(value).__name__}")
         try:
-            return cls(Tokenizer.from_str(json.dumps(found)))
+            return cls(Tokenizer.from_str(json.dumps(value)))
         # The library raises plain Exceptions for objects that are not tokenizers.
         except Exception as error:
             raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
@@ -289,10 +289,11 @@ class WordPieceVocabulary:
 
 
 def _refuse_gaps(pieces: Mapping[str, int]) -> None:
-    """An id outside the embeddings would give NaN. If two tokens had one id, the second would be lost."""
-    for expected, (piece, number) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
-        if number != expected:
+    """Raises ValueError unless the ids are 0 to V - 1: an id outside the embeddings gives NaN, and of two tokens with
+    one id the second is lost."""
+    for expected, (piece, token_id) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
+        if token_id != expected:
             raise ValueError(
                 f"the ids of {len(pieces)} tokens must be 0 to {len(pieces) - 1}, each once, but {piece!r} has "
-                f"{number}; expected {expected}"
+                f"{token_id}; expected {expected}"
             )

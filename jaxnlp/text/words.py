@@ -34,11 +34,11 @@ class WordVocabulary:
         if not self.words:
             raise ValueError("a vocabulary needs at least one word, got none")
         self._ids: dict[str, int] = {}
-        for place, word in enumerate(self.words):
+        for index, word in enumerate(self.words):
             if word.split() != [word]:
-                raise ValueError(f"words[{place}] must not be empty or contain white space, got {word!r}")
-            if self._ids.setdefault(word, place) != place:
-                raise ValueError(f"words[{place}] and words[{self._ids[word]}] are both {word!r}")
+                raise ValueError(f"words[{index}] must not be empty or contain white space, got {word!r}")
+            if self._ids.setdefault(word, index) != index:
+                raise ValueError(f"words[{index}] and words[{self._ids[word]}] are both {word!r}")
         if unknown is not None and unknown not in self._ids:
             raise ValueError(f"unknown must be one of the words, got {unknown!r}")
 
@@ -71,7 +71,7 @@ class WordVocabulary:
         Raises:
           UnknownWordError: if `unknown` is None; names the unknown words, and the position of the first.
         """
-        return self.encode_words(split_words(text) if EOL in self._ids else text.split())
+        return self.encode_words(whitespace_split(text) if EOL in self._ids else text.split())
 
     def count_unknown(self, text: str) -> int:
         """Number of a text's words that `unknown` replaces."""
@@ -91,7 +91,7 @@ class WordVocabulary:
         The texts of two sequences, concatenated, are the text of both, so that generated words can be printed one by
         one after the prompt.
         """
-        words = (self.words[int(i)] for i in ids)
+        words = (self.words[int(token_id)] for token_id in ids)
         return "".join("\n" if word == EOL else f" {word}" for word in words)
 
     def to_json(self) -> dict[str, Any]:
@@ -116,6 +116,6 @@ class WordVocabulary:
             )
 
 
-def split_words(text: str) -> list[str]:
+def whitespace_split(text: str) -> list[str]:
     """The words of a text, which white space separates, and EOL for each line feed."""
     return text.replace("\n", f" {EOL} ").split()

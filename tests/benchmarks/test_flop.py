@@ -13,7 +13,7 @@ from benchmarks import attention, bert_finetune, cross_entropy, gpt_names, lstm_
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 from jaxnlp.ops.losses import linear_cross_entropy
 from tests.processors import sized
 
@@ -103,5 +103,5 @@ def test_a_step_is_a_forward_pass_and_twice_as_much_backward(counted):
 def test_attention_counts_all_scores(backward):
     shape = (attention.TOKENS // 128, 128, attention.HEADS, attention.HEAD_WIDTH)
     q = jnp.zeros(shape, jnp.bfloat16)
-    forward = of_function(lambda q: attend(q, q, q, causal=True, implementation="xla"), q)
+    forward = of_function(lambda q: dot_product_attention(q, q, q, causal=True, implementation="xla"), q)
     assert attention.flop(128, backward=backward) == forward * (3 if backward else 1)

@@ -9,7 +9,7 @@ from jaxnlp.text.words import WordVocabulary
 
 def test_a_data_set_has_no_length_and_no_parts_and_carries_nothing_unless_it_says_so():
     config = DataConfig()
-    assert (config.max_length, config.parts, config.together, config.carries) == (None, (), False, False)
+    assert (config.max_length, config.parts, config.joint, config.stateful) == (None, (), False, False)
 
 
 def test_a_batch_has_at_least_one_example():

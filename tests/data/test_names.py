@@ -121,7 +121,7 @@ def test_rows_of_batches_say_which_question_each_of_them_is(folder):
 
 def test_facts_of_the_data_are_its_length_and_nothing_carried(folder):
     config = questions(folder, sequence_length=100)
-    assert (config.max_length, config.parts, config.together, config.carries) == (100, (), False, False)
+    assert (config.max_length, config.parts, config.joint, config.stateful) == (100, (), False, False)
 
 
 def test_a_given_vocabulary_is_used_and_another_kind_refused(folder):

@@ -154,7 +154,7 @@ def test_similarities_of_cs224n_are_numbers_from_0_to_5(tmp_path):
 
 def test_facts_of_the_data():
     data = TextTable(max_length=64)
-    assert (data.max_length, data.parts, data.together, data.carries) == (64, (), False, False)
+    assert (data.max_length, data.parts, data.joint, data.stateful) == (64, (), False, False)
 
 
 def test_rarer_classes_are_repeated(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from data import DataError
 from data.readers.labelled_texts import PARTS
-from data.readers.sentence_classes import FILES
+from data.readers.sentence_classes import DATA_SETS
 from data.text_table import TextTable
 from jaxnlp.targets import Number, OneClass
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
@@ -22,7 +22,7 @@ PROJECT = ("sst", "cfimdb", "quora", "sts")
 
 
 def files_of(name):
-    return FILES[PARTS[name]]
+    return DATA_SETS[PARTS[name]]
 
 
 def table(name, rows, seed, *, labelled=True):
@@ -39,7 +39,7 @@ def table(name, rows, seed, *, labelled=True):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The project's files, small; of Quora the first 70 rows are for training."""
-    monkeypatch.setitem(FILES, "cs224n_quora", FILES["cs224n_quora"]._replace(training_rows=70))
+    monkeypatch.setitem(DATA_SETS, "cs224n_quora", DATA_SETS["cs224n_quora"]._replace(training_rows=70))
     for name in PROJECT:
         (tmp_path / files_of(name).train).write_text(table(name, 90, 0))
         (tmp_path / files_of(name).validation).write_text(table(name, 21, 1))
@@ -77,9 +77,9 @@ def test_a_corpus_has_a_head_for_each_part_and_takes_the_vocabulary_of_a_run(fol
 
 def test_facts_of_the_data(folder):
     data = config(folder, "sst", "sts", schedule="together", max_length=64)
-    assert (data.max_length, data.parts, data.together, data.carries) == (64, ("sst", "sts"), True, False)
+    assert (data.max_length, data.parts, data.joint, data.stateful) == (64, ("sst", "sts"), True, False)
     assert (data.needs, TextTable(parts=("a",), tables=("a=b.csv",)).needs) == ("cs224n_minbert", "your tables")
-    assert not config(folder, "sst", "sts").together
+    assert not config(folder, "sst", "sts").joint
 
 
 @pytest.mark.sweep(1)

@@ -256,7 +256,7 @@ def test_config_survives_json(folder):
 
 def test_facts_of_the_data(folder):
     data = config(folder)
-    assert (data.max_length, data.parts, data.together, data.carries) == (32, (), False, False)
+    assert (data.max_length, data.parts, data.joint, data.stateful) == (32, (), False, False)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_streams_go_on_from_batch_to_batch_until_the_epoch_ends(folder):
 def test_data_whose_rows_go_on_from_batch_to_batch_says_so_and_where_they_begin(folder, mode):
     data = config(folder, mode=mode)
     (batch,) = batches(data.load(0), 1)
-    assert data.carries == ("reset" in batch) == (mode == "streams")
+    assert data.stateful == ("reset" in batch) == (mode == "streams")
 
 
 def test_articles_come_in_another_order_in_each_epoch_and_streams_begin_elsewhere(folder):

@@ -18,9 +18,9 @@ def test_every_name_that_a_package_lists_is_there(package):
 
 def test_functions_and_classes_are_those_of_their_modules():
     from jaxnlp.models import GPTConfig
-    from jaxnlp.ops import attend
+    from jaxnlp.ops import dot_product_attention
 
-    assert attend is importlib.import_module("jaxnlp.ops.attention").attend
+    assert dot_product_attention is importlib.import_module("jaxnlp.ops.attention").dot_product_attention
     assert GPTConfig is importlib.import_module("jaxnlp.models.gpt").GPTConfig
     assert ops.activations is importlib.import_module("jaxnlp.ops.activations")  # the name of a module is the module
 

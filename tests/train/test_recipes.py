@@ -12,7 +12,7 @@ from flax.traverse_util import flatten_dict
 import configs
 from data.images import Images
 from data.readers.labelled_texts import PARTS
-from data.readers.sentence_classes import FILES as DATA_SETS
+from data.readers.sentence_classes import DATA_SETS
 from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
 from data.treebank import Treebank

@@ -126,9 +126,9 @@ class SplitScoring:
         """See `jaxnlp.tasks.Scoring`."""
         return jax.tree.map(lambda x: x.addressable_data(0), self._layout.fetch(self.trained.params))
 
-    def load_run(self, place: str) -> Trained:
+    def load_run(self, path: str) -> Trained:
         """See `jaxnlp.tasks.Scoring`."""
-        return load_run(place)
+        return load_run(path)
 
 
 def _as_metrics(found: list[Metrics]) -> dict[str, Metric]:

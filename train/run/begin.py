@@ -26,11 +26,11 @@ class Initialisation(NamedTuple):
       config: the config, with the shape of the pretrained model.
       params: pretrained parameters, by their paths; all others are initialised at random. {} if a run continues.
       processor: the pretrained model's processor; None = the data set makes its own.
-      digest: SHA-256 of `params`, or with `params_for` of all parameters of the pretrained model. None = the run
+      digest: SHA-256 of `params`, or with `matching_heads` of all parameters of the pretrained model. None = the run
         continues, or starts without pretrained parameters.
       notes: messages for the user.
       typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
-      params_for: from the data's processor to further pretrained parameters; None = no more.
+      matching_heads: the pretrained heads that fit the data's processor; None = no heads.
     """
 
     config: TrainConfig
@@ -39,7 +39,7 @@ class Initialisation(NamedTuple):
     digest: str | None = None
     notes: tuple[str, ...] = ()
     typed_model: Any = None
-    params_for: Callable[[Any], Params] | None = None
+    matching_heads: Callable[[Any], Params] | None = None
 
 
 def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
@@ -80,10 +80,10 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         whole,
         params=adopted.params,
         processor=adopted.processor,
-        digest=params_digest(adopted.params if adopted.params_for is None else found.params),
+        digest=params_digest(adopted.params if adopted.matching_heads is None else found.params),
         notes=adopted.notes,
         typed_model=typed if typed != to_json(adopted.config) else None,
-        params_for=adopted.params_for,
+        matching_heads=adopted.matching_heads,
     )
 
 

@@ -104,10 +104,10 @@ def set_up(
             f"accumulation_steps to 1, got {config.accumulation_steps}, and parallel to jit, got {parallel}"
         )
     rows = config.data.batch_size
-    carries = config.data.carries and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
-    if carries and rows % devices:
+    stateful = config.data.stateful and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
+    if stateful and rows % devices:
         raise ConfigError(f"rows carry state, so {devices} devices must divide data.batch_size, {rows}")
-    if carries and config.accumulation_steps > 1:
+    if stateful and config.accumulation_steps > 1:
         raise ConfigError(
             f"rows carry state from batch to batch, so accumulation_steps must be 1, got {config.accumulation_steps}"
         )
@@ -134,13 +134,13 @@ def set_up(
             state_key,
             ema=config.ema_decay is not None,
             mean=config.nt_asgd_patience is not None,
-            carry=objective.empty_carry(rows) if carries else (),
+            carry=objective.empty_carry(rows) if stateful else (),
         )
 
     # Pretrained parameters replace those of the model, such as word vectors.
     given = overlay(given, begun.params)
-    if begun.params_for is not None:
-        given = overlay(given, begun.params_for(corpus.processor))
+    if begun.matching_heads is not None:
+        given = overlay(given, begun.matching_heads(corpus.processor))
     spec = RunSpec(
         to_json(config),
         config.identity(),

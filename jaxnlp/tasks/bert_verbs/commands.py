@@ -65,15 +65,15 @@ class Embed(Command):
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             chunk = [text for (text,) in rows]
             blank += blank_rows(rows, len(texts))
-            found = embed_texts(trained, chunk, pooling=self.pooling)
-            truncated += [len(texts) + number for number in found.truncated_rows]
+            embeddings = embed_texts(trained, chunk, pooling=self.pooling)
+            truncated += [len(texts) + index for index in embeddings.truncated_rows]
             texts += chunk
             if printed:
-                for text, vector in zip(chunk, found.values, strict=True):
+                for text, vector in zip(chunk, embeddings.values, strict=True):
                     print(_json_line(text, vector))
                 print(end="", flush=True)
             else:
-                vectors.append(found.values)
+                vectors.append(embeddings.values)
         report_truncated(truncated, len(texts), max_length_of(trained))
         report_blank(blank, len(texts), self.texts, self.file)
         if self.out is not None:
@@ -108,13 +108,13 @@ class PairAttention(Attention):
 class Export(Command):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
-    Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
-    head that reads the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification,
-    whether it predicts one class, several classes or a number. A single head with another pooling becomes a class of
-    the program classify.py in the directory, which Transformers runs with trust_remote_code=True. Other heads are not
-    part of any Transformers BERT class, so they are saved separately in heads.safetensors. Classes of Transformers that
-    would put a random head in the place of these heads refuse the directory. `jaxnlp.load_pretrained` and the verbs
-    read it back, with its heads.
+    The directory includes the pretraining heads, and the pooling and the maximum length for sentence-transformers. A
+    single head on the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification, for
+    one class, several classes or a number. A single head with another pooling becomes a class of the program
+    classify.py in the directory, which Transformers runs with trust_remote_code=True. Other heads are not part of any
+    Transformers BERT class, so they are saved separately in heads.safetensors. Classes of Transformers that would
+    initialise these heads at random refuse the directory. `jaxnlp.load_pretrained` and the verbs read it back, with its
+    heads.
     """
 
     summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
@@ -168,12 +168,12 @@ def pretrained_of(trained: Trained) -> Pretrained:
     params = jax.tree.map(np.asarray, dict(trained.params))
     heads = params.get("heads", {})
     config: Any = trained.model.config
-    found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
+    bert = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
     if pooling is None:
-        return found
+        return bert
     settings = embedding_settings_of(trained)
-    return found._replace(
+    return bert._replace(
         pooling=pooling,
         max_length=max_length_of(trained),
         modules_after_pooling=("Normalize",) if settings.normalize and pooling != "pooler" else (),
@@ -182,7 +182,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
 
 
 def classifier_of(trained: Trained) -> Classifier | None:
-    """The only head of a model, where that is dropout and a dense layer on the vector of a text.
+    """The only head of a model, if it is dropout and a dense layer on the vector of a text; otherwise None.
 
     A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
     """

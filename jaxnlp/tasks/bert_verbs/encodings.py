@@ -63,7 +63,7 @@ def has_bert(model: Any) -> bool:
 def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> Embeddings:
     """The embedding of each text [N, D].
 
-    The default prompt of a pretrained encoder goes before each text, and its embeddings are truncated at last.
+    The default prompt of a pretrained encoder is put before each text. Its embeddings are truncated last.
 
     Args:
       trained: a model with a BERT.
@@ -72,22 +72,22 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
 
     Raises: ValueError for the pooling pooler without a pooler.
     """
-    kept = [number for number, text in enumerate(texts) if text.strip()]
+    kept = [index for index, text in enumerate(texts) if text.strip()]
     settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _embedder(trained, pooling)
-    found = vocabulary_of(trained).tokenize([settings.prompt + texts[number] for number in kept], max_length=limit)
-    rows = [(tokens,) for tokens in found.tokens]
+    tokenized = vocabulary_of(trained).tokenize([settings.prompt + texts[index] for index in kept], max_length=limit)
+    rows = [(tokens,) for tokens in tokenized.tokens]
     values = np.zeros((len(texts), encoder_config(trained).width), np.float32)
     vectors = in_batches(  # texts of similar length share a batch, so the other texts change a value only by rounding
-        list(map(len, found.tokens)),
+        list(map(len, tokenized.tokens)),
         text_shapes(limit),
-        lambda numbers, shape: compute(*padded_texts([rows[number] for number in numbers], *shape)),
+        lambda indices, shape: compute(*padded_texts([rows[index] for index in indices], *shape)),
     )
     if kept:
         values[kept] = np.stack(vectors)
     if settings.normalize:
         values = l2_normalize(values)
     values = values[:, : settings.truncate_dim]
-    return Embeddings(values, [kept[row] for row in found.truncated_rows])
+    return Embeddings(values, [kept[row] for row in tokenized.truncated_rows])
 
 
 @one_or_many
@@ -153,13 +153,13 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
         raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
     limit = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
     vocabulary = vocabulary_of(trained)
-    found = vocabulary.tokenize([text], None if pair is None else [pair], max_length=limit)
-    (tokens,), (segments,) = found.tokens, found.segments
+    tokenized = vocabulary.tokenize([text], None if pair is None else [pair], max_length=limit)
+    (tokens,), (segments,) = tokenized.tokens, tokenized.segments
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     weights = attention_of(bert, trained.params["encoder"], tokens, segments, max_length_of(trained))
     names = vocabulary.tokens(tokens)
     maps = AttentionMaps(names, names, weights)
-    return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(found.truncated))
+    return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(tokenized.truncated))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

@@ -1,4 +1,4 @@
-"""Exported models, read back whole: what the verbs `export` write for this library only."""
+"""The files of an export that only this library reads, and whole models read back from them."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def heads_file(config: ModelConfig, params: Params) -> bytes:
     return save(by_path(params), metadata={"model": json.dumps(to_json(config))})
 
 
-def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     """The model that was exported: its BERT and all other parameters.
 
     Raises:
@@ -61,8 +61,8 @@ def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -
       ConfigError: when the file `jaxnlp.json` cannot be read.
     """
     if ignore:
-        raise ValueError(f"{folder_or_name}: this model is read whole, got tensors to ignore: {', '.join(ignore)}")
-    folder = find_folder(folder_or_name)
+        raise ValueError(f"{path}: this model is read whole, got tensors to ignore: {', '.join(ignore)}")
+    folder = find_folder(path)
     parts = read_object(folder / EXPORTED)
     task = from_json(parts.get("task"), Task, where=f"{folder / EXPORTED}: task")
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
@@ -77,7 +77,7 @@ def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -
     different = sorted("/".join(path) for path in paths if shapes[0].get(path) != shapes[1].get(path))
     if different:
         raise PretrainedError(f"{folder}: {different[0]} does not fit {EXPORTED}; export the run again")
-    return Trained(task, model, jax.device_put(params, jax.local_devices()[0]), processor, name=str(folder_or_name))
+    return Trained(task, model, jax.device_put(params, jax.local_devices()[0]), processor, name=str(path))
 
 
 def _heads(folder: Path, head: Any) -> Params:

@@ -90,17 +90,17 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
     config: Any = trained.model.config
     if not isinstance(config, BertClassifierConfig) or config.pooling not in _POOLING:
         return None
-    found = config.only_head(trained.processor)
-    if found is None:
+    head = config.only_head(trained.processor)
+    if head is None:
         return None
     return _PROGRAM.format(
         pooling=_POOLING[config.pooling],
         pooler=config.encoder.use_pooler,
         max_length=max_length,
-        names=list(found.targets.names),
-        texts=found.texts,
-        usage=_USAGE[found.texts],
-        **_meaning(found.targets),
+        names=list(head.targets.names),
+        texts=head.texts,
+        usage=_USAGE[head.texts],
+        **_meaning(head.targets),
     )
 
 

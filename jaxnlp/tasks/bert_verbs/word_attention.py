@@ -1,4 +1,4 @@
-"""What the BERT of a model of words attends to: of taggers and parsers that have one."""
+"""Attention weights of the BERT of a tagger or a parser."""
 
 import dataclasses
 from typing import Any

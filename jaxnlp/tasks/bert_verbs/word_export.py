@@ -1,4 +1,4 @@
-"""`jaxnlp export` of models of words, which are taggers and parsers."""
+"""`jaxnlp export` of taggers and parsers."""
 
 import dataclasses
 from pathlib import Path
@@ -81,7 +81,7 @@ def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
 
 
 def token_classifier_of(trained: Trained) -> Classifier | None:
-    """The labels' layer of a tagger that is only a BERT; None for other models."""
+    """The output layer of a tagger that is only a BERT; None for other models."""
     config: Any = trained.model.config
     if not isinstance(config, TaggerConfig) or config.crf or set(trained.params[NAME]) != {"bert"}:
         return None

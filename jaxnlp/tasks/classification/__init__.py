@@ -66,7 +66,7 @@ class Classification(Task):
     part_label_smoothing: tuple[Rate, ...] = ()
     """Label smoothing of each part, in the order of data.parts; empty = task.label_smoothing for all."""
     gradient_surgery: bool = False
-    """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
+    """Remove conflicts between the gradients of parts by projection (PCGrad). Each step needs a batch of every part."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -74,7 +74,7 @@ class Classification(Task):
         self.only_if(not self.part_label_smoothing, "training without it for each part", "label_smoothing")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        found, losses = dict[str, MetricKind](), list[MetricKind]()
+        metrics, losses = dict[str, MetricKind](), list[MetricKind]()
         for name, one in processor.by_part.items():
             of, measures = one.counted, measures_of(one.targets)
             kinds = measures.loss_kinds(of)
@@ -84,12 +84,12 @@ class Classification(Task):
                 kinds |= measures.kinds(one.targets.values([example.label for example in part.examples]), of)
             for metric, kind in kinds.items():
                 title = f"{name} {kind.title}" if name and kind.title else kind.title
-                found[of_part(name, metric)] = kind._replace(title=title)
+                metrics[of_part(name, metric)] = kind._replace(title=title)
         if "" not in processor.by_part and split.scored:
-            found["mean_score"] = MetricKind("examples")
+            metrics["mean_score"] = MetricKind("examples")
         units = " and ".join(dict.fromkeys(loss.unit for loss in losses))
         loss = losses[0] if len(losses) == 1 else MetricKind("examples", units, "lower")
-        return found | {"loss": loss, "objective": loss._replace(training_only=True)}
+        return metrics | {"loss": loss, "objective": loss._replace(training_only=True)}
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ClassifierConfig):
@@ -99,7 +99,7 @@ class Classification(Task):
             if values and len(values) != len(data.parts):
                 parts = ", ".join(data.parts) or "none"
                 raise ValueError(f"task.{name} needs a value for each of data.parts, {parts}; got {values}")
-        if self.gradient_surgery and (not data.together or len(data.parts) < 2):
+        if self.gradient_surgery and (not data.joint or len(data.parts) < 2):
             raise ValueError(
                 "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
                 f"and several data.parts, got {', '.join(data.parts) or 'none'}"
@@ -150,12 +150,12 @@ class Classification(Task):
             if key is not None:
                 options = {"class_weights": class_weights, "focal_gamma": self.focal_gamma}
                 options["label_smoothing"] = smoothing[name]
-            found, further = measures.loss(outputs, batch[labels], batch, **options)
-            metrics: Metrics = {"loss": (found.nll, found.count), **further}
+            losses, further = measures.loss(outputs, batch[labels], batch, **options)
+            metrics: Metrics = {"loss": (losses.nll, losses.count), **further}
             metrics = {of_part(name, metric): pair for metric, pair in metrics.items()}
             if key is not None or name:
-                metrics["objective"] = (weights[name] * found.objective, found.weight)
-            return weights[name] * found.objective / jnp.maximum(found.weight, 1e-12), (metrics, carry)
+                metrics["objective"] = (weights[name] * losses.objective, losses.weight)
+            return weights[name] * losses.objective / jnp.maximum(losses.weight, 1e-12), (metrics, carry)
 
         def without_conflicts(gradients: Mapping[str, PyTree], key: PRNGKey) -> PyTree:
             return project_conflicts(list(gradients.values()), key)
@@ -178,39 +178,39 @@ class Classification(Task):
         return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        found: dict[str, Callable[..., Any]] = {"predict": predict}
-        found |= {"embed": embed} if model is None or has_bert(model) else {}
-        return found | ({"attend": attend} if model is None or attends(model) else {})
+        functions: dict[str, Callable[..., Any]] = {"predict": predict}
+        functions |= {"embed": embed} if model is None or has_bert(model) else {}
+        return functions | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"predict": warm_up, "embed": warm_up_embed}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors. A classifier
         that `jaxnlp export` wrote has its heads, unless tensors are ignored.
 
         Raises: PretrainedError, WeightsError as `read_pretrained`; also for modules of sentence-transformers after the
           pooling that this library does not support.
         """
-        exported = None if ignore else exported_task(place)
+        exported = None if ignore else exported_task(path)
         if exported is not None and isinstance(from_json(exported, Task), cls):
-            return read_exported(place)
-        found = read_pretrained(place, ignore=ignore)
-        others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
-        pooling: Any = found.pooling or "mean"
+            return read_exported(path)
+        pretrained = read_pretrained(path, ignore=ignore)
+        others = [kind for kind in pretrained.modules_after_pooling if kind != "Normalize"]
+        pooling: Any = pretrained.pooling or "mean"
         if others or pooling not in get_args(Pooling):
             what = ", ".join(others) or f"pooling {pooling}"
-            raise PretrainedError(f"{place} computes embeddings with {what}, which is not supported")
-        max_length = min(found.max_length or found.config.max_positions, found.config.max_positions)
+            raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported")
+        max_length = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
         processor = TextClassifierProcessor(
-            found.vocabulary,
+            pretrained.vocabulary,
             max_length,
             ((SIMILARITY, TextPart(Number(0.0, 1.0), 2)),),
             "apart",
-            dataclasses.replace(found.embeddings, normalize="Normalize" in found.modules_after_pooling),
+            dataclasses.replace(pretrained.embeddings, normalize="Normalize" in pretrained.modules_after_pooling),
         )
-        config = BertClassifierConfig(encoder=found.config, pooling=pooling, similarity="cosine")
-        params = {"encoder": found.params} | ({} if found.heads is None else {"heads": found.heads})
+        config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine")
+        params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
         params = jax.device_put(params, jax.local_devices()[0])
-        return Trained(cls(), config.build(processor), params, processor, name=str(place))
+        return Trained(cls(), config.build(processor), params, processor, name=str(path))

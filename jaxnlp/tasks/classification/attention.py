@@ -46,14 +46,14 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 def word_weights(trained: Trained, chunk: Chunk) -> list[tuple[list[str], np.ndarray]]:
     """The tokens of each text that a chunk answers, and their weights in the pooling [T] float32."""
 
-    def compute(numbers: Sequence[int], shape: Shape) -> Any:
-        batch = chunk.batch(numbers, shape)
+    def compute(indices: Sequence[int], shape: Shape) -> Any:
+        batch = chunk.batch(indices, shape)
         tokens, mask = batch["tokens"], batch["attention_mask"]
         return _attention_weights(trained.model, trained.params, tokens, mask), tokens, mask
 
-    found = in_batches(chunk.lengths, batch_shapes(trained.processor), compute)
+    results = in_batches(chunk.lengths, batch_shapes(trained.processor), compute)
     read = trained.processor.vocabulary.tokens
-    return [(read(tokens[seen]), np.asarray(shares[seen], np.float32)) for shares, tokens, seen in found]
+    return [(read(tokens[seen]), np.asarray(shares[seen], np.float32)) for shares, tokens, seen in results]
 
 
 @functools.partial(jax.jit, static_argnums=0)

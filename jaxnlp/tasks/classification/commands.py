@@ -58,7 +58,7 @@ class Predict(Command):
         """Prints the predictions. Those of the first inputs are printed before the rest is read.
 
         Raises: ValueError, OSError for inputs that are missing or cannot be read, and for a part that does not fit
-          them. Of several images, all must be so.
+          them. For several images only if none can be read.
         """
         predictors = [Predictor(trained, name, self.threshold) for name in self._parts(trained.processor)]
         several = len(predictors) > 1
@@ -68,8 +68,8 @@ class Predict(Command):
         for rows in given_rows(processor, given):
             read = [read_chunk(one.processor, rows, resize=self.resize) for one in predictors]
             answers = [one(chunk) for one, chunk in zip(predictors, read, strict=True)]
-            for index, found in enumerate(zip(*answers, strict=True)):
-                for one, prediction in zip(predictors, found, strict=True):
+            for index, predictions in enumerate(zip(*answers, strict=True)):
+                for one, prediction in zip(predictors, predictions, strict=True):
                     if self.json:
                         named = {"part": one.part} if one.part else {}
                         fields = read[0].fields[index] | named | one.targets.answer(prediction)
@@ -78,9 +78,9 @@ class Predict(Command):
                         columns = [*one.targets.fields(prediction), *read[0].shown[index]]
                         print("\t".join([one.part, *columns] if several else columns))
             print(end="", flush=True)
-            truncated += [count + number for number in read[0].truncated]
+            truncated += [count + row for row in read[0].truncated]
             skipped += read[0].unread.values()
-            blank += [count + number + 1 for number in read[0].blank]
+            blank += [count + row + 1 for row in read[0].blank]
             count += len(rows)
         if skipped and count == len(skipped):
             raise skipped[0]
@@ -157,13 +157,13 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     images, shares, captions, unread = list[np.ndarray](), list[np.ndarray](), list[str](), list[Exception]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows, resize=given.resize)
-        found = predictor(chunk)
+        predictions = predictor(chunk)
         unread += chunk.unread.values()
-        for index, number in enumerate(chunk.kept):
+        for index, row in enumerate(chunk.kept):
             image = chunk.batch([index], IMAGE_SHAPES[0])["images"]
             images.append(image[0])
             shares.append(np.asarray(rollout(trained.params, image))[0])
-            captions.append(f"{printable(rows[number][0].name)}: {predictor.targets.caption(found[number])}")
+            captions.append(f"{printable(rows[row][0].name)}: {predictor.targets.caption(predictions[row])}")
     if not images:
         raise unread[0]
     report_skipped(list(map(str, unread)), len(images) + len(unread), "images", "place on the page")
@@ -175,9 +175,9 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
     captions, truncated = list[str](), list[int]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows)
-        truncated += [len(texts) + number for number in chunk.truncated]
+        truncated += [len(texts) + row for row in chunk.truncated]
         texts += word_weights(trained, chunk)
-        found = predictor(chunk)
-        captions += [predictor.targets.caption(found[number]) for number in chunk.kept]
+        predictions = predictor(chunk)
+        captions += [predictor.targets.caption(predictions[row]) for row in chunk.kept]
     report_truncated(truncated, len(texts), trained.processor.max_length)
     return words_page.render_page([one for one, _ in texts], [one for _, one in texts], captions, trained.name)

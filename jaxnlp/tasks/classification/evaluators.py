@@ -29,7 +29,7 @@ COLUMNS = 10
 """Number of pictures in a row of the report."""
 LIT = 15
 """Number of images with their attention in the report."""
-PICTURE_PIXELS = 64
+THUMBNAIL = 64
 """Size to which small images are enlarged in the report."""
 
 
@@ -57,10 +57,10 @@ def outputs_of(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
 class Validation(Evaluator):
     """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples, of each part.
 
-    The file of predictions (--predictions FILE) is a table, fields separated by commas, with the predicted label and
-    the probability of each class. Before these, it has all columns of your own table (--file TABLE); otherwise the
-    number of the row in the table, or the example's id; the text, or both texts, or the name of the image; and the
-    label, if it is known. Rows without a text have no prediction.
+    The file of predictions (--predictions FILE) is a CSV table. Its last columns are the predicted label and the
+    probability of each class. The columns before are those of your own table (--file TABLE). Without one they are the
+    number of the row, or the example's id; the text, both texts, or the name of the image; and the label, if it is
+    known. Rows without a text have no prediction.
 
     The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
@@ -74,31 +74,31 @@ class Validation(Evaluator):
         files, blocks = dict[str, str](), list[Block]()
         for name in scoring.trained.processor.by_part:
             if not name or name in scoring.split.parts:
-                found = self._part(scoring.part(name) if name else scoring, name)
-                metrics |= {of_part(name, metric): value for metric, value in found.metrics.items()}
-                files |= {f"{name}-{file}" if name else file: text for file, text in found.predictions.items()}
-                blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in found.blocks]
+                scores = self._part(scoring.part(name) if name else scoring, name)
+                metrics |= {of_part(name, metric): value for metric, value in scores.metrics.items()}
+                files |= {f"{name}-{file}" if name else file: text for file, text in scores.predictions.items()}
+                blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.blocks]
         return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, blocks)
 
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
-        """The scores of a part, beside those that the objective measures, its file of predictions, and its blocks."""
+        """A part's scores that the objective does not measure, its file of predictions, and its blocks."""
         trained, examples = scoring.trained, scoring.split.examples
         processor, model = trained.processor.by_part[name], cast(Any, trained.model)
         targets: Targets = processor.targets
-        found = targets.predicted(scoring.outputs(scoring.once(outputs_of, model, name)))
+        predictions = targets.predicted(scoring.outputs(scoring.once(outputs_of, model, name)))
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
-        files = {"predictions.csv": _table(processor, scoring.split, found, self.threshold)}
+        files = {"predictions.csv": _table(processor, scoring.split, predictions, self.threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         of, labels = measures_of(targets), targets.values([example.label for example in examples])
-        errors = of.errors(labels, found, MAX_ERRORS)
-        blocks = [*of.blocks(labels, found), *_error_blocks(processor, examples, found, errors)]
+        errors = of.errors(labels, predictions, MAX_ERRORS)
+        blocks = [*of.blocks(labels, predictions), *_error_blocks(processor, examples, predictions, errors)]
         if model.config.has_rollout:
             blocks.append(_rollout_block(scoring))
         if model.config.has_attention_weights:
-            blocks.append(_words_block(scoring, errors, found))
-        return Evaluation(of.scores(labels, found), files, blocks)
+            blocks.append(_words_block(scoring, errors, predictions))
+        return Evaluation(of.scores(labels, predictions), files, blocks)
 
 
 def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
@@ -120,7 +120,7 @@ def _over_parts(trained: Trained, metrics: Mapping[str, Metric]) -> dict[str, Me
     }
 
 
-def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | None) -> str:
+def _table(processor: Any, split: Split, predictions: np.ndarray, threshold: float | None) -> str:
     """A line for each row of the user's table, or for each example, with the prediction in the last columns.
 
     Examples that are not from a user's table have the number of their row or their id, their texts or the image's name,
@@ -130,7 +130,7 @@ def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | N
     added = ["predicted", *(f"probability of {name}" for name in targets.names)]
     predicted = [
         [targets.show(label), *(f"{value:.6f}" for value in (row if targets.names else []))]
-        for label, row in zip(targets.decide(found, threshold), found, strict=True)
+        for label, row in zip(targets.decide(predictions, threshold), predictions, strict=True)
     ]
     source = split.source
     if source is None or not source.columns:
@@ -144,37 +144,39 @@ def _table(processor: Any, split: Split, found: np.ndarray, threshold: float | N
             )
             for example in split.examples
         ]
-        places = range(len(cells)) if source is None else source.places
+        indices = range(len(cells)) if source is None else source.indices
         names = [example.name for example in split.examples] if source is None else source.names
         skipped = ("",) * (len(columns) - 1)
         rows = split.in_rows(cells, None)
-        source = SourceRows(places, names, columns, [row or (names[n], *skipped) for n, row in enumerate(rows)])
+        source = SourceRows(indices, names, columns, [row or (names[n], *skipped) for n, row in enumerate(rows)])
     return table_with(source, added, split.in_rows(predicted, [""] * len(added)))
 
 
-def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, errors: Sequence[int]) -> list[Block]:
+def _error_blocks(
+    processor: Any, examples: Sequence[Any], predictions: np.ndarray, errors: Sequence[int]
+) -> list[Block]:
     """A table of the most confident or the largest errors; images also have pictures."""
     if not errors:
         return []
     targets: Targets = processor.targets
-    chosen = targets.decide(found)
+    chosen = targets.decide(predictions)
     one = isinstance(targets, OneClass)
     rows = tuple(
         (
-            place,
-            *processor.cells(examples[number]),
-            targets.show(examples[number].label),
-            targets.show(chosen[number]),
-            *([f"{found[number].max():.3f}"] if one else []),
+            number,
+            *processor.cells(examples[index]),
+            targets.show(examples[index].label),
+            targets.show(chosen[index]),
+            *([f"{predictions[index].max():.3f}"] if one else []),
         )
-        for place, number in enumerate(errors, start=1)
+        for number, index in enumerate(errors, start=1)
     )
     header = ("number", *processor.columns, "label", "predicted", *(["probability"] if one else []))
     title = measures_of(targets).error_title
     blocks = [Block(title, Table(header, rows))]
     if hasattr(examples[0], "image"):
-        images = np.stack([examples[number].image for number in errors])
-        picture = png(images, columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
+        images = np.stack([examples[index].image for index in errors])
+        picture = png(images, columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
         note = "Numbered from left to right, and from top to bottom, as in the table."
         blocks.append(Block(f"{title}: images", Picture(picture, "images with wrong predictions", note)))
     return blocks
@@ -185,29 +187,29 @@ def _rollout_block(scoring: Scoring) -> Block:
     model: Any = scoring.trained.model
     examples = scoring.split.examples
     # From the whole split: examples may be in the order of their classes.
-    numbers = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
-    images = np.stack([examples[number].image for number in numbers])
+    indices = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
+    images = np.stack([examples[index].image for index in indices])
     rollout = scoring.once(jax.jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.params_here(), images))
-    picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
+    picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
     return Block("Attention of predictions", Picture(picture, "images with their attention", note))
 
 
-def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> Block:
+def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarray) -> Block:
     """Texts, the most confident errors first, with the words of the largest weights marked."""
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
     processor = trained.processor
-    numbers = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
-    read = processor.tokenize([examples[number].texts for number in numbers])
+    indices = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
+    read = processor.tokenize([examples[index].texts for index in indices])
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
     weigh = scoring.once(jax.jit, model.attention_weights)
     weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
-    chosen = processor.targets.decide(found)
+    chosen = processor.targets.decide(predictions)
     paragraphs = []
-    for number, tokens, row in zip(numbers, read.tokens, weights, strict=False):
-        names = processor.targets.show(examples[number].label), processor.targets.show(chosen[number])
+    for index, tokens, row in zip(indices, read.tokens, weights, strict=False):
+        names = processor.targets.show(examples[index].label), processor.targets.show(chosen[index])
         words = marked(processor.vocabulary.tokens(tokens), row[: len(tokens)])
         paragraphs.append(((f"{names[0]}, predicted {names[1]}: ", False), *words))
     note = "Marked words have at least one and a half times the pooling weight of equally weighted words."

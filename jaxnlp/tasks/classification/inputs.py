@@ -29,7 +29,7 @@ class Given(NamedTuple):
       pair: the second text of each, for pairs.
       file: one text a line, or two texts separated by a tab; or a table; None = standard input.
       resize: scale and crop images of another size.
-      columns: where a table has the texts.
+      columns: the columns of the texts in a table.
     """
 
     inputs: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Chunk(NamedTuple):
       fields: the same for JSON, by name [N].
       kept: indices of the M inputs that are answered: those that are neither blank nor unread.
       lengths: of these inputs in positions [M].
-      batch: (numbers of at most B of the M inputs, shape) -> a batch; its last rows are padding.
+      batch: (indices of at most B of the M inputs, shape) -> a batch; its last rows are padding.
       truncated: indices of the inputs that were truncated.
       unread: why an input cannot be read, by its index.
     """
@@ -135,20 +135,20 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
         raise ValueError("resize applies only to images; remove it")
     require_texts([text for row in rows for text in row])
     names = ("text",) if processor.texts == 1 else ("text", "pair")
-    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
-    found = processor.tokenize([rows[number] for number in kept])
+    kept = [index for index, row in enumerate(rows) if not is_blank(row)]
+    tokenized = processor.tokenize([rows[index] for index in kept])
 
-    def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
-        tokens, segments = ([column[number] for number in numbers] for column in (found.tokens, found.segments))
+    def batch(indices: Sequence[int], shape: Shape) -> NumpyBatch:
+        tokens, segments = ([column[index] for index in indices] for column in (tokenized.tokens, tokenized.segments))
         return processor.batch(tokens, segments, *shape)
 
     return Chunk(
         [tuple(map(one_line, row)) for row in rows],
         [dict(zip(names, row, strict=True)) for row in rows],
         kept,
-        [processor.length(kinds) for kinds in found.segments],
+        [processor.length(kinds) for kinds in tokenized.segments],
         batch,
-        [kept[number] for number in found.truncated_rows],
+        [kept[index] for index in tokenized.truncated_rows],
     )
 
 
@@ -164,13 +164,13 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, not pairs of texts; remove the pairs")
     images, unread = read_each(processor, [one for (one,) in rows], resize=resize)
-    names = [printable(one) if isinstance(one, str | Path) else f"image {number}" for number, (one,) in enumerate(rows)]
+    names = [printable(one) if isinstance(one, str | Path) else f"image {index}" for index, (one,) in enumerate(rows)]
     kept = list(images)
 
-    def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
+    def batch(indices: Sequence[int], shape: Shape) -> NumpyBatch:
         pixels = np.zeros((shape.rows, *processor.shape), np.uint8)
-        for row, number in enumerate(numbers):
-            pixels[row] = images[kept[number]]
+        for row, index in enumerate(indices):
+            pixels[row] = images[kept[index]]
         return {"images": pixels}
 
     return Chunk(
@@ -187,13 +187,13 @@ def read_each(
     processor: ImageProcessor, images: Sequence[Any], *, resize: bool
 ) -> tuple[dict[int, np.ndarray], dict[int, Exception]]:
     """Images [I, I, R] uint8, and why others cannot be read; both by their indices."""
-    found, unread = dict[int, np.ndarray](), dict[int, Exception]()
-    for number, image in enumerate(images):
+    arrays, unread = dict[int, np.ndarray](), dict[int, Exception]()
+    for index, image in enumerate(images):
         try:
-            found[number] = processor.array(image, resize=resize)
+            arrays[index] = processor.array(image, resize=resize)
         except (ValueError, OSError) as error:
-            unread[number] = error
-    return found, unread
+            unread[index] = error
+    return arrays, unread
 
 
 def refuse_texts(given: Given) -> None:
@@ -209,7 +209,7 @@ def image_files(given: tuple[Path, ...]) -> list[Path]:
     """
     if not given:
         raise ValueError("give image files, or a folder of them")
-    found = list[Path]()
+    files = list[Path]()
     for path in given:
         if not path.exists():
             raise FileNotFoundError(f"the image {path} does not exist")
@@ -218,8 +218,8 @@ def image_files(given: tuple[Path, ...]) -> list[Path]:
             raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")
         if path.is_dir():
             _report_others(path, {*inside})
-        found += inside
-    return found
+        files += inside
+    return files
 
 
 def _report_others(folder: Path, images: Collection[Path]) -> None:

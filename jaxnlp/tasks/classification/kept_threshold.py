@@ -11,21 +11,21 @@ NO_THRESHOLD = "--threshold applies only to two classes, or to any number of cla
 
 
 def kept_threshold(trained: Trained) -> float | None:
-    """The threshold in a run's folder. None = none was chosen, or, with a note, it was chosen for another step.
+    """The threshold in a run's folder; None if none was chosen, or, with a note, if it was chosen for another step.
 
     Raises: ValueError naming the file, when it is not a threshold.
     """
     if trained.folder is None or not (trained.folder / THRESHOLD_FILE).is_file():
         return None
-    place = trained.folder / THRESHOLD_FILE
+    file = trained.folder / THRESHOLD_FILE
     try:
-        held: Any = json.loads(place.read_text(encoding="utf-8"))
+        held: Any = json.loads(file.read_text(encoding="utf-8"))
         threshold, step = float(held["threshold"]), held["step"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{place} is not a file of the evaluator threshold: {error!r}; remove it") from error
+        raise ValueError(f"{file} is not a file of the evaluator threshold: {error!r}; remove it") from error
     if step != trained.step:
         print(
-            f"note: {place} is not used: it was chosen for step {step}, but the checkpoint is of step {trained.step}",
+            f"note: {file} is not used: it was chosen for step {step}, but the checkpoint is of step {trained.step}",
             file=sys.stderr,
         )
         return None

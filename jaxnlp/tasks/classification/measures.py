@@ -1,4 +1,4 @@
-"""The base of what each kind of targets has in the task: its loss, its scores, and its blocks of the report.
+"""The base of the measures of each kind of targets: loss, scores, and blocks of the report.
 
 Axes: N examples, C outputs.
 """
@@ -22,10 +22,10 @@ MAX_POINTS = 200
 
 
 class Measures:
-    """The base: loss, scores and blocks of one kind of targets."""
+    """Loss, scores and blocks of one kind of targets."""
 
     unit: ClassVar[str] = "nats"
-    """Of the loss."""
+    """Unit of the loss."""
     options: ClassVar[Sequence[str]] = ("label_smoothing", "focal_gamma", "class_weights")
     """Options of the task that the loss has."""
     error_title: ClassVar[str] = "Most confident errors"
@@ -54,7 +54,7 @@ class Measures:
         raise TypeError(f"{type(self).__name__} does not define scores()")
 
     def ranking(self, scores: dict[str, float]) -> float:
-        """One score from 0 to 1, of which several parts have a mean."""
+        """One score from 0 to 1; that of several parts is the mean."""
         raise TypeError(f"{type(self).__name__} does not define ranking()")
 
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:

@@ -16,7 +16,7 @@ BINS = 20
 
 
 class NumberMeasures(Measures):
-    """Those of a number: labels and predictions are on the scale of the labels [N]."""
+    """Measures of a number: labels and predictions are on the scale of the labels [N]."""
 
     targets: Number
     unit = "squared error"
@@ -39,7 +39,7 @@ class NumberMeasures(Measures):
         return (1.0 + scores["pearson"]) / 2.0
 
     def scores(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
-        """Errors in the unit of the labels, and correlations, of [N] and [N]; a constant correlates with nothing: 0."""
+        """Errors in the unit of the labels, and correlations, of [N] and [N]; the correlation with a constant is 0."""
         from scipy.stats import pearsonr, spearmanr  # here: it takes as long to import as JAX
 
         varied = len(labels) > 1 and np.ptp(labels) > 0.0 and np.ptp(predicted) > 0.0
@@ -54,14 +54,14 @@ class NumberMeasures(Measures):
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
         """The mean prediction along the scale of the labels; [N] both."""
         edges = np.linspace(labels.min(), labels.max(), BINS + 1)
-        place = np.clip(np.digitize(labels, edges) - 1, 0, BINS - 1)
-        filled = [bin for bin in range(BINS) if (place == bin).any()]
-        means = [(float(labels[place == bin].mean()), float(predicted[place == bin].mean())) for bin in filled]
+        bins = np.clip(np.digitize(labels, edges) - 1, 0, BINS - 1)
+        filled = [bin for bin in range(BINS) if (bins == bin).any()]
+        means = [(float(labels[bins == bin].mean()), float(predicted[bins == bin].mean())) for bin in filled]
         x, y = zip(*means, strict=True)
         ends = (float(labels.min()), float(labels.max()))
         lines = (Line("mean prediction", x, y), Line("perfect", ends, ends))
         return [Block("Predictions", Lines(lines, "label", "prediction"))]
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
-        """Those whose predictions are farthest from their labels; [N] both."""
+        """The examples whose predictions are farthest from their labels; [N] both."""
         return np.argsort(-np.abs(predicted - labels), kind="stable")[:limit].tolist()

@@ -21,32 +21,32 @@ BINS = 15
 
 
 class OneClassMeasures(Measures):
-    """Those of exactly one class: labels are ids [N], predictions are probabilities [N, C]."""
+    """Measures of exactly one class: labels are ids [N], predictions are probabilities [N, C]."""
 
     targets: OneClass
     options = (*Measures.options, "balanced")
 
     def loss(self, outputs: Array, labels: Array, batch: Batch, **options: Any) -> tuple[ClassLosses, Metrics]:
         loss_mask = batch["loss_mask"]
-        found = class_cross_entropy(outputs, _shares(labels, batch, outputs.shape[1]), loss_mask, **options)
-        right = ((outputs.argmax(axis=1) == labels) & loss_mask).sum().astype(found.nll.dtype)
-        return found, {"accuracy": (right, found.count)}
+        losses = class_cross_entropy(outputs, _shares(labels, batch, outputs.shape[1]), loss_mask, **options)
+        right = ((outputs.argmax(axis=1) == labels) & loss_mask).sum().astype(losses.nll.dtype)
+        return losses, {"accuracy": (right, losses.count)}
 
     def loss_kinds(self, of: str) -> dict[str, MetricKind]:
         return super().loss_kinds(of) | {"accuracy": MetricKind(of)}
 
     def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
-        """Areas under curves need examples of every class, and F1 of a class examples of it; labels [N]."""
+        """Areas under curves need examples of every class; F1 of a class needs examples of this class. Labels [N]."""
         names = self.targets.names
-        found = {"balanced_accuracy": MetricKind(of), "macro_f1": MetricKind(of, title="macro F1")}
-        found["calibration_error"] = MetricKind(of, "points", "lower")
+        kinds = {"balanced_accuracy": MetricKind(of), "macro_f1": MetricKind(of, title="macro F1")}
+        kinds["calibration_error"] = MetricKind(of, "points", "lower")
         if len(np.unique(labels)) == len(names):
-            found |= areas(of)
+            kinds |= areas(of)
         if len(names) <= MAX_CLASSES:
-            found |= {
+            kinds |= {
                 f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in (names[n] for n in np.unique(labels))
             }
-        return found
+        return kinds
 
     def ranking(self, scores: dict[str, float]) -> float:
         return scores["accuracy"]
@@ -84,15 +84,15 @@ class OneClassMeasures(Measures):
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
-        """Confusions, curves of each class against the rest, and whether confidence can be trusted; [N] and [N, C]."""
+        """Confusion matrix, curves of each class against the rest, and calibration; [N] and [N, C]."""
         from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
-        found, classes = list[Block](), self.targets.names
+        blocks, classes = list[Block](), self.targets.names
         if len(classes) <= MAX_CLASSES:
             matrix = confusion_matrix(labels, predicted.argmax(axis=1), labels=np.arange(len(classes)))
             rows = tuple((name, *row) for name, row in zip(classes, matrix.tolist(), strict=True))
             note = "Rows are the classes of the examples, columns the predicted ones."
-            found.append(Block("Confusion matrix", Table(("class", *classes), rows, note=note)))
+            blocks.append(Block("Confusion matrix", Table(("class", *classes), rows, note=note)))
         counts = np.bincount(labels, minlength=len(classes))
         drawn = [1] if len(classes) == 2 else sorted(np.argsort(-counts, kind="stable")[:MAX_CURVES].tolist())
         drawn = [label for label in drawn if 0 < counts[label] < len(labels)]
@@ -103,16 +103,16 @@ class OneClassMeasures(Measures):
                 curves["roc"].append(line(classes[label], false, true))
                 precision, recall, _ = precision_recall_curve(labels == label, predicted[:, label])
                 curves["pr"].append(line(classes[label], recall[::-1], precision[::-1]))
-            found += [
+            blocks += [
                 Block("ROC curves", Lines(tuple(curves["roc"]), "false positive rate", "true positive rate")),
                 Block("Precision and recall", Lines(tuple(curves["pr"]), "recall", "precision")),
             ]
         if len(classes) == 2 and drawn:
-            found.append(Block("Distribution of the scores", _distributions(classes, labels, predicted[:, 1])))
+            blocks.append(Block("Distribution of the scores", _distributions(classes, labels, predicted[:, 1])))
         count, confidence, right = _binned(labels, predicted)
         filled = count > 0
         reliability = line("accuracy", confidence[filled] / count[filled], right[filled] / count[filled])
-        found.append(
+        blocks.append(
             Block(
                 "Reliability",
                 Lines(
@@ -123,7 +123,7 @@ class OneClassMeasures(Measures):
                 ),
             )
         )
-        return found
+        return blocks
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
         """The most confident first, of [N] and [N, C]."""
@@ -144,8 +144,8 @@ def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, 
     """For each interval of confidence: number of examples, sum of confidences, number of right predictions [BINS]."""
     confidence = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
-    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    return tuple(np.bincount(place, weights, minlength=BINS) for weights in (None, confidence, right))  # type: ignore
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return tuple(np.bincount(bins, weights, minlength=BINS) for weights in (None, confidence, right))  # type: ignore
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:

@@ -41,19 +41,19 @@ class Predictor:
 
     def __call__(self, chunk: Chunk) -> list[Prediction]:
         """The predictions of a chunk of inputs, in their order; `NO_PREDICTION` for those that are not answered."""
-        found = [NO_PREDICTION] * len(chunk.shown)
+        predictions = [NO_PREDICTION] * len(chunk.shown)
         if len(chunk.kept):
             predicted = self.targets.predicted(self._outputs(chunk))
             labels = self.targets.decide(predicted, self._threshold)
-            for number, row, label in zip(chunk.kept, predicted, labels, strict=True):
-                found[number] = self.targets.prediction(row, label)
-        return found
+            for index, row, label in zip(chunk.kept, predicted, labels, strict=True):
+                predictions[index] = self.targets.prediction(row, label)
+        return predictions
 
     def _outputs(self, chunk: Chunk) -> np.ndarray:
         """The model's outputs for the inputs that are answered [M, C]."""
         trained, model = self._trained, cast(Any, self._trained.model)
         if model.config.compares(self.processor):  # with the prompts and the truncation of embeddings
-            return cosines(trained, *zip(*(list(chunk.fields[number].values()) for number in chunk.kept), strict=True))
+            return cosines(trained, *zip(*(list(chunk.fields[index].values()) for index in chunk.kept), strict=True))
         compute = _computed(trained, self.part, chunk.batch)
         return np.stack(in_batches(chunk.lengths, batch_shapes(self.processor), compute))
 
@@ -73,7 +73,7 @@ def warm_up(trained: Trained, *, part: str | None = None) -> None:
 def _computed(trained: Trained, part: str, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
     """The model's outputs as a function of batches."""
     compute = functools.partial(_compute, trained.model, part, trained.separate_params)
-    return lambda numbers, shape: compute(batch(numbers, shape))
+    return lambda indices, shape: compute(batch(indices, shape))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -91,10 +91,10 @@ def predict(
     threshold: float | None = None,
     resize: bool = False,
 ) -> list[Prediction]:
-    """The model's predictions for texts, pairs of texts, or images; that of a blank text has the label None.
+    """The model's predictions for texts, pairs of texts, or images; a blank text gets the label None.
 
     Args:
-      inputs: texts; or images: files, Pillow's images, or arrays as `jaxnlp.images.reading.normalized` takes them. One
+      inputs: texts; or images: files, Pillow's images, or arrays that `jaxnlp.images.reading.with_channels` takes. One
         input gives one prediction.
       pairs: the second text of each, if the model reads pairs.
       part: of a model of several parts: the name of one; None = the only part that fits the number of texts.
@@ -108,8 +108,8 @@ def predict(
     name = chosen_part(trained.processor, part, 1 if pairs is None else 2)
     predictor, answers = Predictor(trained, name, threshold), list[Prediction]()
     for chunk in _chunks(predictor.processor, inputs, pairs, resize):
-        for number, error in chunk.unread.items():
-            error.add_note(f"It is the input with the index {len(answers) + number}.")
+        for index, error in chunk.unread.items():
+            error.add_note(f"It is the input with the index {len(answers) + index}.")
             raise error
         answers += predictor(chunk)
     return answers
@@ -119,7 +119,7 @@ def _chunks(
     processor: Any, inputs: Sequence[Any], pairs: Sequence[str] | None, resize: bool, size: int = 1024
 ) -> Iterator[Chunk]:
     if pairs is not None and len(pairs) != len(inputs):
-        raise ValueError(f"each text needs a second one; number of texts: {len(inputs)}, of second texts: {len(pairs)}")
+        raise ValueError(f"expected a second text for each text; got {len(inputs)} texts and {len(pairs)} second texts")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     for start in range(0, len(rows), size):
         yield read_chunk(processor, rows[start : start + size], resize=resize)

@@ -16,7 +16,7 @@ from jaxnlp.typing import Array, Batch, Metrics
 
 
 class SeveralClassesMeasures(Measures):
-    """Those of any number of classes: labels are 0 or 1 [N, C], predictions are probabilities [N, C]."""
+    """Measures of any number of classes: labels are 0 or 1 [N, C], predictions are probabilities [N, C]."""
 
     targets: SeveralClasses
 
@@ -26,12 +26,12 @@ class SeveralClassesMeasures(Measures):
     def kinds(self, labels: np.ndarray, of: str) -> dict[str, MetricKind]:
         """Areas under curves need a class with positive and negative examples; labels [N, C]."""
         titles = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1"}
-        found = {name: MetricKind(of, title=title) for name, title in titles.items()}
+        kinds = {name: MetricKind(of, title=title) for name, title in titles.items()}
         if _with_both(labels).any():
-            found |= areas(of)
+            kinds |= areas(of)
         if len(self.targets.names) <= MAX_CLASSES:
-            found |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in self.targets.names}
-        return found
+            kinds |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in self.targets.names}
+        return kinds
 
     def ranking(self, scores: dict[str, float]) -> float:
         return scores["micro_f1"]
@@ -62,7 +62,7 @@ class SeveralClassesMeasures(Measures):
         return {name: Metric(value, len(labels)) for name, value in values.items()}
 
     def blocks(self, labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
-        """How often each class is right, missed and wrongly predicted, and precision against recall; [N, C] both."""
+        """True positives, misses and false positives of each class, and precision against recall; [N, C] both."""
         from sklearn.metrics import precision_recall_curve
 
         chosen, classes = predicted >= 0.5, self.targets.names
@@ -79,17 +79,17 @@ class SeveralClassesMeasures(Measures):
             for c in order
         )
         header = ("class", "examples", "found", "missed", "wrongly predicted")
-        found = [Block("Classes", Table(header, rows, folded=len(rows) > MAX_CLASSES))]
+        blocks = [Block("Classes", Table(header, rows, folded=len(rows) > MAX_CLASSES))]
         curves = []
         for c in [c for c in order if _with_both(labels)[c]][:MAX_CURVES]:
             precision, recall, _ = precision_recall_curve(labels[:, c], predicted[:, c])
             curves.append(line(classes[c], recall[::-1], precision[::-1]))
         if curves:
-            found.append(Block("Precision and recall", Lines(tuple(curves), "recall", "precision")))
-        return found
+            blocks.append(Block("Precision and recall", Lines(tuple(curves), "recall", "precision")))
+        return blocks
 
     def errors(self, labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
-        """Those with a wrong class, the most confident first; [N, C] both."""
+        """The examples with a wrong class, the most confident first; [N, C] both."""
         wrong = np.where(labels == 1, 1.0 - predicted, predicted).max(axis=1)
         return [int(n) for n in np.argsort(-wrong, kind="stable")[:limit] if wrong[n] >= 0.5]
 

@@ -48,12 +48,12 @@ class ChooseThreshold(Evaluator):
         if not scoring.split.scored:
             raise ValueError("choosing a threshold needs examples with labels, but these do not have labels")
         outputs = scoring.once(outputs_of, trained.model, "")
-        found = targets.predicted(scoring.outputs(outputs))
+        predictions = targets.predicted(scoring.outputs(outputs))
         labels = targets.values([example.label for example in examples])
-        tried = candidates(found if labels.ndim == 2 else found[:, 1])
-        f1 = [_macro_f1(targets, labels, found, threshold) for threshold in tried]
+        tried = candidate_thresholds(predictions if labels.ndim == 2 else predictions[:, 1])
+        f1 = [_macro_f1(targets, labels, predictions, threshold) for threshold in tried]
         best = min((threshold for threshold, score in zip(tried, f1, strict=True) if score == max(f1)), key=_from_half)
-        chosen = targets.array(targets.decide(found, best))
+        chosen = targets.array(targets.decide(predictions, best))
         right = (chosen == labels).reshape(len(labels), -1).all(axis=1).mean()
         if trained.folder is not None:
             kept = {"threshold": best, "step": trained.step, "split": scoring.split_name, "macro_f1": max(f1)}
@@ -70,9 +70,9 @@ class ChooseThreshold(Evaluator):
         )
 
 
-def candidates(probabilities: np.ndarray) -> list[float]:
-    """The thresholds to try, in ascending order: the midpoints between neighbours among the probabilities [N] or [N,
-    C], or evenly spaced ones of them if there are many. 0.5 if all probabilities are equal."""
+def candidate_thresholds(probabilities: np.ndarray) -> list[float]:
+    """The thresholds to try, in ascending order: midpoints between neighbouring probabilities, [N] or [N, C], or an
+    evenly spaced sample if there are many. 0.5 if all probabilities are equal."""
     values = np.unique(probabilities)
     middles = (values[:-1] + values[1:]) / 2.0
     if len(middles) > CANDIDATES:
@@ -84,8 +84,8 @@ def _from_half(threshold: float) -> float:
     return abs(threshold - 0.5)
 
 
-def _macro_f1(targets: Targets, labels: np.ndarray, found: np.ndarray, threshold: float) -> float:
+def _macro_f1(targets: Targets, labels: np.ndarray, predictions: np.ndarray, threshold: float) -> float:
     from sklearn.metrics import f1_score  # here: it takes longer to import than JAX
 
-    chosen = targets.array(targets.decide(found, threshold))
+    chosen = targets.array(targets.decide(predictions, threshold))
     return float(f1_score(labels, chosen, average="macro", zero_division=0.0))

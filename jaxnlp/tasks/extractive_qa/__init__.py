@@ -49,7 +49,9 @@ class ExtractiveQA(Task):
         declared |= {"exact_match": MetricKind("questions"), "f1": MetricKind("questions", title="F1")}
         if len({bool(one.answers) for one in split.examples}) == 2:
             declared["answerable/f1"] = MetricKind("questions with an answer", title="F1, with an answer")
-            declared["unanswerable/accuracy"] = MetricKind("questions without an answer", title="accuracy, without an answer")
+            declared["unanswerable/accuracy"] = MetricKind(
+                "questions without an answer", title="accuracy, without an answer"
+            )
         return declared
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
@@ -85,9 +87,9 @@ class ExtractiveQA(Task):
         return {"ask": warm_up_ask}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A BertForQuestionAnswering of Transformers, or a model that `jaxnlp export` wrote.
 
         Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained`.
         """
-        return from_pretrained(cls(), place, ignore=ignore)
+        return from_pretrained(cls(), path, ignore=ignore)

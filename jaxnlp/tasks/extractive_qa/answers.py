@@ -16,7 +16,7 @@ from jaxnlp.text.question_contexts import ContextQuestion, ContextWindow, Questi
 from jaxnlp.text.raw_texts import require_texts, unless_blank
 from jaxnlp.typing import Batch, Params
 
-SPANS = 20
+MAX_SPANS = 20
 """Number of spans of each window that are compared."""
 
 
@@ -46,7 +46,7 @@ class Candidates(NamedTuple):
 
     Attributes:
       answers: with distinct texts, the best first; perhaps none.
-      no_answer: that the context has no answer.
+      no_answer: the answer that there is none.
     """
 
     answers: tuple[Answer, ...]
@@ -54,7 +54,7 @@ class Candidates(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """The log-probability of no answer, less that of the best answer."""
+        """The log-probability of no answer minus that of the best answer."""
         return self.no_answer.log_prob - self.answers[0].log_prob if self.answers else math.inf
 
     def ranked(self, threshold: float) -> list[Answer]:
@@ -77,13 +77,13 @@ def ask(
     Args:
       questions: one question, or a list of N.
       context: a text for all questions, or a list of N. Long ones are read in windows.
-      n_best: return a list of so many answers with distinct texts to each question; None = one answer.
+      n_best: number of answers with distinct texts in the list for each question; None = one answer, not a list.
       no_answer_threshold: no answer must be better than the best span by more than this; None = that of the task.
 
     Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer, and for a
       blank question or context.
 
-    Raises: ValueError for arguments that are not texts, for other numbers of contexts than of questions, and for
+    Raises: ValueError for arguments that are not texts, when the numbers of contexts and questions differ, and for
       `n_best` below 1.
     """
     texts = require_texts(questions, "questions")
@@ -98,7 +98,7 @@ def ask(
 
     def answers(rows: list[tuple[str, str]]) -> list[Any]:
         examples = [ContextQuestion("", *row) for row in rows]
-        ranked = [found.ranked(threshold) for found in find(trained, examples)]
+        ranked = [one.ranked(threshold) for one in find_answers(trained, examples)]
         return [row[0] if n_best is None else row[:n_best] for row in ranked]
 
     return unless_blank(list(zip(texts, contexts, strict=True)), answers, nothing if n_best is None else [])
@@ -109,23 +109,23 @@ def warm_up_ask(trained: Trained) -> None:
     warm_up(text_shapes(trained.processor.max_length), _computation(trained, ()))
 
 
-def find(trained: Trained, questions: Sequence[ContextQuestion]) -> list[Candidates]:
-    """What the model finds in the context of each question."""
+def find_answers(trained: Trained, questions: Sequence[ContextQuestion]) -> list[Candidates]:
+    """The candidates of each question in its context."""
     windows = trained.processor.windows(questions)
     shapes = text_shapes(trained.processor.max_length)
     rows = in_batches([len(window.tokens) for window in windows], shapes, _computation(trained, windows))
-    return candidates(questions, windows, rows)
+    return merge_windows(questions, windows, rows)
 
 
-def spans_of(model: Any, max_tokens: int) -> Any:
+def best_spans_of(model: Any, max_tokens: int) -> Any:
     """The function from parameters and a batch to the best spans."""
     return functools.partial(_best_spans, model, max_tokens)
 
 
-def candidates(
+def merge_windows(
     questions: Sequence[ContextQuestion], windows: Sequence[ContextWindow], rows: Sequence[BestSpans]
 ) -> list[Candidates]:
-    """What a model finds in the context of each question. Args: rows: the best spans of each window."""
+    """The candidates of each question. Args: rows: the best spans of each window."""
     best: list[dict[str, Answer]] = [{} for _ in questions]
     nothing = [math.inf] * len(questions)
     for window, row in zip(windows, rows, strict=True):
@@ -134,7 +134,7 @@ def candidates(
         for (first, last), log_prob in zip(row.spans, row.log_probs, strict=True):
             if log_prob == -np.inf:
                 break
-            start, stop = int(window.places[first, 0]), int(window.places[last, 1])
+            start, stop = int(window.offsets[first, 0]), int(window.offsets[last, 1])
             text = context[start:stop]
             if text not in texts or texts[text].log_prob < log_prob:
                 texts[text] = Answer(text, start, stop, float(log_prob))
@@ -157,7 +157,7 @@ def _computation(trained: Trained, windows: Sequence[ContextWindow]) -> Any:
 
 def _best_spans(model: Any, max_tokens: int, params: Params, batch: Batch) -> BestSpans:
     scores = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
-    return best_spans(scores, batch["answer_mask"], max_tokens=max_tokens, k=SPANS)
+    return best_spans(scores, batch["answer_mask"], max_tokens=max_tokens, k=MAX_SPANS)
 
 
 _jitted = jax.jit(_best_spans, static_argnums=(0, 1))

@@ -29,7 +29,7 @@ mark { padding: .1em .2em; border-radius: 4px; color: inherit; background: hsl(1
 
 @dataclasses.dataclass(frozen=True)
 class Ask(Command):
-    """Answers questions about a text by parts of it: one line for each question.
+    """Answers questions by parts of a text, one line for each question.
 
     The line is blank if the text has no answer, or the question is blank. Notes on standard error count both.
     """
@@ -41,7 +41,7 @@ class Ask(Command):
     file: Path | None = None
     """A UTF-8 file with one question a line; - = standard input."""
     n_best: Count = 1
-    """Print so many answers to each question with their confidences, the best first."""
+    """Number of answers to each question, with their confidences, the best first."""
     no_answer_threshold: float | None = None
     """No answer must be better than the best answer by more than this; None = as in training. Higher values give more
     answers."""
@@ -65,11 +65,11 @@ class Ask(Command):
         questions = [question for (question,) in rows]
         options: dict[str, Any] = {"no_answer_threshold": self.no_answer_threshold}
         answers = trained.ask(questions, context, n_best=self.n_best, **options)
-        for question, found in zip(questions, answers, strict=True):
-            print(self._shown(question, found))
+        for question, answer in zip(questions, answers, strict=True):
+            print(self._shown(question, answer))
         blank = blank_rows(rows, 0)
         report_blank(blank, len(rows), self.questions, self.file)
-        without = sum(bool(found) and not found[0].text for found in answers)
+        without = sum(bool(answer) and not answer[0].text for answer in answers)
         if without:
             print(
                 f"note: {name_of(self.context)} has no answer to {without:,} of {len(rows):,} questions",
@@ -77,7 +77,7 @@ class Ask(Command):
             )
         if self.html is not None:
             body = "\n".join(
-                _section(question, context, found) for question, found in zip(questions, answers, strict=True)
+                _section(question, context, answer) for question, answer in zip(questions, answers, strict=True)
             )
             write_file(self.html, page(f"Answers in {name_of(self.context)}", body, _STYLE).encode())
             print(f"answers in {self.html}", file=sys.stderr)

@@ -12,7 +12,7 @@ from jaxnlp.corpus import DataError
 from jaxnlp.ops.answer_spans import BestSpans
 from jaxnlp.pages.blocks import MarkedText, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
-from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, candidates, spans_of
+from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, best_spans_of, merge_windows
 from jaxnlp.tasks.extractive_qa.scores import best_threshold, exact_match, f1
 from jaxnlp.text.question_contexts import ContextQuestion
 
@@ -26,8 +26,8 @@ MAX_SHOWN = 8
 class Validation(Evaluator):
     """Exact match and F1 by SQuAD's definition, and the loss of the windows.
 
-    Answers are written as predictions.json, {id: answer}, and how much better no answer is than the best answer as
-    no_answer_scores.json, {id: difference of log-probabilities}. The evaluation script of SQuAD reads both.
+    predictions.json has the answers, {id: answer}. no_answer_scores.json has the log-probability of no answer minus
+    that of the best answer, {id: difference}. The evaluation script of SQuAD reads both.
     """
 
     no_answer_threshold: float | None = None
@@ -37,11 +37,11 @@ class Validation(Evaluator):
         task: Any = scoring.trained.task
         threshold = task.no_answer_threshold if self.no_answer_threshold is None else self.no_answer_threshold
         questions: Sequence[ContextQuestion] = scoring.split.examples
-        found = _candidates(scoring)
-        answers = [one.ranked(threshold)[0] for one in found]
+        candidates = _candidates(scoring)
+        answers = [one.ranked(threshold)[0] for one in candidates]
         files = {
             "predictions.json": {q.name: answer.text for q, answer in zip(questions, answers, strict=True)},
-            "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, found, strict=True)},
+            "no_answer_scores.json": {q.name: one.margin for q, one in zip(questions, candidates, strict=True)},
         }
         predictions = {name: json.dumps(held, ensure_ascii=False, indent=1) + "\n" for name, held in files.items()}
         blocks = [_contexts(questions, answers)]
@@ -64,12 +64,13 @@ class Threshold(Evaluator):
         questions: Sequence[ContextQuestion] = scoring.split.examples
         if not scoring.split.scored or len({bool(one.answers) for one in questions}) < 2:
             raise DataError(f"{scoring.split_name} needs questions with an answer, and questions without one")
-        found = _candidates(scoring)
+        candidates = _candidates(scoring)
         values = [
             f1(one.answers[0].text, _texts(question)) if one.answers else 0.0
-            for question, one in zip(questions, found, strict=True)
+            for question, one in zip(questions, candidates, strict=True)
         ]
-        threshold, value = best_threshold([one.margin for one in found], values, [bool(q.answers) for q in questions])
+        margins, answerable = [one.margin for one in candidates], [bool(q.answers) for q in questions]
+        threshold, value = best_threshold(margins, values, answerable)
         count = len(questions)
         return Evaluation({"best_f1": Metric(value, count), "no_answer_threshold": Metric(threshold, count)})
 
@@ -77,10 +78,10 @@ class Threshold(Evaluator):
 def _candidates(scoring: Scoring) -> list[Candidates]:
     questions, trained = scoring.split.examples, scoring.trained
     task: Any = trained.task
-    spans: BestSpans = scoring.outputs(scoring.once(spans_of, trained.model, task.max_answer_tokens))
+    spans: BestSpans = scoring.outputs(scoring.once(best_spans_of, trained.model, task.max_answer_tokens))
     windows = trained.processor.windows(questions)
     rows = [jax.tree.map(lambda x, index=index: x[index], spans) for index in range(len(windows))]
-    return candidates(questions, windows, rows)
+    return merge_windows(questions, windows, rows)
 
 
 def _texts(question: ContextQuestion) -> list[str]:

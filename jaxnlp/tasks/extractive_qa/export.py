@@ -1,4 +1,4 @@
-"""Models that find answers in a text as Transformers has them: `jaxnlp export`, and reading them."""
+"""`jaxnlp export` of models that find answers in a text, and reading the models of Transformers."""
 
 import dataclasses
 from pathlib import Path
@@ -54,17 +54,17 @@ class ExportSpans(Command):
         print(f"{self.folder}: transformers.{OF_SPANS.name}.from_pretrained reads it, and jaxnlp")
 
 
-def from_pretrained(task: Task, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     """A BertForQuestionAnswering: one that `ExportSpans` wrote, or one of Transformers with windows of its length.
 
     Raises: PretrainedError, WeightsError as `read_pretrained`.
     """
-    if exported_task(place) is not None:
-        return read_exported(place, ignore=ignore)
-    pretrained = read_pretrained(place, ignore=(*ignore, OF_SPANS.prefix))
+    if exported_task(path) is not None:
+        return read_exported(path, ignore=ignore)
+    pretrained = read_pretrained(path, ignore=(*ignore, OF_SPANS.prefix))
     longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions, 384)
     processor = QuestionProcessor(pretrained.vocabulary, longest, QuestionProcessor.max_overlap(longest) // 2)
-    head = read_head(find_folder(place), OUR_HEAD)
+    head = read_head(find_folder(path), OUR_HEAD)
     config = BertSpanConfig(encoder=pretrained.config)
     params = jax.device_put({"encoder": pretrained.params} | head, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(place))
+    return Trained(task, config.build(processor), params, processor, name=str(path))

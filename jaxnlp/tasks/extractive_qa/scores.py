@@ -45,7 +45,7 @@ def best_threshold(
     margins, so a rounded one gives the same predictions.
 
     Args:
-      margins: of each question: how much better no answer is than the best answer.
+      margins: `Candidates.margin` of each question.
       values: F1 of each question's best answer.
       answerable: whether each question has an answer.
     """

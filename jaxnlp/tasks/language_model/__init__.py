@@ -40,7 +40,7 @@ class LanguageModel(Task):
     Batches have `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
     """
 
-    carries_states: ClassVar[bool] = False
+    stateful: ClassVar[bool] = False
     """Whether a row continues from the final states of the previous batch."""
 
     label_smoothing: Rate = 0.0
@@ -70,8 +70,8 @@ class LanguageModel(Task):
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del split
         loss = MetricKind(processor.unit, "nats", "lower")
-        found = {"loss": loss, "perplexity": MetricKind(processor.unit, "choices", "lower")}
-        return found | ({"objective": loss._replace(training_only=True)} if self._is_regularised else {})
+        metrics = {"loss": loss, "perplexity": MetricKind(processor.unit, "choices", "lower")}
+        return metrics | ({"objective": loss._replace(training_only=True)} if self._is_regularised else {})
 
     @property
     def _is_regularised(self) -> bool:
@@ -81,11 +81,11 @@ class LanguageModel(Task):
         if data.parts:
             raise ValueError(f"a language model needs texts without labels, but the data has the parts {data.parts}")
         is_recurrent = isinstance(model, RecurrentModelConfig)
-        if is_recurrent and not self.carries_states and (self.chunk_tokens or self.num_sampled):
+        if is_recurrent and not self.stateful and (self.chunk_tokens or self.num_sampled):
             raise ValueError(
                 "task.chunk_tokens and task.num_sampled of a recurrent model need the task RecurrentLanguageModel"
             )
-        if data.carries and not self.carries_states:
+        if data.stateful and not self.stateful:
             raise ValueError(
                 "rows of this data continue from batch to batch, but LanguageModel does not carry states; use the task "
                 "RecurrentLanguageModel with a recurrent model, or data of separate windows"
@@ -111,10 +111,10 @@ class LanguageModel(Task):
                 **extra,
             )
             if whole:
-                found = cross_entropy(y, batch["targets"], batch["loss_mask"], **self._smoothing(key))
+                losses = cross_entropy(y, batch["targets"], batch["loss_mask"], **self._smoothing(key))
             else:
-                found = scorer(params, y, batch, key)
-            return self._measured(found, found.objective, key, batch, carry)
+                losses = scorer(params, y, batch, key)
+            return self._measured(losses, losses.objective, key, batch, carry)
 
         return Objective(loss, progress=self._progress)
 
@@ -125,13 +125,13 @@ class LanguageModel(Task):
         return {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 
     def _measured(
-        self, found: TokenLosses, objective: Array, key: PRNGKey | None, batch: Batch, carry: PyTree
+        self, losses: TokenLosses, objective: Array, key: PRNGKey | None, batch: Batch, carry: PyTree
     ) -> tuple[Array, tuple[Metrics, PyTree]]:
         """The scalar to minimise, and the metrics, from sums over a batch."""
-        metrics: Metrics = {"loss": (found.nll, found.count)}
+        metrics: Metrics = {"loss": (losses.nll, losses.count)}
         if key is not None and self._is_regularised:
-            metrics["objective"] = (objective, found.count)
-        return objective / jnp.maximum(found.count, 1.0), (metrics | self._more_metrics(batch), carry)
+            metrics["objective"] = (objective, losses.count)
+        return objective / jnp.maximum(losses.count, 1.0), (metrics | self._more_metrics(batch), carry)
 
     def _more_metrics(self, batch: Batch) -> Metrics:
         del batch
@@ -165,7 +165,7 @@ class RecurrentLanguageModel(LanguageModel):
     back-propagation.
     """
 
-    carries_states: ClassVar[bool] = True
+    stateful: ClassVar[bool] = True
 
     activation_regularization: NonNegative = 0.0
     """Weight of the mean square of the last layer's outputs, after dropout (AR, alpha)."""
@@ -203,16 +203,16 @@ class RecurrentLanguageModel(LanguageModel):
                 rngs=None if key is None else {"dropout": key},
                 method="read",
             )
-            found = scorer(params, read.hidden, batch, key)
-            objective, mask = found.objective, batch["loss_mask"]
+            losses = scorer(params, read.hidden, batch, key)
+            objective, mask = losses.objective, batch["loss_mask"]
             if key is not None and self.activation_regularization:
-                objective += found.count * self.activation_regularization * _mean_square(read.dropped, mask)
+                objective += losses.count * self.activation_regularization * _mean_square(read.dropped, mask)
             if key is not None and self.temporal_activation_regularization:
                 change = read.outputs[:, 1:] - read.outputs[:, :-1]
-                weight = found.count * self.temporal_activation_regularization
+                weight = losses.count * self.temporal_activation_regularization
                 objective += weight * _mean_square(change, mask[:, 1:])
             carry = jax.lax.stop_gradient(_wide(read.states) if "reset" in batch else carry)
-            return self._measured(found, objective, key, batch, carry)
+            return self._measured(losses, objective, key, batch, carry)
 
         return Objective(loss, empty_carry=lambda rows: _wide(model.empty_cache(rows)))
 

@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.models.gpt import GPT, Places
+from jaxnlp.models.gpt import GPT, AttentionAxis
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.text.raw_texts import require_texts
 
-SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
+WHITESPACE_SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
 """Signs for white space, which would be invisible as a token."""
 
 
@@ -37,13 +37,13 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     if not len(ids):
         raise ValueError("the text has no tokens")
     read = ids[:limit]
-    found = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
-    names = [trained.processor.decode([token]).translate(SIGNS) for token in read]
+    weights = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
+    names = [trained.processor.decode([token]).translate(WHITESPACE_SIGNS) for token in read]
     stacks: dict[str, list[np.ndarray]] = {}
-    for name in sorted(found, key=_layer):
-        stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(found[name])[0])
+    for name in sorted(weights, key=_layer):
+        stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(weights[name])[0])
     maps = []
-    for name, (rows, columns) in model.attention_places(len(read)).items():
+    for name, (rows, columns) in model.attention_axes(len(read)).items():
         if name in stacks:  # a Perceiver may have no blocks
             maps.append(
                 AttentionMaps(
@@ -71,11 +71,11 @@ def _layer(name: str) -> int:
     return int(name.rpartition("_")[2]) if name.startswith("block_") else 0
 
 
-def _named(places: Places, tokens: list[str]) -> list[str]:
-    latents = [f"latent {number}" for number in range(1, places.latents + 1)]
-    return [*latents, *(tokens[position] for position in places.positions[places.latents :])]
+def _named(axis: AttentionAxis, tokens: list[str]) -> list[str]:
+    latents = [f"latent {number}" for number in range(1, axis.latents + 1)]
+    return [*latents, *(tokens[position] for position in axis.positions[axis.latents :])]
 
 
-def _positions(places: Places) -> tuple[int | None, ...]:
+def _positions(axis: AttentionAxis) -> tuple[int | None, ...]:
     """Positions in the text, from 1; None for latents."""
-    return (*[None] * places.latents, *(position + 1 for position in places.positions[places.latents :]))
+    return (*[None] * axis.latents, *(position + 1 for position in axis.positions[axis.latents :]))

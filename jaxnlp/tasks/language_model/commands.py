@@ -97,8 +97,8 @@ class Generate(Command):
         return int(tokens[0])
 
     def _search(self, trained: Trained, stop: int | None) -> None:
-        for number, found in enumerate(self._found(trained, stop)[: self.num_samples], start=1):
-            self._print_whole(number, found.text)
+        for number, hypothesis in enumerate(self._hypotheses(trained, stop)[: self.num_samples], start=1):
+            self._print_whole(number, hypothesis.text)
 
     def _print_whole(self, number: int, continuation: str) -> None:
         if self.json:
@@ -107,9 +107,9 @@ class Generate(Command):
         else:
             print(self._title(number), self.prompt, continuation, sep="")
 
-    def _found(self, trained: Trained, stop: int | None) -> list[Hypothesis]:
+    def _hypotheses(self, trained: Trained, stop: int | None) -> list[Hypothesis]:
         """The results of beam search with distinct texts, best first."""
-        found = beam_search(
+        beams = beam_search(
             decoder_of(trained.model),
             trained.separate_params,
             trained.processor.encode(self.prompt)[None],
@@ -118,7 +118,7 @@ class Generate(Command):
             stop=stop,
             length_penalty=self.length_penalty,
         )
-        arrays = map(np.asarray, (found.tokens[0], found.lengths[0], found.scores[0]))
+        arrays = map(np.asarray, (beams.tokens[0], beams.lengths[0], beams.scores[0]))
         rows = [(row[:length].tolist(), float(score)) for row, length, score in zip(*arrays, strict=True)]
         return distinct_texts(rows, trained.processor.decode)
 
@@ -126,7 +126,7 @@ class Generate(Command):
         """The prompt and one continuation."""
         given, stop = self._started(trained), self._stop_token(trained)
         if given.num_beams > 1:
-            return given.prompt + given._found(trained, stop)[0].text
+            return given.prompt + given._hypotheses(trained, stop)[0].text
         row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
         return given.prompt + trained.processor.decode(row)
 

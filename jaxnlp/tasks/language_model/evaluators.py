@@ -29,7 +29,7 @@ PREDICTED_TOGETHER = 128
 """Number of rows in a batch of next-word predictions; a decoder computes the logits of all their positions."""
 SCORED_TOGETHER = 8
 """Number of continuations in a batch of the scorer, which computes the logits of all their positions."""
-_PARTS = 0x9A7
+_PART_SALT = 0x9A7
 """Separates the keys of later parts from the keys that `generate` derives from the first part's key."""
 
 
@@ -117,10 +117,10 @@ class Perplexity(Evaluator):
         if not len(batches):
             raise DataError(f"{scoring.split_name} has no text to score")
         rows = len(batches[0]["tokens"])
-        found = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
+        metrics = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
         name = "perplexity_with_cache" if self.cache_window else "perplexity"
         remarks = {"cache": to_json(self)} if self.cache_window else {}
-        return Evaluation({name: perplexity(found["loss"])}, remarks=remarks)
+        return Evaluation({name: perplexity(metrics["loss"])}, remarks=remarks)
 
 
 def token_losses(
@@ -137,13 +137,13 @@ def token_losses(
     """
     cache = cache or Perplexity()
     step = jax.jit(_losses_with_cache(model, cache), donate_argnums=2)
-    found, carry = [], None
+    losses, carry = [], None
     for batch in batches:
         if carry is None or "reset" not in batch:
             carry = empty_carry(model, len(batch["tokens"]), cache.cache_window)
         carry, metrics = step(params, batch, carry)
-        found.append(metrics)
-    loss, count = total(jax.device_get(found))["loss"]
+        losses.append(metrics)
+    loss, count = total(jax.device_get(losses))["loss"]
     return float(loss), int(count)
 
 
@@ -202,11 +202,11 @@ class NextWord(Evaluator):
 
 def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Negative log-likelihood, in nats, of the word after each row: inputs [N, T], targets [N] -> [N]."""
-    predict, found = jax.jit(model.predict), []
+    predict, losses = jax.jit(model.predict), []
     for part, wanted in _parts(PREDICTED_TOGETHER, inputs, targets):
         scores = jax.nn.log_softmax(predict(params, part).astype(jnp.float32), axis=-1)
-        found.append(-np.asarray(jnp.take_along_axis(scores, jnp.asarray(wanted)[:, None], axis=-1))[:, 0])
-    return np.concatenate(found)[: len(inputs)]
+        losses.append(-np.asarray(jnp.take_along_axis(scores, jnp.asarray(wanted)[:, None], axis=-1))[:, 0])
+    return np.concatenate(losses)[: len(inputs)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,22 +275,22 @@ class Continuations(Evaluator):
 
     def _continue(self, decoder: Decoder, params: Params, prompts: np.ndarray) -> np.ndarray:
         """[N, T] int32 -> [N, max_new_tokens] int32."""
-        found = []
-        for number, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
+        continuations = []
+        for index, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
             if self.num_beams > 1:
                 beams = beam_search(decoder, params, part, num_beams=self.num_beams, max_new_tokens=self.max_new_tokens)
-                found.append(np.asarray(beams.tokens[:, 0]))
+                continuations.append(np.asarray(beams.tokens[:, 0]))
                 continue
             tokens = generate(
                 decoder,
                 params,
                 part,
                 max_new_tokens=self.max_new_tokens,
-                key=_key_of_part(self.seed, number),
+                key=_key_of_part(self.seed, index),
                 sampling=self.sampling,
             )
-            found.append(np.stack(list(tokens), axis=1))
-        return np.concatenate(found)[: len(prompts)]
+            continuations.append(np.stack(list(tokens), axis=1))
+        return np.concatenate(continuations)[: len(prompts)]
 
 
 def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]:
@@ -303,10 +303,10 @@ def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -
     return token_losses(scorer.model, scorer.params, batches)
 
 
-def _key_of_part(seed: int, number: int) -> PRNGKey:
+def _key_of_part(seed: int, index: int) -> PRNGKey:
     """A key for each part; the first part has the key of the seed, as if there were no other parts."""
     key = jax.random.key(seed)
-    return key if number == 0 else jax.random.fold_in(jax.random.fold_in(key, _PARTS), number)
+    return key if index == 0 else jax.random.fold_in(jax.random.fold_in(key, _PART_SALT), index)
 
 
 def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:

@@ -34,8 +34,8 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     model, vocabulary = scoring.trained.model, scoring.trained.processor
     params = scoring.params_here()
     losses = scoring.once(_jitted, position_losses, model)
-    found = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
-    sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(found), strict=True))
+    measured = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
+    sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(measured), strict=True))
     sums, counts = sums[counts > 0], counts[counts > 0]
     perplexities = np.exp(np.minimum(sums / counts, MAX_PERPLEXITY))
     curve = Line("perplexity", tuple(range(1, 1 + len(counts))), tuple(perplexities.round(2).tolist()))
@@ -49,9 +49,9 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     neighbours = scoring.once(_jitted, _neighbours, model, ids)
     words, rows = vocabulary.words, []
     if ids:
-        for i, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
+        for index, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
             listed = ", ".join(f"{words[j]} {cosine:.2f}" for j, cosine in zip(near, cosines, strict=True))
-            rows.append((words[i], listed))
+            rows.append((words[index], listed))
     return [
         Block("Perplexity by position", Lines((curve,), "position", "perplexity", note)),
         Block("Nearest embeddings", Table(("word", "nearest words, with their cosine"), tuple(rows))),
@@ -69,8 +69,8 @@ def _neighbours(model: Any, ids: tuple[int, ...], params: Params) -> tuple[Array
 def position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Array]:
     """Sums of the losses in nats, and their counts, at each position of a batch's rows, [T] each."""
     logits = model.apply({"params": params}, batch["tokens"])
-    found = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
-    return found.nll, found.count
+    losses = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
+    return losses.nll, losses.count
 
 
 def frequent_words(vocabulary: WordVocabulary, split: Split) -> tuple[int, ...]:
@@ -79,7 +79,8 @@ def frequent_words(vocabulary: WordVocabulary, split: Split) -> tuple[int, ...]:
     for batch in some_batches(split, MAX_COUNTED):
         counts += np.bincount(batch["targets"][batch["loss_mask"]], minlength=vocabulary.size)
     in_order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    fitting = [int(i) for i in in_order if vocabulary.words[i].isalpha() and len(vocabulary.words[i]) >= MIN_LETTERS]
+    words = ((int(index), vocabulary.words[index]) for index in in_order)
+    fitting = [index for index, word in words if word.isalpha() and len(word) >= MIN_LETTERS]
     return tuple(fitting[rank - 1] for rank in RANKS if rank <= len(fitting))
 
 
@@ -101,7 +102,7 @@ def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:
 
 def some_batches(split: Split, tokens: int) -> Iterator[NumpyBatch]:
     """Evenly spaced batches, of about this many tokens in total, at least one."""
-    number = len(split.batches)
-    chosen = min(number, -(-tokens // split.batches[0]["tokens"].size))
-    for i in range(chosen):
-        yield split.batches[i * number // chosen]
+    total = len(split.batches)
+    chosen = min(total, -(-tokens // split.batches[0]["tokens"].size))
+    for index in range(chosen):
+        yield split.batches[index * total // chosen]

@@ -13,7 +13,7 @@ from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
-from jaxnlp.ops.transitions import labels_of, legal_transitions
+from jaxnlp.ops.transitions import legal_transitions, node_labels
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
@@ -35,20 +35,20 @@ class Parsing(Task):
     """
 
     l2: NonNegative = 0.0
-    """L2 regularisation: half of this, times the sum of all squared parameters, is added to the training loss."""
+    """L2 regularisation: add half of this times the sum of all squared parameters to the training loss."""
     label_smoothing: Rate = 0.0
     """Share of each target's probability that training spreads evenly over the allowed transitions."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         loss = MetricKind("transitions", "nats", "lower")
-        found = {"loss": loss, "loss_per_word": loss._replace(of="words")}
-        found["transition_accuracy"] = MetricKind("transitions")
+        metrics = {"loss": loss, "loss_per_word": loss._replace(of="words")}
+        metrics["transition_accuracy"] = MetricKind("transitions")
         if self.l2 or self.label_smoothing:
-            found["objective"] = loss._replace(training_only=True)
+            metrics["objective"] = loss._replace(training_only=True)
         if split.examples and split.scored:
-            found |= {name: MetricKind("words", title=title) for name, title in SCORES.items()}
-            found["exact_match"] = MetricKind("sentences")
-        return found
+            metrics |= {name: MetricKind("words", title=title) for name, title in SCORES.items()}
+            metrics["exact_match"] = MetricKind("sentences")
+        return metrics
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ParserConfig):
@@ -58,7 +58,7 @@ class Parsing(Task):
         relations = model.num_relations
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            labels = jax.vmap(lambda nodes, found: labels_of(nodes, found, relations))(
+            labels = jax.vmap(lambda nodes, relation_ids: node_labels(nodes, relation_ids, relations))(
                 batch["nodes"], batch["relations"]
             )
             logits = model.apply(
@@ -108,6 +108,6 @@ class Parsing(Task):
         return {"parse": warm_up}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A parser that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
-        return read_exported(place, ignore=ignore)
+        return read_exported(path, ignore=ignore)

@@ -34,11 +34,11 @@ MOST_DRAWN = 200
 class Parse(Command):
     """Parses sentences, and prints the dependency tree of each.
 
-    A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
-    sentence; its words are split by a simple rule, in which punctuation marks are words.
+    A line has a word, its relation to its head, and its number; it is below the line of the head, indented further. A
+    text is one sentence. A simple rule splits it into words; punctuation marks are words.
 
-    A blank text is a sentence without words. A sentence that is too long for the parser gets no tree. Both have an
-    empty place among the trees, and notes on standard error count them.
+    A blank text is a sentence without words. A sentence that is too long for the parser gets no tree. Both are empty in
+    the output, and notes on standard error count them.
 
     A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """
@@ -50,9 +50,9 @@ class Parse(Command):
     conllu: Path | None = None
     """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input."""
     tagger: str | None = None
-    """Run of a tagger, whose Universal POS tags are read; None = those of --conllu."""
+    """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
-    """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
+    """Number of beams; 1 = greedy: the most probable transition at each step."""
     json: bool = False
     """Print a JSON object for each sentence: words, tags, heads and relations."""
     out: Path | None = None
@@ -182,7 +182,7 @@ def parse(
       texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
         list of its words: `[["Ann", "sleeps"]]`.
       tagger: a trained tagger; parsers that read tags need it.
-      num_beams: sequences of transitions that beam search keeps.
+      num_beams: number of beams; 1 = greedy.
 
     Raises: ValueError for a sentence that is too long, and when tags are missing.
     """
@@ -190,12 +190,12 @@ def parse(
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
     if tagger is None:
         require_tags(sentences, processor)
-    found = []
+    parsed = []
     for sentence, tree in _parsed(sentences, parser, processor, tagger):
         if isinstance(tree, str):
             raise ValueError(tree)
-        found.append(ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations)))
-    return found
+        parsed.append(ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations)))
+    return parsed
 
 
 def warm_up(trained: Trained, *, num_beams: int = 1) -> None:
@@ -216,20 +216,20 @@ def _parsed(
 
     The tree of a sentence without words has no words, too.
     """
-    found: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
+    results: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
     chosen = list[int]()
-    for number, sentence in enumerate(sentences):
+    for index, sentence in enumerate(sentences):
         problem = None if tagger is None else tagger.processor.inputs.problem(sentence.words)
         if problem is not None:
-            found[number] = sentence, f"{sentence.where}: {problem}"
+            results[index] = sentence, f"{sentence.where}: {problem}"
         elif sentence.words:
-            chosen.append(number)
-    tagged = [sentences[number] for number in chosen]
+            chosen.append(index)
+    tagged = [sentences[index] for index in chosen]
     if tagger is not None:
         tagged = with_predicted_tags(tagger, tagged, processor)
-    for number, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
-        found[number] = sentence, tree
-    return found
+    for index, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
+        results[index] = sentence, tree
+    return results
 
 
 def _text(sentence: TreeSentence, tree: Tree | str) -> str:

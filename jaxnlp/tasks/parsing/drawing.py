@@ -66,8 +66,8 @@ def as_text(words: Sequence[str], tree: Tree) -> str:
         word, before, below = waiting.pop()
         lines.append(f"{before}{words[word - 1]}  {tree.relations[word - 1]} {word}")
         own = dependents[word]
-        for place, child in reversed(list(enumerate(own))):
-            last = place == len(own) - 1
+        for index, child in reversed(list(enumerate(own))):
+            last = index == len(own) - 1
             branch, under = ("└─ ", "   ") if last else ("├─ ", "│  ")
             waiting.append((child, below + branch, below + under))
     return "\n".join(lines) + "\n"
@@ -118,19 +118,19 @@ def _middles(one: Drawn, begins: Sequence[float], ends: Sequence[float]) -> list
         max(_width(word, CHARACTER), _width(tag, LABEL_CHARACTER)) / 2.0
         for word, tag in zip(one.words, tags, strict=True)
     ]
-    found: list[float] = []
-    for place in range(len(one.words)):
-        least = MARGIN + half[0] if not found else found[-1] + half[place - 1] + half[place] + GAP
+    middles: list[float] = []
+    for index in range(len(one.words)):
+        least = MARGIN + half[0] if not middles else middles[-1] + half[index - 1] + half[index] + GAP
         for word, head in enumerate(one.tree.heads, 1):
-            if head and max(word, head) == place + 1:
+            if head and max(word, head) == index + 1:
                 left = min(word, head) - 1
                 room = _width(one.tree.relations[word - 1], LABEL_CHARACTER) + 18.0
                 from_left, from_right = begins[word - 1], ends[word - 1]
                 if word < head:
                     from_left, from_right = from_right, from_left
-                least = max(least, found[left] + room + from_left - from_right)
-        found.append(least)
-    return found
+                least = max(least, middles[left] + room + from_left - from_right)
+        middles.append(least)
+    return middles
 
 
 def svg(one: Drawn, *, top: float = 0.0) -> tuple[str, float, float]:
@@ -141,10 +141,10 @@ def svg(one: Drawn, *, top: float = 0.0) -> tuple[str, float, float]:
     middles = _middles(one, begins, ends)
     base = top + MARGIN + (max(levels, default=0) + 1) * LEVEL
     paths, labels, texts = [], [], []
-    for place, word in enumerate(one.words):
-        head, end = heads[place], middles[place] + ends[place]
+    for index, word in enumerate(one.words):
+        head, end = heads[index], middles[index] + ends[index]
         if head:
-            start, height = middles[head - 1] + begins[place], base - levels[place] * LEVEL
+            start, height = middles[head - 1] + begins[index], base - levels[index] * LEVEL
             turn = 6.0 if end > start else -6.0
             path = (
                 f"M{start:.1f} {base:.1f}V{height + 6:.1f}Q{start:.1f} {height:.1f} {start + turn:.1f} {height:.1f}"
@@ -156,12 +156,12 @@ def svg(one: Drawn, *, top: float = 0.0) -> tuple[str, float, float]:
             path = f"M{end:.1f} {height:.1f}V{base - 5:.1f}"
         paths.append(f'<path d="{path}"/>')
         paths.append(f'<path class="tip" d="M{end - 3.5:.1f} {base - 6:.1f}h7l-3.5 6z"/>')
-        room = _width(relations[place], LABEL_CHARACTER) + 8.0
+        room = _width(relations[index], LABEL_CHARACTER) + 8.0
         labels.append(f'<rect x="{middle - room / 2:.1f}" y="{height - 7:.1f}" width="{room:.1f}" height="14"/>')
-        labels.append(_text(relations[place], middle, height + 4, "label"))
-        texts.append(_text(word, middles[place], base + 18))
+        labels.append(_text(relations[index], middle, height + 4, "label"))
+        texts.append(_text(word, middles[index], base + 18))
         if one.tags:
-            texts.append(_text(one.tags[place], middles[place], base + 33, "tag"))
+            texts.append(_text(one.tags[index], middles[index], base + 33, "tag"))
     width = middles[-1] + _width(one.words[-1], CHARACTER) / 2.0 + 4.0 * MARGIN if middles else 0.0
     group = f'<g class="tree">{"".join([*paths, *labels, *texts])}</g>'
     return group, width, base + 46.0 - top

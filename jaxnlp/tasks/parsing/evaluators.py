@@ -10,7 +10,7 @@ from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scori
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
 from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
-from jaxnlp.text.conllu import BLANK, TreeSentence, universal, written
+from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, universal, written
 
 MAX_ERRORS = 10
 """Maximum number of wrong sentences in the report."""
@@ -31,9 +31,9 @@ class Validation(Evaluator):
     """
 
     num_beams: Count = 1
-    """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
+    """Number of beams; 1 = greedy: the most probable transition at each step."""
     tagger: str | None = None
-    """Run of a tagger: also parse the sentences with the tags that it predicts, and score these trees, too."""
+    """Run of a tagger: also parse with its predicted tags, and score these trees."""
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
@@ -54,7 +54,7 @@ class Validation(Evaluator):
             with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.params_here())
             if scoring.split.scored:
                 measured = _measured_with_tags(sentences, tagged, with_tags)
-            if not scoring.split.scored or not any(tag != BLANK for one in sentences for tag in one.upos):
+            if not scoring.split.scored or not any(tag != UNSPECIFIED for one in sentences for tag in one.upos):
                 trees = with_tags
         parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
         files = {"predictions.conllu": written(parsed)}
@@ -72,16 +72,16 @@ def _measured_with_tags(
     sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence], trees: Sequence[Tree]
 ) -> dict[str, Metric]:
     """The metrics of `PREDICTED`."""
-    found = scores(judged(sentences, trees))
-    values = (tag_accuracy(sentences, tagged), found["uas"], found["las"])
+    metrics = scores(judged(sentences, trees))
+    values = (tag_accuracy(sentences, tagged), metrics["uas"], metrics["las"])
     return dict(zip(PREDICTED, values, strict=True))
 
 
 def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:
     """The sentences with the most wrong words, each with its gold and its predicted tree."""
     paragraphs: list[tuple[tuple[str, bool], ...]] = []
-    for number in worst(sentences, trees, MAX_ERRORS):
-        sentence, tree = sentences[number], trees[number]
+    for index in worst(sentences, trees, MAX_ERRORS):
+        sentence, tree = sentences[index], trees[index]
         gold = Tree(sentence.heads or (), sentence.relations or ())
         right = [
             (a, universal(b)) == (c, universal(d))

@@ -34,7 +34,7 @@ def parse_of(
         variables = {"params": params}
         inputs = [batch[name] for name in model.config.reads]
         vectors = model.apply(variables, *inputs, method="encode")
-        found = beam_parse(
+        trees = beam_parse(
             lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),
             batch["word_mask"].sum(axis=1, dtype=jnp.int32),
             batch["word_mask"].shape[1],
@@ -43,22 +43,22 @@ def parse_of(
             num_beams=num_beams,
         )
         more = 0 if positions is None else positions - batch["word_mask"].shape[1]
-        heads, relations = (jnp.pad(x, [(0, 0), (0, more)]) for x in (found.heads, found.relations))
-        return Trees(heads, relations, found.scores)
+        heads, relations = (jnp.pad(x, [(0, 0), (0, more)]) for x in (trees.heads, trees.relations))
+        return Trees(heads, relations, trees.scores)
 
     return parse
 
 
-def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserProcessor) -> list[Tree]:
+def trees_of(sentences: Sequence[TreeSentence], arrays: Trees, processor: ParserProcessor) -> list[Tree]:
     """Trees with the names of the relations, from arrays with one row for each sentence; the last rows are padding."""
-    rows = zip(*map(np.asarray, found), strict=True)
+    rows = zip(*map(np.asarray, arrays), strict=True)
     return [_tree_of(sentence, Trees(*row), processor) for sentence, row in zip(sentences, rows, strict=False)]
 
 
-def _tree_of(sentence: TreeSentence, found: Trees, processor: ParserProcessor) -> Tree:
+def _tree_of(sentence: TreeSentence, arrays: Trees, processor: ParserProcessor) -> Tree:
     """The tree of a sentence from its row of arrays."""
-    heads, relations = (np.asarray(x)[: len(sentence.words)].tolist() for x in (found.heads, found.relations))
-    return Tree(heads, [processor.relations[number] for number in relations])
+    heads, relations = (np.asarray(x)[: len(sentence.words)].tolist() for x in (arrays.heads, arrays.relations))
+    return Tree(heads, [processor.relations[relation] for relation in relations])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -84,16 +84,16 @@ class SentenceParser:
     def trees_or_problems(self, sentences: Sequence[TreeSentence]) -> list[Tree | str]:
         """The tree of each sentence; or, for a sentence that is too long, a message that names it."""
         encoded = dict[int, EncodedSentence]()
-        found: list[Tree | str] = [""] * len(sentences)
-        for number, sentence in enumerate(sentences):
+        results: list[Tree | str] = [""] * len(sentences)
+        for index, sentence in enumerate(sentences):
             try:
-                encoded[number] = encoded_sentence(sentence, self._trained.processor)
+                encoded[index] = encoded_sentence(sentence, self._trained.processor)
             except ValueError as error:
-                found[number] = str(error)
-        trees = self._trees([sentences[number] for number in encoded], list(encoded.values()), None)
-        for number, tree in zip(encoded, trees, strict=True):
-            found[number] = tree
-        return found
+                results[index] = str(error)
+        trees = self._trees([sentences[index] for index in encoded], list(encoded.values()), None)
+        for index, tree in zip(encoded, trees, strict=True):
+            results[index] = tree
+        return results
 
     def warm_up(self) -> None:
         """Compiles the programs ahead."""
@@ -104,8 +104,8 @@ class SentenceParser:
     ) -> list[Tree]:
         processor: ParserProcessor = self._trained.processor
         lengths = list(map(processor.inputs.encoded_length, encoded))
-        found = in_batches(lengths, self._shapes(), self._computed(encoded, params))
-        return [_tree_of(sentence, one, processor) for sentence, one in zip(sentences, found, strict=True)]
+        rows = in_batches(lengths, self._shapes(), self._computed(encoded, params))
+        return [_tree_of(sentence, one, processor) for sentence, one in zip(sentences, rows, strict=True)]
 
     def _shapes(self) -> tuple[Shape, ...]:
         return text_shapes(self._trained.processor.inputs.longest)
@@ -113,8 +113,8 @@ class SentenceParser:
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
         params = self._trained.separate_params if params is None else params
 
-        def compute(numbers: Sequence[int], shape: Shape) -> Trees:
-            batch = self._trained.processor.batch([encoded[number] for number in numbers], *shape, shape.length)
+        def compute(indices: Sequence[int], shape: Shape) -> Trees:
+            batch = self._trained.processor.batch([encoded[index] for index in indices], *shape, shape.length)
             return self._parse(params, batch)
 
         return compute

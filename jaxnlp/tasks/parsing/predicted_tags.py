@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.tagging import Tagging
 from jaxnlp.tasks.tagging.inference import label_sentences
-from jaxnlp.text.conllu import BLANK, TreeSentence
+from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence
 from jaxnlp.text.parser_processor import ParserProcessor
 
 
@@ -43,10 +43,10 @@ def with_predicted_tags(
     for sentence in sentences:
         if problem := tagger.processor.inputs.problem(sentence.words):
             raise ValueError(f"{sentence.where}: {problem}")
-    found = label_sentences(tagger, [sentence.words for sentence in sentences])
+    labelled = label_sentences(tagger, [sentence.words for sentence in sentences])
     return [
         dataclasses.replace(sentence, upos=tuple(predicted.labels))
-        for sentence, predicted in zip(sentences, found, strict=True)
+        for sentence, predicted in zip(sentences, labelled, strict=True)
     ]
 
 
@@ -67,5 +67,5 @@ def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) 
 def tag_accuracy(sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence]) -> Metric:
     """The share of right tags among the words with a tag in the treebank; 0 if no word has one."""
     pairs = [pair for a, b in zip(sentences, tagged, strict=True) for pair in zip(a.upos, b.upos, strict=True)]
-    right = [gold == found for gold, found in pairs if gold != BLANK]
+    right = [gold == predicted for gold, predicted in pairs if gold != UNSPECIFIED]
     return Metric(sum(right) / max(len(right), 1), len(right))

@@ -26,7 +26,7 @@ SCORES = {
 }
 """Shares of words. Words without punctuation are those whose gold relation is not punct."""
 PUNCTUATION = "punct"
-LENGTHS = (1, 2, 3, 4, 6, 9, 14, 24)
+LENGTH_BOUNDS = (1, 2, 3, 4, 6, 9, 14, 24)
 """Arcs are grouped by their length: up to each of these, and longer ones."""
 MAX_CONFUSIONS = 20
 MAX_OPEN = 20
@@ -50,7 +50,7 @@ class Judged(NamedTuple):
       relation: whether its relation is right, without the subtype [W] bool.
       subtype: whether its relation is right, with the subtype [W] bool.
       gold: the gold relations, without subtypes [W].
-      found: the predicted relations, without subtypes [W].
+      predicted: the predicted relations, without subtypes [W].
       length: the length of the gold arc; 0 for roots [W] int.
     """
 
@@ -58,23 +58,23 @@ class Judged(NamedTuple):
     relation: np.ndarray
     subtype: np.ndarray
     gold: list[str]
-    found: list[str]
+    predicted: list[str]
     length: np.ndarray
 
 
 def judged(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Judged:
     """Compares trees with the gold trees. Raises: ValueError when a sentence does not have a gold tree."""
-    head, subtype, gold, found, length = list[bool](), list[bool](), list[str](), list[str](), list[int]()
+    head, subtype, gold, predicted, length = list[bool](), list[bool](), list[str](), list[str](), list[int]()
     for sentence, tree in zip(sentences, trees, strict=True):
         if sentence.heads is None or sentence.relations is None:
             raise ValueError(f"sentence {sentence.name} has no tree to compare with")
         head += [a == b for a, b in zip(sentence.heads, tree.heads, strict=True)]
         subtype += [a == b for a, b in zip(sentence.relations, tree.relations, strict=True)]
         gold += map(universal, sentence.relations)
-        found += map(universal, tree.relations)
+        predicted += map(universal, tree.relations)
         length += [abs(word - right) if right else 0 for word, right in enumerate(sentence.heads, 1)]
-    relation = [a == b for a, b in zip(gold, found, strict=True)]
-    return Judged(np.array(head), np.array(relation), np.array(subtype), gold, found, np.array(length))
+    relation = [a == b for a, b in zip(gold, predicted, strict=True)]
+    return Judged(np.array(head), np.array(relation), np.array(subtype), gold, predicted, np.array(length))
 
 
 def scores(words: Judged) -> dict[str, Metric]:
@@ -102,7 +102,7 @@ def exact_match(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Met
 
 
 def blocks(words: Judged) -> list[Block]:
-    """For the report: scores by relation and by length, and which relations are taken for which."""
+    """For the report: scores by relation and by length, and confusions of relations."""
     return [
         Block("Relations", _by_relation(words)),
         Block("Length of arcs", _by_length(words)),
@@ -112,11 +112,10 @@ def blocks(words: Judged) -> list[Block]:
 
 
 def _by_relation(words: Judged) -> Table:
-    gold, found = np.array(words.gold), np.array(words.found)
     labelled = words.head & words.relation
     rows = []
     for relation, count in Counter(words.gold).most_common():
-        own, predicted = gold == relation, found == relation
+        own, predicted = (np.array(names) == relation for names in (words.gold, words.predicted))
         precision = float(labelled[predicted].mean()) if predicted.any() else 0.0
         recall = float(labelled[own].mean())
         f1 = 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -128,13 +127,13 @@ def _by_relation(words: Judged) -> Table:
 
 def _groups(words: Judged) -> list[tuple[str, np.ndarray]]:
     """Names of groups by length, and which words are in each."""
-    found = [("root", words.length == 0)]
+    groups = [("root", words.length == 0)]
     least = 1
-    for most in LENGTHS:
+    for most in LENGTH_BOUNDS:
         name = str(most) if most == least else f"{least}-{most}"
-        found.append((name, (words.length >= least) & (words.length <= most)))
+        groups.append((name, (words.length >= least) & (words.length <= most)))
         least = most + 1
-    return [*found, (f"{least} and more", words.length >= least)]
+    return [*groups, (f"{least} and more", words.length >= least)]
 
 
 def _by_length(words: Judged) -> Table:
@@ -162,19 +161,19 @@ def _curve(words: Judged) -> Lines:
 
 
 def _confusions(words: Judged) -> Table:
-    wrong = Counter((a, b) for a, b in zip(words.gold, words.found, strict=True) if a != b)
+    wrong = Counter((a, b) for a, b in zip(words.gold, words.predicted, strict=True) if a != b)
     with_head = Counter(
-        (a, b) for a, b, right in zip(words.gold, words.found, words.head, strict=True) if a != b and right
+        (a, b) for a, b, right in zip(words.gold, words.predicted, words.head, strict=True) if a != b and right
     )
     rows = tuple((a, b, count, with_head[a, b]) for (a, b), count in wrong.most_common(MAX_CONFUSIONS))
     return Table(("relation", "taken for", "words", "of these with the right head"), rows, folded=True)
 
 
 def worst(sentences: Sequence[TreeSentence], trees: Sequence[Tree], limit: int) -> list[int]:
-    """The numbers of the sentences with the most wrong words, in LAS."""
+    """The indices of the sentences with the most wrong words, in LAS."""
     wrong = []
     for sentence, tree in zip(sentences, trees, strict=True):
         words = judged([sentence], [tree])
         wrong.append(int((~(words.head & words.relation)).sum()))
-    order = sorted(range(len(wrong)), key=lambda number: (-wrong[number], number))
-    return [number for number in order[:limit] if wrong[number]]
+    order = sorted(range(len(wrong)), key=lambda index: (-wrong[index], index))
+    return [index for index in order[:limit] if wrong[index]]

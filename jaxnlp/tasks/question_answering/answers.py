@@ -60,8 +60,3 @@ def prompt_of(decoder: Decoder, vocabulary: CharacterVocabulary, question: str) 
 def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:
     """Share of answers that equal the expected ones exactly."""
     return sum(a == q.answer for a, q in zip(answers, questions, strict=True)) / len(questions)
-
-
-def one_line(answer: str) -> str:
-    """An answer without line breaks: an untrained model may generate some."""
-    return " ".join(answer.splitlines())

@@ -13,19 +13,19 @@ from jaxnlp.decoding.completion import BATCH_SIZES, complete
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, place_of, rows_of
+from jaxnlp.input_files.rows import chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.question_answering.answers import QuestionError, answer, one_line, prompt_of
+from jaxnlp.tasks.question_answering.answers import QuestionError, answer, prompt_of
 from jaxnlp.text.characters import MASK
-from jaxnlp.text.raw_texts import blank_rows, is_blank, require_texts, unless_blank
+from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts, unless_blank
 
 
 @dataclasses.dataclass(frozen=True)
 class Predict(Command):
     """Answers questions, one line for each.
 
-    The answer to a blank question is blank, and so is that to a question with unknown characters, or one that is too
-    long. Notes on standard error count both.
+    The answer is blank if the question is blank, too long, or has unknown characters. Notes on standard error count
+    these questions.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -49,13 +49,13 @@ class Predict(Command):
                 count += 1
                 problem = None if is_blank((question,)) else _problem(trained, question)
                 if problem is not None:
-                    skipped.append(f"{place_of(self.texts, self.file, count)}: {problem}")
+                    skipped.append(f"{position_of(self.texts, self.file, count)}: {problem}")
                 readable.append("" if problem is not None else question)
-            for (question,), found in zip(rows, ask(trained, readable), strict=True):
+            for (question,), text in zip(rows, ask(trained, readable), strict=True):
                 if self.json:
-                    print(json.dumps({"question": question, "answer": found}, ensure_ascii=False))
+                    print(json.dumps({"question": question, "answer": text}, ensure_ascii=False))
                 else:
-                    print(one_line(found))
+                    print(one_line(text))
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         report_skipped(skipped, count, "questions", "answer")

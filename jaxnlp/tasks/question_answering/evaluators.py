@@ -12,9 +12,10 @@ from jaxnlp.corpus import DataError, Split
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.language_model.evaluators import decoder, sample_blocks
-from jaxnlp.tasks.question_answering.answers import answer, exact_match, one_line
+from jaxnlp.tasks.question_answering.answers import answer, exact_match
 from jaxnlp.text.characters import MASK
 from jaxnlp.text.questions import Question
+from jaxnlp.text.raw_texts import one_line
 
 MAX_MAPS = 4
 """Number of questions whose attention is shown."""
@@ -55,14 +56,14 @@ class ConstantAnswer(Evaluator):
         questions: Sequence[Question] = scoring.split.examples
         if not len(questions) or not scoring.split.scored:
             raise DataError(f"{scoring.split_name} has no questions with answers")
-        place = self.answer
-        if place is None:
+        constant = self.answer
+        if constant is None:
             if scoring.training is None or not len(scoring.training.examples):
                 raise DataError("the most frequent answer needs training questions; give --answer")
             counts = Counter(question.answer for question in scoring.training.examples)
-            place = counts.most_common(1)[0][0]
-        share = exact_match([str(place)] * len(questions), questions)
-        return Evaluation({"exact_match": Metric(share, len(questions))}, remarks={"answer": place})
+            constant = counts.most_common(1)[0][0]
+        share = exact_match([str(constant)] * len(questions), questions)
+        return Evaluation({"exact_match": Metric(share, len(questions))}, remarks={"answer": constant})
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
@@ -150,16 +151,16 @@ def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:
     means = {name: np.asarray(weights).mean(axis=1) for name, weights in maps.items()}
     down, up = means.pop("down_project", None), means.pop("up_project", None)
     stack = None
-    for number in range(len(means)):  # jit sorts the maps by name, block_10 before block_2
-        weights = means[f"block_{number}"]
+    for index in range(len(means)):  # jit sorts the maps by name, block_10 before block_2
+        weights = means[f"block_{index}"]
         layer = 0.5 * weights + 0.5 * np.eye(weights.shape[1])
         stack = layer if stack is None else layer @ stack
     if down is None or up is None:
         assert stack is not None
         return stack
     latents = down if stack is None else stack @ down
-    number, positions = latents.shape[1], up.shape[1]
+    count, positions = latents.shape[1], up.shape[1]
     total = np.repeat(np.eye(positions)[None], len(up), axis=0)
-    total[:, :, : up.shape[2] - number] += up[:, :, number:]  # inputs that are read next to the latents
-    total[:, :, : latents.shape[2]] += up[:, :, :number] @ latents
+    total[:, :, : up.shape[2] - count] += up[:, :, count:]  # inputs that are read next to the latents
+    total[:, :, : latents.shape[2]] += up[:, :, :count] @ latents
     return 0.5 * total

@@ -37,8 +37,8 @@ class Tagging(Task):
     """Predict only sequences of labels that the scheme allows, such as I-PER only within an entity."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        found = {"loss": MetricKind("words", "nats", "lower")}
-        return found | (scores.kinds(processor) if split.examples and split.scored else {})
+        metrics = {"loss": MetricKind("words", "nats", "lower")}
+        return metrics | (scores.kinds(processor) if split.examples and split.scored else {})
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, TaggerConfig):
@@ -48,7 +48,7 @@ class Tagging(Task):
         config = model.config
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            found = model.apply(
+            output = model.apply(
                 {"params": params},
                 *(batch[name] for name in config.reads),
                 deterministic=key is None,
@@ -56,9 +56,9 @@ class Tagging(Task):
             )
             labels, mask = batch["labels"], batch["loss_mask"]
             if config.crf:
-                nll = -crf_log_likelihood(found.scores, labels, mask.sum(axis=1), found.chain).sum()
+                nll = -crf_log_likelihood(output.scores, labels, mask.sum(axis=1), output.chain).sum()
             else:
-                log_probabilities = jax.nn.log_softmax(found.scores, axis=-1)
+                log_probabilities = jax.nn.log_softmax(output.scores, axis=-1)
                 chosen = jnp.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[..., 0]
                 nll = -jnp.where(mask, chosen, 0.0).sum()
             count = mask.sum(dtype=jnp.float32)
@@ -79,6 +79,6 @@ class Tagging(Task):
         return {"tag": warm_up}
 
     @classmethod
-    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A tagger that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
-        return read_exported(place, ignore=ignore)
+        return read_exported(path, ignore=ignore)

@@ -11,7 +11,7 @@ import tyro
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, name_of, place_of, read_text, rows_of
+from jaxnlp.input_files.rows import chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -29,7 +29,7 @@ from jaxnlp.text.word_split import PlacedWord, placed_words
 class Predict(Command):
     """Finds the entities in texts, or the labels of their words.
 
-    Texts are split into words by a simple rule, or into characters where the model was trained on characters. Each text
+    A simple rule splits texts into words, or into characters if the model was trained on characters. Each text
     is printed, and below it a line for each entity: its type, its first character and the one after its last, its
     confidence and its words. The confidence is the lowest marginal probability of its words' labels.
 
@@ -52,7 +52,7 @@ class Predict(Command):
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
     out: Path | None = None
-    """Write the lines of --conll to this file, in place of printing them."""
+    """Write the lines of --conll to this file instead of printing them."""
 
     def __call__(self, trained: Trained) -> None:
         """Prints or writes the predictions.
@@ -73,14 +73,14 @@ class Predict(Command):
         try:
             for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
                 blank += blank_rows(chunk, count)
-                for (text,), found in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
+                for (text,), result in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
                     count += 1
-                    if isinstance(found, str):
-                        skipped.append(f"{place_of(self.inputs, self.file, count)}: {found}")
+                    if isinstance(result, str):
+                        skipped.append(f"{position_of(self.inputs, self.file, count)}: {result}")
                     if self.html is not None:
                         texts.append(text)
-                        entities.append([] if isinstance(found, str) else found)
-                    print(_json_line(trained.processor, text, found) if self.json else _lines(text, found))
+                        entities.append([] if isinstance(result, str) else result)
+                    print(_json_line(trained.processor, text, result) if self.json else _lines(text, result))
                 print(end="", flush=True)
         except BaseException:
             if self.html is not None and texts:
@@ -112,8 +112,8 @@ class Predict(Command):
             scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
         except ValueError as error:
             raise ValueError(f"{file}, last column: {error}") from error
-        found = label_sentences(trained, words)
-        labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in found]
+        labelled = label_sentences(trained, words)
+        labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
         text = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
         if self.out is None:
             print(text, end="")
@@ -144,12 +144,12 @@ def tag(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Ent
 
     Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
-    found = list[list[Entity]]()
+    results = list[list[Entity]]()
     for number, one in enumerate(entities_or_problems(trained, require_sentences(texts)), 1):
         if isinstance(one, str):
             raise ValueError(f"text {number}: {one}")
-        found.append(one)
-    return found
+        results.append(one)
+    return results
 
 
 def entities_or_problems(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Entity] | str]:
@@ -157,22 +157,22 @@ def entities_or_problems(trained: Trained, texts: Sequence[str | Sequence[str]])
     processor: TaggerProcessor = trained.processor
     placed = [placed_words(text, processor.unit) for text in texts]
     words = [[word.word for word in row] for row in placed]
-    found: list[list[Entity] | str] = [processor.inputs.problem(row) or [] for row in words]
-    chosen = [number for number, row in enumerate(words) if row and not found[number]]
-    for number, labelled in zip(chosen, label_sentences(trained, [words[i] for i in chosen]), strict=True):
-        found[number] = entities_of(processor, texts[number], placed[number], labelled)
-    return found
+    results: list[list[Entity] | str] = [processor.inputs.problem(row) or [] for row in words]
+    chosen = [index for index, row in enumerate(words) if row and not results[index]]
+    for index, labelled in zip(chosen, label_sentences(trained, [words[index] for index in chosen]), strict=True):
+        results[index] = entities_of(processor, texts[index], placed[index], labelled)
+    return results
 
 
 def entities_of(
-    processor: TaggerProcessor, text: str | Sequence[str], words: Sequence[PlacedWord], found: Labelled
+    processor: TaggerProcessor, text: str | Sequence[str], words: Sequence[PlacedWord], labelled: Labelled
 ) -> list[Entity]:
     """The entities of a text, or of a list of words. If labels mark no entities: its words with their labels."""
     between = "" if processor.unit == "characters" or isinstance(text, str) else " "
     entities = list[Entity]()
-    for first, after, kind in processor.spans(found.labels):
+    for first, after, kind in processor.spans(labelled.labels):
         start, stop = words[first].start, words[after - 1].stop
-        confidence = min(found.confidence[first:after])
+        confidence = min(labelled.confidence[first:after])
         entities.append(Entity(start, stop, kind, confidence, between.join(text[start:stop])))
     return entities
 
@@ -185,9 +185,9 @@ def _lines(text: str, entities: Sequence[Entity] | str) -> str:
 
 
 def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity] | str) -> str:
-    found: list[dict[str, Any]] | None = None
+    rows: list[dict[str, Any]] | None = None
     if not isinstance(entities, str):
-        found = [
+        rows = [
             {
                 "type": one.type,
                 "start": one.start,
@@ -197,4 +197,4 @@ def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity]
             }
             for one in entities
         ]
-    return json.dumps({"text": text, "entities" if processor.has_entities else "words": found}, ensure_ascii=False)
+    return json.dumps({"text": text, "entities" if processor.has_entities else "words": rows}, ensure_ascii=False)

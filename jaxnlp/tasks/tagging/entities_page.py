@@ -48,21 +48,21 @@ def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], type
       types: all types, in the order of their colours.
       name: the name of the model.
     """
-    hues = {kind: round(number * GOLDEN_ANGLE + 210) % 360 for number, kind in enumerate(types)}
-    used = {entity.type for found in entities for entity in found}
+    hues = {kind: round(index * GOLDEN_ANGLE + 210) % 360 for index, kind in enumerate(types)}
+    used = {entity.type for row in entities for entity in row}
     legend = " ".join(_mark(kind, "", hues, "") for kind in types if kind in used)
     explanation = f"Types: {legend}. {_EXPLANATION}" if used else "No entities were found."
-    paragraphs = [f"<p>{_paragraph(text, found, hues)}</p>" for text, found in zip(texts, entities, strict=True)]
+    paragraphs = [f"<p>{_paragraph(text, row, hues)}</p>" for text, row in zip(texts, entities, strict=True)]
     return page(f"Entities found by {name}", "\n".join([f"<p>{explanation}</p>", *paragraphs]), _STYLE)
 
 
 def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -> str:
-    parts, place = list[str](), 0
+    parts, end = list[str](), 0
     for entity in entities:
-        parts.append(html.escape(text[place : entity.start]))
+        parts.append(html.escape(text[end : entity.start]))
         parts.append(_mark(text[entity.start : entity.stop], entity.type, hues, f"{entity.confidence:.2f}"))
-        place = entity.stop
-    return "".join([*parts, html.escape(text[place:])])
+        end = entity.stop
+    return "".join([*parts, html.escape(text[end:])])
 
 
 def _mark(text: str, kind: str, hues: Mapping[str, int], confidence: str) -> str:

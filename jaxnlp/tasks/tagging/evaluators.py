@@ -35,8 +35,7 @@ class Validation(Evaluator):
         predict = scoring.once(best_labels, trained.model, processor, constrained)
         ids = scoring.outputs(predict)
         predicted = [
-            [processor.labels[number] for number in row[: len(one.words)]]
-            for row, one in zip(ids, examples, strict=True)
+            [processor.labels[label] for label in row[: len(one.words)]] for row, one in zip(ids, examples, strict=True)
         ]
         examples, predicted = whole_sentences(examples, predicted)
         files = {"predictions.conll": conll(examples, predicted)}
@@ -61,11 +60,11 @@ def whole_sentences(
     wholes, labels = list[TaggedSentence](), list[list[str]]()
     pairs = zip(examples, predicted, strict=True)
     for name, group in itertools.groupby(pairs, key=lambda pair: pair[0].name.partition(".")[0]):
-        parts, found = zip(*group, strict=True)
+        parts, part_labels = zip(*group, strict=True)
         gold = None if parts[0].labels is None else tuple(label for part in parts for label in part.labels)
         words = tuple(word for part in parts for word in part.words)
         wholes.append(TaggedSentence(name, words, gold, parts[0].scheme))
-        labels.append([label for one in found for label in one])
+        labels.append([label for one in part_labels for label in one])
     return wholes, labels
 
 

@@ -41,8 +41,8 @@ def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Ca
     """A function of parameters and a batch: the ids of the best labels [B, T]; T is the maximum of all batches."""
 
     def predict(params: Params, batch: Batch) -> Array:
-        found, lengths = _scores(model, params, batch)
-        labels, _ = viterbi(found.scores, lengths, decoding_chain(found.chain, processor, constrained=constrained))
+        output, lengths = _scores(model, params, batch)
+        labels, _ = viterbi(output.scores, lengths, decoding_chain(output.chain, processor, constrained=constrained))
         room = processor.inputs.longest - labels.shape[1]
         return jnp.pad(labels, ((0, 0), (0, room)))
 
@@ -55,18 +55,18 @@ def labels_and_confidence(
     """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]."""
 
     def predict(params: Params, batch: Batch) -> tuple[Array, Array]:
-        found, lengths = _scores(model, params, batch)
-        chain = decoding_chain(found.chain, processor, constrained=constrained)
-        labels, _ = viterbi(found.scores, lengths, chain)
-        marginals = crf_marginals(found.scores, lengths, chain)
+        output, lengths = _scores(model, params, batch)
+        chain = decoding_chain(output.chain, processor, constrained=constrained)
+        labels, _ = viterbi(output.scores, lengths, chain)
+        marginals = crf_marginals(output.scores, lengths, chain)
         return labels, jnp.take_along_axis(marginals, labels[:, :, None], axis=-1)[..., 0]
 
     return predict
 
 
 def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Array]:
-    found = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
-    return found, batch["word_mask"].sum(axis=1)
+    output = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
+    return output, batch["word_mask"].sum(axis=1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -81,17 +81,17 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
     """
     processor: TaggerProcessor = trained.processor
     parts = []
-    for number, words in enumerate(sentences):
+    for index, words in enumerate(sentences):
         if not words:
-            raise ValueError(f"sentence {number + 1} has no words")
-        parts += [(number, tuple(words[part])) for part in processor.inputs.parts(words)]
+            raise ValueError(f"sentence {index + 1} has no words")
+        parts += [(index, tuple(words[part])) for part in processor.inputs.parts(words)]
     encoded = [processor.encode(TaggedSentence("", words)) for _, words in parts]
     lengths = list(map(processor.inputs.encoded_length, encoded))
-    found = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
+    rows = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
-    for (number, words), (labels, confidence) in zip(parts, found, strict=True):
-        whole[number].labels.extend(processor.labels[label] for label in labels[: len(words)])
-        whole[number].confidence.extend(confidence[: len(words)].tolist())
+    for (index, words), (labels, confidence) in zip(parts, rows, strict=True):
+        whole[index].labels.extend(processor.labels[label] for label in labels[: len(words)])
+        whole[index].confidence.extend(confidence[: len(words)].tolist())
     return whole
 
 
@@ -104,8 +104,8 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
     """Labels [B, T] and their probabilities of batches of encoded sentences."""
     task: Any = trained.task
 
-    def compute(numbers: Sequence[int], shape: Shape) -> tuple[jax.Array, jax.Array]:
-        batch = trained.processor.batch([encoded[number] for number in numbers], *shape)
+    def compute(indices: Sequence[int], shape: Shape) -> tuple[jax.Array, jax.Array]:
+        batch = trained.processor.batch([encoded[index] for index in indices], *shape)
         return _predict(trained.model, trained.processor, task.constrained, trained.separate_params, batch)
 
     return compute

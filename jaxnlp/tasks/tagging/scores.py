@@ -34,12 +34,12 @@ class TypeScores(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The share of right ones among the predicted ones; 0 if nothing is predicted."""
+        """The share of right entities among the predicted ones; 0 if none is predicted."""
         return self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of right ones among the gold ones; 0 if there are no gold ones."""
+        """The share of right entities among the gold ones; 0 if there are none."""
         return self.right / self.gold if self.gold else 0.0
 
     @property
@@ -63,31 +63,29 @@ def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
 
 def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]) -> dict[str, TypeScores]:
     """The counts of the entities of each type; types that do not occur are left out."""
-    right, found, there = Counter[str](), Counter[str](), Counter[str]()
-    for ours, theirs in zip(predicted, gold, strict=True):
-        right.update(span.type for span in set(ours) & set(theirs))
-        found.update(span.type for span in ours)
-        there.update(span.type for span in theirs)
-    return {kind: TypeScores(right[kind], found[kind], there[kind]) for kind in sorted(there | found)}
+    rights, ours, theirs = Counter[str](), Counter[str](), Counter[str]()
+    for marked, wanted in zip(predicted, gold, strict=True):
+        rights.update(span.type for span in set(marked) & set(wanted))
+        ours.update(span.type for span in marked)
+        theirs.update(span.type for span in wanted)
+    return {kind: TypeScores(rights[kind], ours[kind], theirs[kind]) for kind in sorted(theirs | ours)}
 
 
-def total(counts: dict[str, TypeScores]) -> TypeScores:
-    """The counts of all types together."""
-    return (
-        TypeScores(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else TypeScores(0, 0, 0)
-    )
+def micro_counts(counts: dict[str, TypeScores]) -> TypeScores:
+    """The counts of all types together, for micro-averages."""
+    return TypeScores(*map(sum, zip(*counts.values(), strict=True))) if counts else TypeScores(0, 0, 0)
 
 
 def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
     """The metrics that `scores` returns."""
-    found = {"accuracy": MetricKind("words")}
+    kinds = {"accuracy": MetricKind("words")}
     if processor.has_entities:
         titles = {"f1": "F1", "precision": "precision", "recall": "recall", "strict_f1": "strict F1"}
-        found |= {name: MetricKind("entities", title=title) for name, title in titles.items()}
+        kinds |= {name: MetricKind("entities", title=title) for name, title in titles.items()}
     if len(processor.types) <= MAX_TYPES:
         what = "entities" if processor.has_entities else "words"
-        found |= {f"{kind}/f1": MetricKind(what, title=f"{kind} F1") for kind in processor.types}
-    return found
+        kinds |= {f"{kind}/f1": MetricKind(what, title=f"{kind} F1") for kind in processor.types}
+    return kinds
 
 
 def scores(
@@ -95,19 +93,19 @@ def scores(
 ) -> dict[str, Metric]:
     """All metrics that `kinds` names, for the labels of sentences."""
     pairs = [pair for rows in zip(gold, predicted, strict=True) for pair in zip(*rows, strict=True)]
-    found = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
+    metrics = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
     if processor.has_entities:
-        whole = total(counts)
-        found |= {name: Metric(getattr(whole, name), whole.gold) for name in ("f1", "precision", "recall")}
+        whole = micro_counts(counts)
+        metrics |= {name: Metric(getattr(whole, name), whole.gold) for name in ("f1", "precision", "recall")}
         strict = [[strict_spans(labels, processor.scheme) for labels in rows] for rows in (gold, predicted)]
-        found["strict_f1"] = Metric(total(count(*strict)).f1, whole.gold)
+        metrics["strict_f1"] = Metric(micro_counts(count(*strict)).f1, whole.gold)
     if len(processor.types) <= MAX_TYPES:
         for kind in processor.types:
             of = counts.get(kind, TypeScores(0, 0, 0))
-            found[f"{kind}/f1"] = Metric(of.f1, of.gold)
-    return found
+            metrics[f"{kind}/f1"] = Metric(of.f1, of.gold)
+    return metrics
 
 
 def blocks(
@@ -117,16 +115,16 @@ def blocks(
     gold = [example.labels or () for example in examples]
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
-    found = [Block("Scores of each type", _table_of_types(counts))]
+    blocks = [Block("Scores of each type", _table_of_types(counts))]
     if len(processor.types) <= MAX_TYPES:
-        found.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
+        blocks.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
     wrong = _wrong_sentences(processor, examples, theirs, ours)
-    return [*found, Block("Sentences with most errors", wrong)]
+    return [*blocks, Block("Sentences with most errors", wrong)]
 
 
 def _table_of_types(counts: dict[str, TypeScores]) -> Table:
     order = sorted(counts, key=lambda kind: (-counts[kind].gold, kind))
-    rows = [(kind, counts[kind]) for kind in order] + [(_AVERAGE, total(counts))]
+    rows = [(kind, counts[kind]) for kind in order] + [(_AVERAGE, micro_counts(counts))]
     cells: tuple[tuple[str | float | int | None, ...], ...] = tuple(
         (kind, of.f1, of.precision, of.recall, of.gold, of.predicted) for kind, of in rows
     )
@@ -155,11 +153,12 @@ def _wrong_sentences(
     predicted: Sequence[Sequence[LabelledSpan]],
 ) -> Table:
     errors = [len(set(theirs) ^ set(ours)) for theirs, ours in zip(gold, predicted, strict=True)]
-    order = sorted((i for i, count in enumerate(errors) if count), key=lambda i: (-errors[i], i))[:MAX_ERRORS]
+    worst = sorted(range(len(errors)), key=lambda index: (-errors[index], index))[:MAX_ERRORS]
     rows = tuple(
-        (examples[i].name, marked(processor, examples[i].words, gold[i], set(predicted[i])),
-         marked(processor, examples[i].words, predicted[i], set(gold[i])))
-        for i in order
+        (examples[index].name, bracketed(processor, examples[index].words, gold[index], set(predicted[index])),
+         bracketed(processor, examples[index].words, predicted[index], set(gold[index])))
+        for index in worst
+        if errors[index]
     )  # fmt: skip
     note = "Entities are between brackets. A star marks an entity that the other column does not have."
     if not processor.has_entities:
@@ -167,18 +166,18 @@ def _wrong_sentences(
     return Table(("sentence", "in the data", "predicted"), rows, note=note)
 
 
-def marked(
+def bracketed(
     processor: TaggerProcessor, words: Sequence[str], spans: Sequence[LabelledSpan], other: set[LabelledSpan]
 ) -> str:
     """A sentence with its entities between brackets: [Peter Blackburn]PER."""
     between = "" if processor.unit == "characters" else " "
-    parts, place = list[str](), 0
+    parts, end = list[str](), 0
     for span in spans:
-        parts += words[place : span.start]
+        parts += words[end : span.start]
         text = between.join(words[span.start : span.stop])
         if processor.has_entities:
             parts.append(f"[{text}]{span.type}{'' if span in other else '*'}")
         else:
             parts.append(text if span in other else f"[{text}]{span.type}")
-        place = span.stop
-    return between.join([*parts, *words[place:]])
+        end = span.stop
+    return between.join([*parts, *words[end:]])

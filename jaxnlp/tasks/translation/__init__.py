@@ -34,19 +34,19 @@ class Translation(TextToText):
     char for other languages without spaces."""
 
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
-        found = {**super().metrics(processor, split)}
+        metrics = {**super().metrics(processor, split)}
         if split.scored and len(split.examples):
             titles = {"bleu": "BLEU", "chrf": "chrF"}
-            found |= {name: MetricKind("sentences", "points", title=title) for name, title in titles.items()}
-            found["exact_match"] = MetricKind("sentences")
-        return found
+            metrics |= {name: MetricKind("sentences", "points", title=title) for name, title in titles.items()}
+            metrics["exact_match"] = MetricKind("sentences")
+        return metrics
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         """Also warns when BLEU would treat whole sentences without spaces as words."""
         super().check_corpus(model, corpus)
         examples = corpus.splits["validation"].examples[:_SEEN] if "validation" in corpus.splits else []
-        found = sum(bool(_WITHOUT_SPACES.search(str(example.reference))) for example in examples)
-        if self.bleu_tokenizer == "13a" and 2 * found > len(examples):
+        count = sum(bool(_WITHOUT_SPACES.search(str(example.reference))) for example in examples)
+        if self.bleu_tokenizer == "13a" and 2 * count > len(examples):
             _logger.warning(
                 "most translations are Chinese or Japanese, whose words BLEU's tokenizer 13a does not separate; set "
                 "--task.bleu-tokenizer zh, or char"

@@ -29,21 +29,21 @@ The stronger the colour of a cell, the larger its weight. Move the pointer over 
 
 def render_page(maps: Sequence[HeatMap]) -> str:
     """The HTML document, with a heat map for each translation: rows are target tokens, columns source tokens."""
-    signs = html.escape(explain_signs(token for found in maps for token in (*found.rows, *found.columns)))
+    signs = html.escape(explain_signs(token for heat_map in maps for token in (*heat_map.rows, *heat_map.columns)))
     sections = "\n".join(map(_section, maps))
     return page("Attention of translations", f"<p>{_EXPLANATION}{signs}</p>\n{sections}", _STYLE)
 
 
-def _section(found: HeatMap) -> str:
-    columns = "".join(f'<th scope="col"><span>{html.escape(column)}</span></th>' for column in found.columns)
+def _section(heat_map: HeatMap) -> str:
+    columns = "".join(f'<th scope="col"><span>{html.escape(column)}</span></th>' for column in heat_map.columns)
     rows = []
-    for name, weights in zip(found.rows, found.weights, strict=True):
+    for name, weights in zip(heat_map.rows, heat_map.weights, strict=True):
         cells = "".join(
             f'<td style="--share:{100 * weight:.0f}%" title="{html.escape(column)}: {weight:.2f}"></td>'
-            for column, weight in zip(found.columns, weights, strict=True)
+            for column, weight in zip(heat_map.columns, weights, strict=True)
         )
         rows.append(f'<tr><th scope="row">{html.escape(name)}</th>{cells}</tr>')
     return (
-        f'<section><h2 dir="auto">{html.escape(found.title)}</h2><table><thead><tr><th></th>{columns}</tr></thead>'
+        f'<section><h2 dir="auto">{html.escape(heat_map.title)}</h2><table><thead><tr><th></th>{columns}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></section>"
     )

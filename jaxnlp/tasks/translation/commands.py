@@ -20,7 +20,7 @@ from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
@@ -54,7 +54,7 @@ class Translate(SearchOptions, Command):
     """Print a JSON object for each text, with its translations and their scores, but without empty lines for missing
     ones."""
     alignment: Path | None = None
-    """Also write a page with the attention of each token of the best translation to the source tokens, of the first 100
+    """Also write a page with the attention of the best translations' tokens to the source tokens, for the first 100
     texts."""
 
     def __post_init__(self):
@@ -79,14 +79,15 @@ class Translate(SearchOptions, Command):
                 texts = [text for (text,) in rows]
                 blank += blank_rows(rows, count)
                 kept, too_long = sources_of(processor, texts, max_length)
-                truncated += [count + number for number in too_long]
+                truncated += [count + index for index in too_long]
                 count, translated = count + len(texts), translated + len(kept)
-                found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
-                for number, text in enumerate(texts):
-                    self._show(text, found.get(number, [Hypothesis("", [], 0.0)]))
-                    if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
-                        best = found[number][0].tokens
-                        maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
+                searched = search(trained, list(kept.values()), self.search, self.n_best)
+                translations = dict(zip(kept, searched, strict=True))
+                for index, text in enumerate(texts):
+                    self._show(text, translations.get(index, [Hypothesis("", [], 0.0)]))
+                    if self.alignment is not None and index in translations and len(maps) < MAX_ALIGNED:
+                        best = translations[index][0].tokens
+                        maps.append(alignment(translator, trained.params, processor, kept[index], best, title=text))
         except BaseException:
             if self.alignment is not None and maps:
                 write_file(self.alignment, render_page(maps).encode())
@@ -101,11 +102,12 @@ class Translate(SearchOptions, Command):
 
     def _show(self, text: str, translations: Sequence[Hypothesis]) -> None:
         if self.json:
-            rows = [{"text": found.text, "score": round(found.score, 4)} for found in translations]
+            rows = [{"text": translation.text, "score": round(translation.score, 4)} for translation in translations]
             print(json.dumps({"text": text, "translations": rows}, ensure_ascii=False))
             return
-        for found in translations:
-            print(one_line(found.text) if self.n_best == 1 else f"{found.score:.4f}\t{one_line(found.text)}")
+        for translation in translations:
+            score = "" if self.n_best == 1 else f"{translation.score:.4f}\t"
+            print(f"{score}{one_line(translation.text)}")
         print("\n" * (self.n_best - len(translations)), end="")
 
 
@@ -132,11 +134,11 @@ def translate(
     """
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
     processor: TranslationProcessor = trained.processor
-    found = [""] * len(require_texts(texts))
+    translations = [""] * len(require_texts(texts))
     kept, _ = sources_of(processor, texts, max_source_length(trained))
-    for number, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
-        found[number] = best.text
-    return found
+    for index, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
+        translations[index] = best.text
+    return translations
 
 
 def warm_up(
@@ -174,18 +176,18 @@ def search(
     lengths = list(map(len, sources))
     # Several beams can have the same text.
     compute = _searcher(trained, sources, options, 1 if n_best == 1 else options.num_beams)
-    found = in_batches(lengths, text_shapes(max_source_length(trained)), compute)
-    rows = (zip(tokens.tolist(), scores.tolist(), strict=True) for tokens, scores in found)
+    results = in_batches(lengths, text_shapes(max_source_length(trained)), compute)
+    rows = (zip(tokens.tolist(), scores.tolist(), strict=True) for tokens, scores in results)
     return [distinct_texts(row, trained.processor.target.decode)[:n_best] for row in rows]
 
 
 def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int) -> BatchFunction:
     """Tokens [B, n_best, T] and scores [B, n_best] of batches of sources."""
 
-    def compute(numbers: Sequence[int], shape: Shape) -> tuple[Any, Any]:
+    def compute(indices: Sequence[int], shape: Shape) -> tuple[Any, Any]:
         # Padding repeats a source, since a search ends when all its rows end.
-        rows = [sources[number] for number in numbers] or [[END]]
-        source = padded([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
+        rows = [sources[index] for index in indices] or [[END]]
+        source = padded_sources([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
         return Translator.of(trained.model)(trained.separate_params, *source, options, n_best)
 
     return compute

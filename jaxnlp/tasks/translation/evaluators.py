@@ -10,7 +10,7 @@ from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -33,14 +33,14 @@ class Search(SearchOptions, Evaluator):
         translator = scoring.once(Translator.of, scoring.trained.model)
         params, split = scoring.params_here(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
-        found: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
+        pairs: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
         for batch in split.batches:
             tokens, _ = translator(params, batch["source"], batch["source_mask"], self.search)
             for row in np.flatnonzero(np.asarray(batch["loss_mask"]).any(axis=1)):
                 read = np.asarray(batch["source"][row])[np.asarray(batch["source_mask"][row])]
-                found.append((read.tolist(), np.asarray(tokens[row, 0]).tolist()))
-        rows = range(len(found)) if split.rows is None else split.rows.tolist()
-        ordered = [ids for _, ids in sorted(zip(rows, found, strict=True))]
+                pairs.append((read.tolist(), np.asarray(tokens[row, 0]).tolist()))
+        rows = range(len(pairs)) if split.rows is None else split.rows.tolist()
+        ordered = [ids for _, ids in sorted(zip(rows, pairs, strict=True))]
         texts = [processor.target.decode(written) for _, written in ordered]
         predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in split.in_rows(texts, ""))}
         if not split.scored:
@@ -51,8 +51,8 @@ class Search(SearchOptions, Evaluator):
         tokenizer = task.bleu_tokenizer
         scores, signatures = corpus_scores(texts, references, tokenizer)
         blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
-        for number in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
-            content = alignment(translator, params, processor, *ordered[number], title=split.examples[number].source)
+        for index in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
+            content = alignment(translator, params, processor, *ordered[index], title=split.examples[index].source)
             blocks.append(Block("Attention", content))
         remarks = {"signatures": signatures} | dataclasses.asdict(self.search)
         return Evaluation(metrics | scores, predictions, blocks, remarks)
@@ -79,19 +79,19 @@ def corpus_scores(
     """
     from sacrebleu.metrics import BLEU, CHRF  # imported here, so that training starts faster
 
-    found, signatures = {}, {}
+    metrics, signatures = {}, {}
     for name, measure in (("bleu", BLEU(tokenize=tokenizer)), ("chrf", CHRF())):
-        found[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
+        metrics[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
         signatures[name] = str(measure.get_signature())
     exact = sum(text == reference for text, reference in zip(texts, references, strict=True))
-    found["exact_match"] = Metric(exact / len(texts), len(texts))
-    return found, signatures
+    metrics["exact_match"] = Metric(exact / len(texts), len(texts))
+    return metrics, signatures
 
 
 def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
     """A table for the report: some translations next to their references."""
-    places = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
-    rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in places)
+    indices = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
+    rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in indices)
     return [Block("Translations", Table(("source", "translation", "reference"), rows, folded=True))]
 
 
@@ -102,8 +102,8 @@ def bleu_by_length(
     lengths = np.array([len(processor.encode_source(example.source)) - 1 for example in examples])
     rows = []
     for group in np.array_split(np.argsort(lengths, kind="stable"), min(LENGTH_GROUPS, len(lengths))):
-        references = [str(examples[number].reference) for number in group]
-        scores, _ = corpus_scores([texts[number] for number in group], references, tokenizer)
+        references = [str(examples[index].reference) for index in group]
+        scores, _ = corpus_scores([texts[index] for index in group], references, tokenizer)
         rows.append((f"{lengths[group].min()} to {lengths[group].max()}", len(group), scores["bleu"].value))
     note = "Sentences are sorted by source length and divided into groups of equal size."
     return Block("BLEU by length", Table(("tokens in the source", "sentences", "BLEU"), tuple(rows), note=note))
@@ -130,8 +130,8 @@ def alignment(
     """
     written = list(ids[: ids.index(END) + 1 if END in ids else len(ids)])
     max_length = translator.decoder.capacity
-    source, mask = padded([read], max_length)
-    inputs, _ = padded([[START, *written[:-1]]], max_length)
+    source, mask = padded_sources([read], max_length)
+    inputs, _ = padded_sources([[START, *written[:-1]]], max_length)
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.tokens(written)),

@@ -97,13 +97,13 @@ class Translator(NamedTuple):
         return result.tokens, result.scores
 
 
-def padded(
+def padded_sources(
     rows: Sequence[Sequence[int]], max_length: int | None, multiple: int = BUCKET
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of ids as [B, S] int32 and their mask [B, S]; S is a multiple of `multiple`, at most `max_length`."""
     length = -(-max(map(len, rows)) // multiple) * multiple
     length = length if max_length is None else min(max_length, length)
     ids = np.zeros((len(rows), length), np.int32)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = row
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
     return ids, np.arange(length)[None] < np.array([len(row) for row in rows])[:, None]

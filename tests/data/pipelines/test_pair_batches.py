@@ -7,7 +7,7 @@ from data.pipelines.pair_batches import (
     encoded,
     endless_batches,
     longer_side,
-    padding,
+    padding_share,
     pair_batch,
     pairs_split,
     vocabulary_note,
@@ -70,7 +70,7 @@ def test_an_epoch_has_each_pair_once(pairs, ids):
 def test_padding_is_the_share_of_cells_without_a_token(ids):
     batches, _ = SHAPES.one_pass(ids, longer_side, pair_batch)
     masks = np.concatenate([batch[name].ravel() for batch in batches for name in ("source_mask", "loss_mask")])
-    assert padding(ids, SHAPES) == pytest.approx(1 - masks.mean())
+    assert padding_share(ids, SHAPES) == pytest.approx(1 - masks.mean())
 
 
 def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):

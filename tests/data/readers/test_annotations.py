@@ -174,9 +174,9 @@ def test_of_several_annotations_the_ground_truth_or_the_first_is_read():
         ({"text": "a", "label": [{"start_offset": 0, "end_offset": 1, "label": 3}]}, 'expected {"start": 0'),
         ({"text": "a", "label": [{"start": "0", "end": 1, "label": "X"}]}, 'expected {"start": 0'),
         ({"text": "a b", "entities": [[1, 2, "X"]]}, "expected words from 1 to 2, the entity X, got white space"),
-        ({"text": "a b", "entities": [[0, 3, "X"], [2, 3, "Y"]]}, "two entities share a word"),
+        ({"text": "a b", "entities": [[0, 3, "X"], [2, 3, "Y"]]}, "two entities overlap"),
         ({"text": "Ann", "entities": [{"start": 0, "end": 2, "label": "X", "text": "nn"}]}, "the characters 0 to 2 are "
-         "'An', but the text of the entity X is 'nn'"),
+         "'An', but the entity X has the text 'nn'"),
         ({"words": ["a", "b"], "labels": ["O"]}, "expected a label for each of 2 words, got 1 labels"),
         ({"words": ["a", ""]}, "words must be a list of strings that are not blank"),
         ({"words": ["a", " "]}, "words must be a list of strings that are not blank"),

@@ -12,12 +12,12 @@ from data.text_table import TextTable
 from data.translation import ParallelText
 from data.treebank import Treebank
 from data.word_text import WordText
-from jaxnlp.input_files.tables import Writing
+from jaxnlp.input_files.tables import Dialect
 
 
 def test_options_say_how_tables_are_written():
-    assert TableFiles(encoding="cp1252", delimiter="\\t").writing == Writing(None, "\t", "auto", "cp1252")
-    assert TableFiles().writing == Writing()
+    assert TableFiles(encoding="cp1252", delimiter="\\t").dialect == Dialect(None, "\t", "auto", "cp1252")
+    assert TableFiles().dialect == Dialect()
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,8 @@ def test_options_apply_only_to_files_of_the_users(kind):
     for name in {field.name for field in dataclasses.fields(kind)} - {"batch_size"}:
         config = kind(**{name: given[name]})
         with pytest.raises(ValueError, match=rf"data.{name} applies only to data.source files"):
-            config.writing_only_if(False, "data.source files")
-        config.writing_only_if(True, "data.source files")
+            config.format_only_if(False, "data.source files")
+        config.format_only_if(True, "data.source files")
 
 
 WORD = "caf\xe9 \u20ac\u201d"
@@ -81,6 +81,6 @@ def test_all_files_of_users_are_read_in_the_given_encoding(tmp_path, kind, optio
 
 def test_every_table_of_several_parts_is_read_as_it_is_written():
     config = TextTable(parts=("mine",), tables=("mine=mine.csv",), encoding="cp1252", delimiter=";")
-    assert config.writing == Writing(None, ";", "auto", "cp1252")
+    assert config.dialect == Dialect(None, ";", "auto", "cp1252")
     with pytest.raises(ValueError, match=r"data.encoding applies only to"):
         TextTable(parts=("sst",), encoding="cp1252")

@@ -5,7 +5,7 @@ import pytest
 
 from data import DataError
 from data.readers.labelled_texts import PARTS, TextSource, parts_of_file, source_of_columns, table_files, table_source
-from jaxnlp.input_files.tables import Columns, Writing
+from jaxnlp.input_files.tables import Columns, Dialect
 from jaxnlp.targets import Number, OneClass
 
 SST = "\tid\tsentence\tsentiment\n0\ta1\tfine film .\t3\n1\tb2\tso so\t0\n"
@@ -74,10 +74,10 @@ def test_a_table_is_given_by_its_name_and_one_file_or_two():
 )
 def test_the_columns_of_a_table_of_several_say_what_it_has(tmp_path, header, row, columns, targets):
     path = written(tmp_path, "\n".join([header, *(row.format(n % 3) for n in range(6))]) + "\n")
-    source = table_source(f"mine={path},more.csv", Writing())
+    source = table_source(f"mine={path},more.csv", Dialect())
     assert (source.columns, source.path, source.validation) == (columns, str(path), "more.csv")
     assert source.targets((path, source.read(path)[0])) == targets
-    further = source_of_columns(len(columns.texts), number=isinstance(targets, Number), writing=Writing())
+    further = source_of_columns(len(columns.texts), number=isinstance(targets, Number), dialect=Dialect())
     assert (further.columns, further.predict) == (source.columns, source.predict)
 
 
@@ -85,15 +85,15 @@ def test_a_table_with_no_labels_or_two_kinds_is_refused(tmp_path):
     for header in ("text,stars", "text,label,score"):
         path = written(tmp_path, f"{header}\na,1,1\n")
         with pytest.raises(DataError, match=rf"line 1: expected the column label .* or score .*, got {header[:4]}"):
-            table_source(f"mine={path}", Writing())
+            table_source(f"mine={path}", Dialect())
 
 
 def test_a_file_is_for_the_part_whose_labels_it_has(tmp_path):
     sources = {name: known(name) for name in ("sst", "quora", "sts")}
     assert parts_of_file(written(tmp_path, SST), sources) == ["sst"]
     assert parts_of_file(written(tmp_path, STS), sources) == ["sts"]
-    own = {"one": source_of_columns(1, number=False, writing=Writing()), "two": None}
-    own["two"] = source_of_columns(2, number=False, writing=Writing())
+    own = {"one": source_of_columns(1, number=False, dialect=Dialect()), "two": None}
+    own["two"] = source_of_columns(2, number=False, dialect=Dialect())
     assert parts_of_file(written(tmp_path, "text,pair,label\na,b,x\n"), own) == ["two"]  # it has single texts, too
     assert parts_of_file(written(tmp_path, "text,label\na,x\n"), own) == ["one"]
 

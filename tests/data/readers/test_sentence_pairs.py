@@ -77,7 +77,7 @@ def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, 
     expected = [("one", "eins"), ("three", "drei")]
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
     assert [pair.line for pair in found] == [1, 3]
-    assert (source.places, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
+    assert (source.indices, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
     assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3, the first in line 2"]
 
 

@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from data import DataError
-from data.readers.tagged_files import Columns, check_labels, read_tagged
+from data.readers.tagged_files import TagColumns, check_labels, read_tagged
 
 
 @pytest.fixture
@@ -22,16 +22,16 @@ def test_columns_between_tabs_or_blanks_are_read(write):
         first, second = read_tagged(path).sentences
         assert (first.line, first.number, first.words, first.labels) == (3, 1, ("Ann", "sees"), ("B-PER", "O"))
         assert (second.line, second.number, second.words, second.labels) == (7, 2, ("Rome",), ("B-LOC",))
-    middle = read_tagged(write(text), columns=Columns(0, 1)).sentences
+    middle = read_tagged(write(text), columns=TagColumns(0, 1)).sentences
     assert [one.labels for one in middle] == [("NNP", "VBZ"), ("NNP",)]
-    swapped = read_tagged(write(text), columns=Columns(2, 0)).sentences
+    swapped = read_tagged(write(text), columns=TagColumns(2, 0)).sentences
     assert swapped[0].words == ("B-PER", "O")
 
 
 def test_words_with_blanks_need_tabs_and_positions_are_taken_off(write):
     assert read_tagged(write("New York\tB-LOC\n")).sentences[0].words == ("New York",)
     path = write("科0\tO\n技1\tB-ORG.NAM\nS10\tO\n310\tO\n20\tO\n")
-    found = read_tagged(path, columns=Columns(has_index=True)).sentences
+    found = read_tagged(path, columns=TagColumns(has_index=True)).sentences
     assert (found[0].words, found[0].labels) == (("科", "技", "S", "3", "2"), ("O", "B-ORG.NAM", "O", "O", "O"))
 
 
@@ -39,7 +39,7 @@ def test_files_without_labels_are_read_where_labels_are_optional(write):
     path = write("Ann\nsees\n\nRome\n")
     assert [one.labels for one in read_tagged(path, labelled=None).sentences] == [None, None]
     index = write("1 Ann\n2 sees\n", "y.txt")
-    assert [one.labels for one in read_tagged(index, columns=Columns(1), labelled=None).sentences] == [None]
+    assert [one.labels for one in read_tagged(index, columns=TagColumns(1), labelled=None).sentences] == [None]
     with pytest.raises(DataError, match=r"line 1 \(sentence 1\): expected a label for each word, got none"):
         read_tagged(path)
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from data import DataError
-from data.readers.text_sources import python_docs, read_documents, read_text, text_files
+from data.readers.text_sources import python_docs, source_documents, source_text, text_files
 
 
 def written(folder, content):
@@ -30,34 +30,34 @@ def test_python_docs_holds_the_topics_of_help_in_alphabetical_order():
 
 
 def test_python_docs_is_the_same_text_each_time():
-    assert python_docs() == read_text("python_docs") == python_docs()
+    assert python_docs() == source_text("python_docs") == python_docs()
 
 
 @pytest.mark.parametrize("source", ["text_file", "tiny_shakespeare"])
 def test_a_given_path_is_read_whatever_the_source(tmp_path, source):
-    assert read_text(source, str(written(tmp_path, b"my own text"))) == "my own text"
+    assert source_text(source, str(written(tmp_path, b"my own text"))) == "my own text"
 
 
 def test_text_file_without_path_says_which_option_is_missing():
     with pytest.raises(DataError, match=r"text_file needs the file: give it with --data\.path FILE"):
-        read_text("text_file")
+        source_text("text_file")
 
 
 def test_python_docs_refuses_a_path():
     with pytest.raises(
         DataError, match=r"python_docs takes no path, got my\.txt; for your own text, set --data.source text_file"
     ):
-        read_text("python_docs", "my.txt")
+        source_text("python_docs", "my.txt")
 
 
 def test_unknown_source_is_named_next_to_the_known_ones():
     with pytest.raises(DataError, match="one of python_docs, tiny_shakespeare, text_file, got 'war_and_peace'"):
-        read_text("war_and_peace")
+        source_text("war_and_peace")
 
 
 @pytest.mark.realdata
 def test_tiny_shakespeare_has_its_published_size():
-    text = read_text("tiny_shakespeare")
+    text = source_text("tiny_shakespeare")
     assert (len(text), len(set(text))) == (1_115_394, 65)
     assert text.startswith("First Citizen:\nBefore we proceed any further, hear me speak.")
 
@@ -105,9 +105,9 @@ def test_files_that_cannot_be_meant_are_refused(poems, given, error, message):
 
 
 def test_each_file_of_the_users_is_a_document(poems):
-    assert read_documents("text_file", ("b.txt", "d.txt.gz", "a.txt")) == ["a.txt\n", "b.txt\n", "d\n"]
-    assert read_documents("text_file", "a.txt") == ["a.txt\n"]
-    assert read_documents("python_docs") == [python_docs()]
+    assert source_documents("text_file", ("b.txt", "d.txt.gz", "a.txt")) == ["a.txt\n", "b.txt\n", "d\n"]
+    assert source_documents("text_file", "a.txt") == ["a.txt\n"]
+    assert source_documents("python_docs") == [python_docs()]
 
 
 @pytest.mark.parametrize(
@@ -121,4 +121,4 @@ def test_each_file_of_the_users_is_a_document(poems):
 )
 def test_paths_that_a_source_does_not_take_are_refused(poems, source, path, message):
     with pytest.raises(DataError, match=re.escape(message)):
-        read_documents(source, path)
+        source_documents(source, path)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.convert.bert import PREFIXES, WeightsError, from_huggingface, to_huggingface
+from jaxnlp.convert.bert import TENSOR_PREFIXES, WeightsError, from_huggingface, to_huggingface
 from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
 
 VOCABULARY = 11
@@ -53,7 +53,7 @@ def test_import_then_export_gives_the_same_bits_under_the_same_names(heads):
         assert found[name].flags.c_contiguous
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("prefix", TENSOR_PREFIXES)
 def test_prefixes_are_understood(prefix):
     expected = from_huggingface(tensors(), CONFIG, VOCABULARY).params
     prefixed = {prefix + name: tensor for name, tensor in tensors().items()}

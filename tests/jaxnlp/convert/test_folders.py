@@ -109,7 +109,7 @@ def test_a_name_is_fetched_from_the_hub(folder, monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     chex.assert_trees_all_equal(read_pretrained("some/model").params, read_pretrained(folder).params)
-    assert asked == [("some/model", list(folders.FILES))]
+    assert asked == [("some/model", list(folders.DOWNLOADED))]
     assert not any(pattern.endswith((".bin", ".pt", "*")) for pattern in asked[0][1])
 
 
@@ -166,7 +166,7 @@ def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conv
     wanted = ["model.safetensors", "0_Transformer/config.json", "0_Transformer/model.safetensors", "modules.json"]
     wanted += ["0_Transformer/vocab.txt", "0_Transformer/tokenizer.json", "1_Pooling/config.json"]
     for name in wanted:
-        assert any(fnmatch.fnmatchcase(name, pattern) for pattern in folders.FILES), name
+        assert any(fnmatch.fnmatchcase(name, pattern) for pattern in folders.DOWNLOADED), name
     (folder / "model.safetensors").unlink()
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: str(folder))
     command = r"BertModel.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"

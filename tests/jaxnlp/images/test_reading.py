@@ -12,8 +12,8 @@ from jaxnlp.images.reading import (
     eight_bits,
     is_image_file,
     middle_square,
-    normalized,
     open_image,
+    with_channels,
 )
 
 LEVELS = np.arange(0, 2**16, 4369, dtype=np.uint16).reshape(4, 4)
@@ -63,8 +63,8 @@ def grey_and_alpha(alpha):
     ],
 )
 def test_a_grey_image_of_any_mode_has_eight_bits(image, right):
-    np.testing.assert_array_equal(np.asarray(normalized(image, 1)), right)
-    np.testing.assert_array_equal(np.asarray(normalized(image, 3)), np.stack([right] * 3, axis=-1))
+    np.testing.assert_array_equal(np.asarray(with_channels(image, 1)), right)
+    np.testing.assert_array_equal(np.asarray(with_channels(image, 3)), np.stack([right] * 3, axis=-1))
 
 
 def png_of_16_bits(pixels):
@@ -93,12 +93,12 @@ def png_of_16_bits(pixels):
     ids=["palette", "transparent colour", "half transparent colour", "alpha", "transparent RGB", "CMYK", "16-bit PNG"],
 )
 def test_a_colour_image_of_any_mode_is_in_colours_on_white(image, right):
-    np.testing.assert_array_equal(np.asarray(normalized(image, 3)), right)
+    np.testing.assert_array_equal(np.asarray(with_channels(image, 3)), right)
 
 
 def test_a_cmyk_photo_has_its_colours():
     photo = saved(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG", quality=95)
-    np.testing.assert_allclose(np.asarray(normalized(photo, 3))[4, 4], [255, 0, 0], atol=3)
+    np.testing.assert_allclose(np.asarray(with_channels(photo, 3))[4, 4], [255, 0, 0], atol=3)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG"])
@@ -106,14 +106,14 @@ def test_an_animation_is_its_first_frame(kind):
     first, *others = (Image.new("RGB", (4, 4), colour) for colour in ("red", "lime", "blue"))
     image = saved(first, kind, save_all=True, append_images=others, **({"lossless": True} if kind == "WEBP" else {}))
     assert image.n_frames == 3
-    np.testing.assert_array_equal(np.asarray(normalized(image, 3)), np.broadcast_to([255, 0, 0], (4, 4, 3)))
+    np.testing.assert_array_equal(np.asarray(with_channels(image, 3)), np.broadcast_to([255, 0, 0], (4, 4, 3)))
 
 
 def test_a_photo_is_rotated_as_its_camera_says_from_a_file_and_from_pillow(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was on its side
     Image.fromarray(np.rot90(COLOURS)).save(tmp_path / "turned.png", exif=exif)
-    for found in (open_image(tmp_path / "turned.png", 3), normalized(Image.open(tmp_path / "turned.png"), 3)):
+    for found in (open_image(tmp_path / "turned.png", 3), with_channels(Image.open(tmp_path / "turned.png"), 3)):
         np.testing.assert_array_equal(np.asarray(found), COLOURS)
 
 
@@ -128,15 +128,15 @@ def test_a_photo_is_rotated_as_its_camera_says_from_a_file_and_from_pillow(tmp_p
     ids=lambda array: f"{type(array).__name__}-{array.dtype}-{array.shape}",
 )
 def test_arrays_of_any_depth_and_channels_are_images(array):
-    np.testing.assert_array_equal(np.asarray(normalized(array, 1)), GREY)
-    np.testing.assert_array_equal(np.asarray(normalized(array, 3)), np.stack([GREY] * 3, axis=-1))
+    np.testing.assert_array_equal(np.asarray(with_channels(array, 1)), GREY)
+    np.testing.assert_array_equal(np.asarray(with_channels(array, 3)), np.stack([GREY] * 3, axis=-1))
 
 
 @pytest.mark.thorough  # an array of JAX is an array of another library, too
 def test_tensors_of_pytorch_are_images():
     import torch
 
-    np.testing.assert_array_equal(np.asarray(normalized(torch.tensor(COLOURS), 3)), COLOURS)
+    np.testing.assert_array_equal(np.asarray(with_channels(torch.tensor(COLOURS), 3)), COLOURS)
 
 
 def test_levels_are_rounded_and_not_clipped():
@@ -161,7 +161,7 @@ def test_levels_are_rounded_and_not_clipped():
 )
 def test_an_array_that_is_no_image_is_refused(image, message):
     with pytest.raises(ValueError, match=message):
-        normalized(image, 3)
+        with_channels(image, 3)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):

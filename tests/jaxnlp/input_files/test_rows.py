@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jaxnlp.corpus import DataError
-from jaxnlp.input_files.rows import TextColumns, chunks, place_of, read_text, rows_of, table_rows
-from jaxnlp.input_files.tables import Writing
+from jaxnlp.input_files.rows import TextColumns, chunks, position_of, read_text, rows_of, table_rows
+from jaxnlp.input_files.tables import Dialect
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -23,7 +23,7 @@ def test_rows_are_texts_or_texts_with_their_pairs():
     [
         ({"texts": ["a", "caf\udce9"]}, r"text 2 is not UTF-8: 'caf\\udce9'"),
         ({"texts": ["a"], "pairs": ["b"]}, "--pair applies only to pairs of texts; remove it"),
-        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "number of texts: 2, after --pair: 1"),
+        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "got 2 texts, and 1 after --pair"),
         ({"texts": ["a"], "file": Path("x")}, "give texts or --file, not both"),
         ({"pairs": ["a"], "file": Path("x"), "count": 2}, "give texts or --file, not both"),
     ],
@@ -148,14 +148,14 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def test_places_are_named_by_text_line_or_row():
-    assert place_of(["a"], None, 1) == "text 1"
-    assert place_of((), None, 4) == "standard input, line 4"
-    assert [place_of((), Path(name), 2) for name in ("x", "x.csv")] == ["x, line 2", "x.csv, row 2"]
+    assert position_of(["a"], None, 1) == "text 1"
+    assert position_of((), None, 4) == "standard input, line 4"
+    assert [position_of((), Path(name), 2) for name in ("x", "x.csv")] == ["x, line 2", "x.csv, row 2"]
 
 
 def test_columns_are_those_of_the_runs_training_table():
     data = {"text": "body", "pair": "other", "delimiter": ";", "quotes": "none", "encoding": "cp1252", "label": "stars"}
-    assert TextColumns.of_run({"data": data}) == TextColumns(("body", "other"), Writing(None, ";", "none", "cp1252"))
+    assert TextColumns.of_run({"data": data}) == TextColumns(("body", "other"), Dialect(None, ";", "none", "cp1252"))
     assert TextColumns.of_run({"data": {"text": "body", "pair": None}}) == TextColumns(("body", "pair"))
     assert TextColumns.of_run({"data": {"train": "x"}}) == TextColumns.of_run(None) == TextColumns()
 

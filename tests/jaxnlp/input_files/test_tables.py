@@ -8,14 +8,14 @@ import pytest
 from jaxnlp.corpus import DataError, SourceRows
 from jaxnlp.input_files.tables import (
     Columns,
+    Dialect,
     TableRow,
-    Writing,
     format_of,
     is_table,
     labelled_rows,
     read_header,
-    read_rows,
     read_table,
+    rows_with_texts,
     table_with,
 )
 
@@ -27,6 +27,10 @@ def written(folder, text, name):
     path = folder / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     return path
+
+
+def read_rows(path, columns, **options):
+    return rows_with_texts(path, read_table(path, columns, **options).rows)
 
 
 def lines(*rows):
@@ -217,10 +221,10 @@ def test_another_delimiter_is_found_by_the_columns_and_named(tmp_path, caplog, d
 
 def test_a_delimiter_that_is_given_is_used(tmp_path, caplog):
     path = written(tmp_path, "text~label\nfine~x\n", "t.txt")
-    assert read_rows(path, COLUMNS, writing=Writing(delimiter="~"))[0].texts == ("fine",)
+    assert read_rows(path, COLUMNS, dialect=Dialect(delimiter="~"))[0].texts == ("fine",)
     assert not caplog.messages
     with pytest.raises(DataError, match=r"line 1: expected the columns text, label between semicolons, got text~label"):
-        read_rows(path, COLUMNS, labelled=True, writing=Writing(delimiter=";"))
+        read_rows(path, COLUMNS, labelled=True, dialect=Dialect(delimiter=";"))
 
 
 def test_columns_that_no_delimiter_gives_are_named_with_the_probable_one(tmp_path):
@@ -232,7 +236,7 @@ def test_columns_that_no_delimiter_gives_are_named_with_the_probable_one(tmp_pat
 def test_an_encoding_that_is_given_is_used(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("text,label\n\u201cnice\u201d film \u20ac 5,a\n".encode("cp1252"))
-    assert read_rows(path, COLUMNS, writing=Writing(encoding="cp1252"))[0].texts == ("\u201cnice\u201d film \u20ac 5",)
+    assert read_rows(path, COLUMNS, dialect=Dialect(encoding="cp1252"))[0].texts == ("\u201cnice\u201d film \u20ac 5",)
     with pytest.raises(DataError, match=r"t.csv, line 2, offset 11: .* train with --data.encoding cp1252,"):
         read_rows(path, COLUMNS)
 

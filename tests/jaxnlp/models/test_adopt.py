@@ -134,10 +134,15 @@ def test_classifiers_and_pretraining_begin_with_the_encoders_of_each_other(weigh
     params = jax.jit(model.init)(jax.random.key(5), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     classifier = Trained(Classification(), model, jax.device_get(params), processor, name="earlier")
     found = BertClassifierConfig().adopt(weights)
-    assert (found.config.encoder, found.processor, found.params_for, len(found.notes)) == (SHAPE, VOCABULARY, None, 1)
+    assert (found.config.encoder, found.processor, found.matching_heads, len(found.notes)) == (
+        SHAPE,
+        VOCABULARY,
+        None,
+        1,
+    )
     chex.assert_trees_all_equal(found.params, {"encoder": weights.params["encoder"]})
     pretraining = BertPretrainingConfig().adopt(classifier)
     assert any("does not have the masked-token head" in note for note in pretraining.notes)
     chex.assert_trees_all_equal(pretraining.params["encoder"], classifier.params["encoder"])
     again = BertClassifierConfig().adopt(classifier)
-    chex.assert_trees_all_equal(again.params_for(processor), {"head": classifier.params["head"]})
+    chex.assert_trees_all_equal(again.matching_heads(processor), {"head": classifier.params["head"]})

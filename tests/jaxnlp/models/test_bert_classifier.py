@@ -277,9 +277,9 @@ def pretrained(config, processor):
 def test_a_classifier_of_the_same_parts_gives_its_heads(config, processor, others, heads, caplog):
     found = config.adopt(pretrained(config, processor))
     assert found.params.keys() == {"encoder"}
-    assert found.params_for(processor).keys() == heads
+    assert found.matching_heads(processor).keys() == heads
     for other in others:
-        assert found.params_for(other) == {}
+        assert found.matching_heads(other) == {}
         assert "the head of earlier is not used" in caplog.text
         caplog.clear()
 

@@ -22,9 +22,9 @@ def test_a_head_is_taken_only_for_the_same_classes(caplog):
     trained = types.SimpleNamespace(model=model, params=params, processor=processor, name="earlier")
     found = config.adopt(trained)
     assert found.params.keys() == params.keys() - {"head"}
-    assert found.params_for(processor) == {"head": params["head"]}
+    assert found.matching_heads(processor) == {"head": params["head"]}
     other = types.SimpleNamespace(targets=OneClass(("a", "z")))  # as many classes, which mean something else
-    assert found.params_for(other) == {}
+    assert found.matching_heads(other) == {}
     assert "the head of earlier is not used: its targets differ" in caplog.text
 
 

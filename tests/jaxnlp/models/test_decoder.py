@@ -266,7 +266,7 @@ def test_attention_maps_are_causal_weights_in_the_order_of_the_layers(variant):
 @each_variant
 def test_the_places_of_a_map_say_what_is_a_latent_and_what_its_mask_lets_see(variant, length):
     model = make_model(**VARIANTS[variant])
-    places = model.attention_places(length)
+    places = model.attention_axes(length)
     latents = sum(position < length for position in STANDS_AT.get(variant, ())) or 1  # the first is always there
     expected = {"blocks": (0, 0)}
     if variant in STANDS_AT:

@@ -12,7 +12,7 @@ from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 class Facts(DataConfig):
     max_length = 8
     parts = ()
-    together = carries = False
+    joint = stateful = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -286,8 +286,8 @@ def test_config_reads_back_equal_from_json():
     [
         ({"cell": "lstmm"}, "model.cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'; did you mean lstm?"),
         ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
-        ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
-        ({"widths": (4, 0)}, "model.widths needs a layer, each at least 1 wide, got (4, 0)"),
+        ({"widths": ()}, "model.widths needs at least one layer, got none"),
+        ({"widths": (4, 0)}, "model.widths must be at least 1 each, got (4, 0)"),
         ({"forget_bias": float("nan")}, "model.forget_bias must be finite, got nan"),
         ({"widths": (4,), "hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several"),
         (

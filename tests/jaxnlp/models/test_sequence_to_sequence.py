@@ -14,7 +14,7 @@ from jaxnlp.tasks.text_to_text import TextToText
 class Facts(DataConfig):
     max_length = 8
     parts = ()
-    together = carries = False
+    joint = stateful = False
 
 
 @dataclasses.dataclass(frozen=True)

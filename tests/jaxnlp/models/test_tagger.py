@@ -74,9 +74,9 @@ def test_layers_of_labels_are_adopted_only_for_the_same_labels():
     trained = Trained(Tagging(), model, random_parameters(model, *inputs), PROCESSOR, name="theirs")
     found = config.adopt(trained)
     assert set(found.params) == {"encoder"}
-    assert set(found.params_for(PROCESSOR)) == {"scores", "transitions", "start", "end"}
+    assert set(found.matching_heads(PROCESSOR)) == {"scores", "transitions", "start", "end"}
     other = dataclasses.replace(PROCESSOR, labels=labels_of(("LOC",), "bio"))
-    assert found.params_for(other) == {}
+    assert found.matching_heads(other) == {}
     with pytest.raises(ValueError, match=r"model\.recurrent_widths: \(3, 2\) -> \(4,\)"):
         dataclasses.replace(config, recurrent_widths=(4,)).adopt(trained)
 

@@ -142,8 +142,8 @@ def test_logits_are_float32_whatever_the_type_of_the_computation():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
-        ({"widths": (3, 0)}, "model.widths needs a layer, each at least 1 wide, got (3, 0)"),
+        ({"widths": ()}, "model.widths needs at least one layer, got none"),
+        ({"widths": (3, 0)}, "model.widths must be at least 1 each, got (3, 0)"),
         ({"pooling": "cls"}, "model.pooling must be one of last, mean, max, attention, got 'cls'"),
         (
             {"vectors": "two_channels", "vectors_path": "file"},

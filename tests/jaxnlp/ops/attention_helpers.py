@@ -1,24 +1,24 @@
-"""What tests of `attend` share."""
+"""What tests of `dot_product_attention` share."""
 
 import functools
 
 import jax
 import numpy as np
 
-from jaxnlp.ops.attention import QUERY_BLOCK, attend, attention_weights
+from jaxnlp.ops.attention import QUERY_BLOCK, attention_weights, dot_product_attention
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 3, 5, 7, 2, 4
 BY_HAND, BY_AUTODIFF = IMPLEMENTATIONS = ("vjp", "xla")
 SEVERAL_BLOCKS = 2 * QUERY_BLOCK + 5
 
 STATIC = ("causal", "scale", "dropout_rate", "implementation")
-compiled_attend = jax.jit(attend, static_argnames=STATIC)
+compiled_attend = jax.jit(dot_product_attention, static_argnames=STATIC)
 compiled_weights = jax.jit(attention_weights, static_argnames=("causal", "scale"))
 
 
 @functools.partial(jax.jit, static_argnames=STATIC)
 def values_and_gradients(q, k, v, upstream, **settings):
-    y, vjp = jax.vjp(lambda q, k, v: attend(q, k, v, **settings), q, k, v)
+    y, vjp = jax.vjp(lambda q, k, v: dot_product_attention(q, k, v, **settings), q, k, v)
     return y, vjp(upstream)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.ops.attention import QUERY_BLOCK, attend, attention_weights
+from jaxnlp.ops.attention import QUERY_BLOCK, attention_weights, dot_product_attention
 from jaxnlp.typing import BATCH_AXIS
 from tests.jaxnlp.ops.attention_helpers import (
     BATCH,
@@ -323,7 +323,9 @@ def test_without_a_key_nothing_is_dropped():
 @pytest.mark.thorough
 def test_eager_calls_equal_compiled_ones():
     inputs, settings = random_inputs(), {"causal": True, "dropout_rate": 0.3, "dropout_key": jax.random.key(0)}
-    np.testing.assert_allclose(attend(*inputs, **settings), compiled_attend(*inputs, **settings), atol=1e-6)
+    np.testing.assert_allclose(
+        dot_product_attention(*inputs, **settings), compiled_attend(*inputs, **settings), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -343,7 +345,7 @@ def test_eager_calls_equal_compiled_ones():
 def test_shapes_that_do_not_fit_are_named(q, k, v):
     message = f"expected q [B, T, H, K] and k, v [B, S, G, K] with H divisible by G, got q {q}, k {k}, v {v}"
     with pytest.raises(ValueError, match=re.escape(message)):
-        attend(*(np.zeros(shape, np.float32) for shape in (q, k, v)))
+        dot_product_attention(*(np.zeros(shape, np.float32) for shape in (q, k, v)))
 
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])
@@ -351,7 +353,7 @@ def test_integers_are_refused(name):
     inputs = dict(zip("qkv", random_inputs(), strict=True))
     inputs[name] = inputs[name].astype(np.int32)
     with pytest.raises(ValueError, match=f"^expected float arrays, got .*{name} int32"):
-        attend(**inputs)
+        dot_product_attention(**inputs)
 
 
 @pytest.mark.parametrize("key", [None, 0])
@@ -359,7 +361,9 @@ def test_integers_are_refused(name):
 def test_dropout_rates_outside_their_interval_are_named_also_without_a_key(rate, key):
     message = f"dropout rate must be in [0, 1), got {rate}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*random_inputs(), dropout_rate=rate, dropout_key=None if key is None else jax.random.key(key))
+        dot_product_attention(
+            *random_inputs(), dropout_rate=rate, dropout_key=None if key is None else jax.random.key(key)
+        )
 
 
 @pytest.mark.parametrize("implementation", ["auto", "vjp"])
@@ -367,8 +371,8 @@ def test_a_scale_that_is_traced_is_refused_by_all_but_autodiff(implementation):
     inputs = random_inputs()
     message = f"implementation={implementation!r} takes a scale that is a number, got a traced array; multiply q by it"
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
-        jax.jit(lambda scale: attend(*inputs, scale=scale, implementation=implementation))(0.3)
-    found = jax.jit(lambda scale: attend(*inputs, scale=scale, implementation=BY_AUTODIFF))(0.3)
+        jax.jit(lambda scale: dot_product_attention(*inputs, scale=scale, implementation=implementation))(0.3)
+    found = jax.jit(lambda scale: dot_product_attention(*inputs, scale=scale, implementation=BY_AUTODIFF))(0.3)
     np.testing.assert_allclose(found, compiled_attend(*inputs, scale=0.3, implementation=BY_AUTODIFF), atol=1e-6)
 
 
@@ -391,14 +395,14 @@ def test_a_scale_that_is_traced_is_refused_by_all_but_autodiff(implementation):
 def test_masks_that_do_not_fit_are_named(implementation, shape):
     message = f"expected an attention_mask that broadcasts to {(BATCH, HEADS, QUERIES, KEYS)}, got {shape}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*random_inputs(), attention_mask=np.ones(shape, bool), implementation=implementation)
+        dot_product_attention(*random_inputs(), attention_mask=np.ones(shape, bool), implementation=implementation)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_masks_that_are_not_boolean_are_named(dtype):
     message = f"attention_mask must be bool, got {dtype}; see masks.from_additive"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*random_inputs(), attention_mask=np.ones((1, 1, QUERIES, KEYS), dtype))
+        dot_product_attention(*random_inputs(), attention_mask=np.ones((1, 1, QUERIES, KEYS), dtype))
 
 
 @pytest.mark.parametrize(("key_heads", "causal", "scale"), [(None, False, None), (1, True, 0.3)])

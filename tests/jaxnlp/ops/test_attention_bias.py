@@ -10,7 +10,7 @@ import pytest
 import torch
 from jax.test_util import check_grads
 
-from jaxnlp.ops.attention import QUERY_BLOCK, attend
+from jaxnlp.ops.attention import QUERY_BLOCK, dot_product_attention
 from tests.jaxnlp.ops.attention_helpers import (
     BATCH,
     BY_HAND,
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.sweep
 @functools.partial(jax.jit, static_argnames=(*STATIC, "first_query"))
 def values_and_gradients(q, k, v, bias, upstream, **settings):
     """As the helper of that name, with the gradient of the bias last."""
-    y, vjp = jax.vjp(lambda q, k, v, bias: attend(q, k, v, bias=bias, **settings), q, k, v, bias)
+    y, vjp = jax.vjp(lambda q, k, v, bias: dot_product_attention(q, k, v, bias=bias, **settings), q, k, v, bias)
     return y, vjp(upstream)
 
 
@@ -100,7 +100,7 @@ def test_gradient_equals_finite_differences():
     with jax.enable_x64(True):
         inputs = (*random_inputs(dtype=np.float64), random_bias((1, HEADS, QUERIES, KEYS), np.float64))
         settings = {"attention_mask": random_mask(), "causal": True, "first_query": 1, "implementation": BY_HAND}
-        function = jax.jit(lambda q, k, v, bias: attend(q, k, v, bias=bias, **settings))
+        function = jax.jit(lambda q, k, v, bias: dot_product_attention(q, k, v, bias=bias, **settings))
         check_grads(function, inputs, order=1, modes=["rev"], atol=1e-7, rtol=1e-7)
 
 
@@ -141,7 +141,9 @@ def test_no_bias_equals_a_bias_of_zero_and_is_another_program():
     inputs = random_inputs()
     zero = jnp.zeros((1, 1, 1, 1))
     np.testing.assert_array_equal(compiled_attend(*inputs, bias=zero), compiled_attend(*inputs))
-    programs = [str(jax.make_jaxpr(functools.partial(attend, bias=bias))(*inputs)) for bias in (None, zero)]
+    programs = [
+        str(jax.make_jaxpr(functools.partial(dot_product_attention, bias=bias))(*inputs)) for bias in (None, zero)
+    ]
     assert len(programs[0]) < len(programs[1])
 
 
@@ -174,7 +176,7 @@ def test_one_program_serves_every_traced_first_query():
     q, k, v = random_inputs(queries=1)
     whole = np.broadcast_to(q, (BATCH, KEYS, HEADS, WIDTH))
     expected = np.asarray(compiled_attend(whole, k, v, causal=True))
-    step = jax.jit(lambda first_query: attend(q, k, v, causal=True, first_query=first_query))
+    step = jax.jit(lambda first_query: dot_product_attention(q, k, v, causal=True, first_query=first_query))
     for position in range(KEYS):
         np.testing.assert_allclose(np.asarray(step(position))[:, 0], expected[:, position], atol=1e-6)
     assert step._cache_size() == 1
@@ -184,7 +186,7 @@ def test_a_first_query_that_is_mapped_gives_what_each_call_gives():
     q, k, v = random_inputs(queries=2)
 
     def loss(k, first_query):
-        return jnp.sin(attend(q, k, v, causal=True, first_query=first_query)).sum()
+        return jnp.sin(dot_product_attention(q, k, v, causal=True, first_query=first_query)).sum()
 
     firsts = np.arange(3)
     found = jax.jit(jax.vmap(jax.grad(loss), in_axes=(None, 0)))(k, firsts)
@@ -198,7 +200,7 @@ def test_a_first_query_that_tracing_knows_leaves_later_keys_out_of_the_products(
 
     def kept(first_query):
         def program(*inputs):
-            return jax.vjp(functools.partial(attend, causal=True, first_query=first_query), *inputs)
+            return jax.vjp(functools.partial(dot_product_attention, causal=True, first_query=first_query), *inputs)
 
         _, vjp = jax.eval_shape(program, *inputs)
         return [x.shape for x in jax.tree.leaves(vjp) if x.size > inputs[1].size]
@@ -225,13 +227,13 @@ def test_weights_to_look_at_have_bias_and_first_query():
 def test_a_bias_that_does_not_fit_is_named(shape):
     message = f"expected a bias that broadcasts to {(BATCH, HEADS, QUERIES, KEYS)}, got {shape}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*random_inputs(), bias=np.ones(shape, np.float32))
+        dot_product_attention(*random_inputs(), bias=np.ones(shape, np.float32))
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int32])
 def test_a_bias_that_is_not_float_is_refused(dtype):
     with pytest.raises(ValueError, match=r"^expected float arrays, got bias (bool|int32)$"):
-        attend(*random_inputs(), bias=np.ones((1, 1, QUERIES, KEYS), dtype))
+        dot_product_attention(*random_inputs(), bias=np.ones((1, 1, QUERIES, KEYS), dtype))
 
 
 @pytest.mark.parametrize(
@@ -245,4 +247,4 @@ def test_a_bias_that_is_not_float_is_refused(dtype):
 )
 def test_a_first_query_that_is_no_position_is_refused(first_query, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*random_inputs(), causal=True, first_query=first_query)
+        dot_product_attention(*random_inputs(), causal=True, first_query=first_query)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxnlp.ops.attention import MAX_QUERY_BLOCKS, QUERY_BLOCK, attend
+from jaxnlp.ops.attention import MAX_QUERY_BLOCKS, QUERY_BLOCK, dot_product_attention
 from jaxnlp.ops.dropout_masks import keep_mask
 from tests.jaxnlp.ops.attention_helpers import (
     BATCH,
@@ -111,7 +111,7 @@ def test_hand_derived_gradient_equals_autodiff(sizes, mask, settings):
 def test_gradient_equals_finite_differences(sizes, mask, settings):
     with jax.enable_x64(True):
         inputs, keywords = arguments_of(sizes, mask, settings)
-        function = jax.jit(functools.partial(attend, **keywords, implementation=BY_HAND))
+        function = jax.jit(functools.partial(dot_product_attention, **keywords, implementation=BY_HAND))
         check_grads(function, inputs, order=1, modes=["rev"], atol=1e-7, rtol=1e-7)
 
 
@@ -120,7 +120,7 @@ def test_autodiff_gives_forward_mode_and_second_derivatives(mode, dropout_rate):
     with jax.enable_x64(True):
         inputs = random_inputs(batch=1, dtype=np.float64)
         settings = {"causal": True, "dropout_rate": dropout_rate, "dropout_key": jax.random.key(7)}
-        function = jax.jit(functools.partial(attend, **settings, implementation=BY_AUTODIFF))
+        function = jax.jit(functools.partial(dot_product_attention, **settings, implementation=BY_AUTODIFF))
         check_grads(function, inputs, order=2, modes=[mode], atol=1e-6, rtol=1e-6)
 
 
@@ -133,7 +133,7 @@ def test_autodiff_gives_forward_mode_and_second_derivatives(mode, dropout_rate):
 def test_forward_mode_of_the_gradient_by_hand_is_refused_in_the_words_of_the_docstring(derivative):
     q, k, v = random_inputs()
     with pytest.raises(TypeError, match=re.escape("can't apply forward-mode autodiff (jvp)")):
-        derivative(lambda q: attend(q, k, v, implementation=BY_HAND), q)
+        derivative(lambda q: dot_product_attention(q, k, v, implementation=BY_HAND), q)
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -197,7 +197,7 @@ def test_transformations_give_the_gradients_of_each_call(implementation, transfo
 
     def loss(inputs, mask, key):
         settings = {"attention_mask": mask, "causal": True, "dropout_rate": 0.3, "dropout_key": key}
-        return jnp.sin(attend(*inputs, **settings, implementation=implementation)).sum()
+        return jnp.sin(dot_product_attention(*inputs, **settings, implementation=implementation)).sum()
 
     def scanned(inputs):
         return jax.lax.scan(lambda total, step: (total + loss(*step), None), jnp.float32(0), (inputs, masks, keys))[0]
@@ -238,7 +238,7 @@ def test_transformations_that_are_not_jitted_give_the_same(implementation, mappe
 
     def values(q, k, v, mask, key):
         settings = {"attention_mask": mask, "dropout_rate": 0.3, "dropout_key": key}
-        return attend(q, k, v, **settings, implementation=implementation)
+        return dot_product_attention(q, k, v, **settings, implementation=implementation)
 
     def loss(k, varied):
         return jnp.sin(values(**(shared | {"k": k} | {mapped: varied}))).sum()
@@ -267,7 +267,7 @@ def test_second_derivatives_that_are_not_jitted_are_those_of_the_jitted_function
     q, k, v = (x[:1, :3, :1] for x in random_inputs())
 
     def loss(q):
-        return jnp.sin(attend(q, k, v, implementation=implementation)).sum()
+        return jnp.sin(dot_product_attention(q, k, v, implementation=implementation)).sum()
 
     second = jax.jacrev(jax.grad(loss))
     np.testing.assert_allclose(second(q), jax.jit(second)(q), atol=1e-5)
@@ -277,7 +277,9 @@ def test_second_derivatives_that_are_not_jitted_are_those_of_the_jitted_function
 
 def kept_for_the_backward_pass(inputs, **settings):
     """Shapes and dtypes of the arrays that are, but for those no larger than an input."""
-    _, vjp = jax.eval_shape(lambda *inputs: jax.vjp(functools.partial(attend, **settings), *inputs), *inputs)
+    _, vjp = jax.eval_shape(
+        lambda *inputs: jax.vjp(functools.partial(dot_product_attention, **settings), *inputs), *inputs
+    )
     largest = max(x.size for x in inputs)
     return [(x.shape, x.dtype) for x in jax.tree.leaves(vjp) if x.size > largest]
 

@@ -8,14 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 from tests.jaxnlp.ops.attention_helpers import BATCH, BY_AUTODIFF, BY_HAND, KEYS, QUERIES, random_inputs, random_mask
 
 
 def test_without_a_gpu_auto_is_the_hand_derived_gradient():
     def program(implementation):
         inputs = random_inputs()
-        return str(jax.make_jaxpr(functools.partial(attend, causal=True, implementation=implementation))(*inputs))
+        return str(
+            jax.make_jaxpr(functools.partial(dot_product_attention, causal=True, implementation=implementation))(
+                *inputs
+            )
+        )
 
     assert program("auto") == program(BY_HAND) != program(BY_AUTODIFF)
 
@@ -23,7 +27,7 @@ def test_without_a_gpu_auto_is_the_hand_derived_gradient():
 def test_cudnn_is_refused_without_a_gpu():
     message = "implementation='cudnn' needs an Nvidia GPU, and the program is for the platform cpu; use 'auto' or 'vjp'"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*random_inputs(), implementation="cudnn")
+        dot_product_attention(*random_inputs(), implementation="cudnn")
 
 
 @pytest.fixture
@@ -55,14 +59,14 @@ def test_cudnn_is_refused_what_it_cannot_do(dtype, width, dropout_rate, reason):
     inputs = [jnp.asarray(x, dtype) for x in random_inputs(width=width)]
     message = f"implementation='cudnn' {reason}; use 'auto' or 'vjp'"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        attend(*inputs, dropout_rate=dropout_rate, dropout_key=jax.random.key(0), implementation="cudnn")
+        dot_product_attention(*inputs, dropout_rate=dropout_rate, dropout_key=jax.random.key(0), implementation="cudnn")
 
 
 @pytest.mark.usefixtures("gpu")
 def test_cudnn_is_refused_a_bias():
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
     with pytest.raises(ValueError, match=re.escape("implementation='cudnn' takes no bias here; use 'auto' or 'vjp'")):
-        attend(*inputs, bias=np.ones((1, 1, 1, KEYS), np.float32), implementation="cudnn")
+        dot_product_attention(*inputs, bias=np.ones((1, 1, 1, KEYS), np.float32), implementation="cudnn")
 
 
 @pytest.mark.usefixtures("gpu")
@@ -70,7 +74,7 @@ def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (7, 5))
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
     with pytest.raises(ValueError, match=re.escape("needs a GPU of compute capability 8.0, got 7.5")):
-        attend(*inputs, implementation="cudnn")
+        dot_product_attention(*inputs, implementation="cudnn")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_auto_takes_cudnn_where_it_can_be_had(gpu, changes, expected):
     if "masked" in changes:
         settings["attention_mask"] = random_mask()
     inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(width=8)]
-    jax.eval_shape(functools.partial(attend, **settings), *inputs)
+    jax.eval_shape(functools.partial(dot_product_attention, **settings), *inputs)
     assert gpu == expected
 
 
@@ -120,9 +124,9 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8, heads=4, key_heads=key_heads)]
     mask = None if mask_shape is None else np.random.default_rng(1).random(mask_shape) < 0.5
     settings = {"attention_mask": mask, "causal": causal, "scale": 0.6, "first_query": first_query}
-    found = jax.jit(functools.partial(attend, **settings, implementation="cudnn"))(*inputs)
+    found = jax.jit(functools.partial(dot_product_attention, **settings, implementation="cudnn"))(*inputs)
     exact = [x.astype(jnp.float32) for x in inputs]
-    expected = jax.jit(functools.partial(attend, **settings, implementation=BY_AUTODIFF))(*exact)
+    expected = jax.jit(functools.partial(dot_product_attention, **settings, implementation=BY_AUTODIFF))(*exact)
     assert gpu == ["cudnn"]
     assert found.dtype == jnp.bfloat16
     np.testing.assert_array_equal(np.any(expected == 0.0), mask is not None)
@@ -134,4 +138,4 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
 def test_unknown_implementation_is_named(name):
     message = f"implementation must be auto, vjp, xla or cudnn, got {name!r}"
     with pytest.raises(ValueError, match=re.escape(message)):
-        attend(*random_inputs(), implementation=name)
+        dot_product_attention(*random_inputs(), implementation=name)

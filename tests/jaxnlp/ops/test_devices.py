@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops import devices
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 from jaxnlp.ops.devices import compile_for, compiled_for, cuda_capability, target_platform
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.matrix_products import column_sums
@@ -21,7 +21,7 @@ TARGETS = np.zeros(3, np.int32)
 
 def attention(x, w):
     y = (x @ w).reshape(1, 3, 1, 4)
-    return attend(y, y, y)
+    return dot_product_attention(y, y, y)
 
 
 def lstm(x, w):
@@ -34,7 +34,7 @@ FUNCTIONS = {
     "column_sums": lambda x, w: column_sums(x @ w),
     "layer_norm": lambda x, w: layer_norm(x, w[0]),
     "linear_cross_entropy": lambda x, w: linear_cross_entropy(x, w, w[0], TARGETS).objective,
-    "attend": attention,
+    "attention": attention,
     "recurrent": lstm,
 }
 

@@ -8,7 +8,7 @@ import pytest
 import scipy
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 
 pytestmark = pytest.mark.sweep
 
@@ -124,7 +124,7 @@ def test_additive_and_boolean_masks_give_the_same_attention():
     q, k, v = np.random.default_rng(0).normal(size=(3, 2, 5, 2, 4)).astype(np.float32)
     additive = np.where(np.tri(5, dtype=bool), np.float32(0.0), np.float32(-np.inf))[None, None]
     weights = scipy.special.softmax(np.einsum("bthk,bshk->bhts", q, k) / 2.0 + additive, axis=-1)
-    found = jax.jit(attend)(q, k, v, attention_mask=masks.from_additive(additive))
+    found = jax.jit(dot_product_attention)(q, k, v, attention_mask=masks.from_additive(additive))
     np.testing.assert_allclose(found, np.einsum("bhts,bshk->bthk", weights, v), atol=1e-6)
 
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 from jaxnlp.ops.relative_attention import attend_relative
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 2, 3, 5, 4, 6
@@ -57,7 +57,7 @@ def test_without_vectors_it_is_attention_in_values_gradients_and_dropout():
     @jax.jit
     def found_and_expected():
         """Values with their gradients, of both functions; values without dropout."""
-        plain, pull = jax.vjp(lambda *x: attend(*x, **dropped), q, k, v)
+        plain, pull = jax.vjp(lambda *x: dot_product_attention(*x, **dropped), q, k, v)
         found, pull_relative = jax.vjp(lambda *x: attend_relative(*x, nothing, nothing, **dropped)[0], q, k, v)
         kept, _ = attend_relative(q, k, v, nothing, nothing)
         return (found, *pull_relative(upstream)), (plain, *pull(upstream)), kept

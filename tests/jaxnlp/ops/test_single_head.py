@@ -8,7 +8,7 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import dot_product_attention
 from jaxnlp.ops.single_head import SelfAttentionGradients, self_attention, self_attention_gradients
 
 pytestmark = pytest.mark.sweep
@@ -116,7 +116,7 @@ def test_equals_attention_of_one_head(causal):
     @jax.jit
     def expected(x):
         q, k, v = ((x @ w)[:, :, None] for w in (w_q, w_k, w_v))
-        return attend(q, k, v, causal=causal)[:, :, 0]
+        return dot_product_attention(q, k, v, causal=causal)[:, :, 0]
 
     np.testing.assert_allclose(compiled_attention(x, w_q, w_k, w_v, causal=causal), expected(x), atol=2e-6)
 
@@ -350,7 +350,7 @@ def test_a_gradient_of_another_shape_than_the_output_is_refused():
 
 def test_a_bias_by_distance_is_refused():
     distance = -0.5 * np.abs(np.arange(POSITIONS)[:, None] - np.arange(POSITIONS)).astype(np.float32)
-    with pytest.raises(ValueError, match=r"pass a bias on the scores to ops\.attention\.attend as bias"):
+    with pytest.raises(ValueError, match=r"pass a bias on the scores to ops\.attention\.dot_product_attention as bias"):
         self_attention(*random_inputs(), attention_mask=distance)
 
 

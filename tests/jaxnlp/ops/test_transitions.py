@@ -14,9 +14,9 @@ from jaxnlp.ops.transitions import (
     finished,
     front_of,
     initial_state,
-    labels_of,
     legal_kinds,
     legal_transitions,
+    node_labels,
 )
 from jaxnlp.text.transitions import Configuration, kinds_of_transitions, transition_id
 
@@ -84,7 +84,7 @@ def test_transitions_are_allowed_as_their_kinds_are_and_the_arc_to_the_left_call
 
 def test_labels_are_those_of_the_dependents():
     nodes = jnp.array([[3, 2, 1, 0, -1, -1, *[1, 3, -1, -1, 2, -1], *[-1] * 6]])
-    found = labels_of(nodes, jnp.array([0, 7, 8, 9]), 99)
+    found = node_labels(nodes, jnp.array([0, 7, 8, 9]), 99)
     assert np.asarray(found).tolist() == [[7, 9, 99, 99, 8, 99, *[99] * 6]]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from jaxnlp.ops.crf import Chain
 from jaxnlp.ops.viterbi_paths import n_best, viterbi
-from jaxnlp.text.tag_schemes import allowed_labels, illegal_places, labels_of
+from jaxnlp.text.tag_schemes import allowed_labels, illegal_positions, labels_of
 from tests.jaxnlp.ops.crf_helpers import every_path, random_case
 
 N_BEST = jax.jit(n_best, static_argnums=3)
@@ -37,7 +37,7 @@ def test_forbidden_labels_are_never_predicted():
         def illegal(chain, scores=scores, lengths=lengths, labels=labels, scheme=scheme):
             found = np.asarray(N_BEST(scores, lengths, chain, 3)[0])
             rows = [(path, n) for best, n in zip(found, lengths, strict=True) for path in best]
-            return sum(len(illegal_places([labels[i] for i in path[:n]], scheme)) for path, n in rows)
+            return sum(len(illegal_positions([labels[i] for i in path[:n]], scheme)) for path, n in rows)
 
         bound = Chain(*(np.where(ok, x, np.float32(-np.inf)) for ok, x in zip(allowed, chain, strict=True)))
         assert illegal(chain) > 0

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from jaxnlp.pages.attention_page import HIDDEN, AttentionMaps, render_page
+from jaxnlp.pages.attention_page import MASKED, AttentionMaps, render_page
 
 NASTY = ["[CLS]", "</script>", "<script>alert(1)</script>", "<!--", "&lt;", "$data", "${x}", '"', "\u2028", "é中"]
 
@@ -50,7 +50,7 @@ def weights_of(part):
     """The weights that the page draws of a part; NaN where a mask hides."""
     whole = np.frombuffer(base64.b64decode(part["weights"]), "<u2")
     shape = (part["layers"], part["heads"], len(part["rows"]), len(part["columns"]))
-    return np.where(whole == HIDDEN, np.nan, whole / (HIDDEN - 1)).reshape(shape)
+    return np.where(whole == MASKED, np.nan, whole / (MASKED - 1)).reshape(shape)
 
 
 def test_the_page_explains_the_signs_that_its_tokens_have():
@@ -79,7 +79,7 @@ def test_the_page_holds_the_weights_and_tokens_whatever_they_are_written_like(ma
     data, _ = page.scripts
     (held,) = json.loads(data)
     assert (held["rows"], held["columns"], held["square"]) == (NASTY, NASTY, True)
-    np.testing.assert_allclose(weights_of(held), weights, atol=0.51 / (HIDDEN - 1))
+    np.testing.assert_allclose(weights_of(held), weights, atol=0.51 / (MASKED - 1))
     assert "</script><b>$style & $data" in page.texts
     assert "<i>mine</i>. 2 layers, 3 heads, 10 rows. " in "".join(page.texts)
     assert "b" not in {tag for tag, _ in page.tags}

@@ -151,7 +151,7 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
     assert calls == [({}, 1), ({"num_beams": 2}, 1)]
     with pytest.raises(ValueError, match="function must be one of predict, got 'embed'"):
         trained.warm_up("embed")
-    with pytest.raises(ValueError, match="num_beams: options are of one function; name it"):
+    with pytest.raises(ValueError, match="num_beams: name the function that has these options"):
         trained.warm_up(num_beams=2)
 
 

@@ -40,8 +40,8 @@ def test_a_short_context_is_one_window_of_question_and_context():
         SEP,
     ]
     assert window.segments.tolist() == [0] * 7 + [1] * 8
-    assert window.places[:7].tolist() == [[0, 0]] * 7
-    assert window.places[10:14].tolist() == [[13, 15], [16, 19], [19, 20], [20, 21]]
+    assert window.offsets[:7].tolist() == [[0, 0]] * 7
+    assert window.offsets[10:14].tolist() == [[13, 15], [16, 19], [19, 20], [20, 21]]
     # Lima is one word: an answer may begin with lim and end with ##a.
     assert window.edges[11:13].tolist() == [[True, False], [False, True]]
     assert window.edges[0].all()
@@ -52,7 +52,7 @@ def test_the_windows_of_a_long_context_have_all_its_tokens_and_share_some():
     context = " ".join(["x"] * 20 + ["Oslo"])
     found = windows(context)
     assert all(len(window.tokens) <= 16 for window in found)
-    places = [window.places[window.segments == 1][:-1, 0].tolist() for window in found]
+    places = [window.offsets[window.segments == 1][:-1, 0].tolist() for window in found]
     assert sorted({place for some in places for place in some}) == [2 * index for index in range(21)]
     assert all(first[-2:] == second[:2] for first, second in itertools.pairwise(places))
     answer = [span(context, "Oslo")]
@@ -83,7 +83,7 @@ def test_an_answer_that_a_window_cuts_is_in_none():
 def test_a_long_question_is_truncated_and_leaves_room_for_the_context():
     (window, *_) = windows("Ann was born in Lima.", question="where was " * 40)
     assert tokens(window)[1:10] == [*(["where", "was"] * 4), SEP]
-    assert (window.places[:, 1] > 0).sum() >= 3
+    assert (window.offsets[:, 1] > 0).sum() >= 3
 
 
 def test_questions_are_trimmed_and_a_context_without_tokens_has_one_window():

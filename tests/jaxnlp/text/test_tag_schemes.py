@@ -7,7 +7,7 @@ from jaxnlp.text.tag_schemes import (
     check_label,
     convert,
     find_scheme,
-    illegal_places,
+    illegal_positions,
     labels_of,
     labels_of_spans,
     misspelt_entities,
@@ -32,7 +32,7 @@ def test_every_scheme_writes_and_reads_the_same_entities(scheme):
     labels = WRITTEN[scheme].split()
     assert labels_of_spans(SPANS, 9, scheme) == labels
     assert spans_of(labels) == SPANS
-    assert illegal_places(labels, scheme) == []
+    assert illegal_positions(labels, scheme) == []
     assert find_scheme([labels]) == scheme
     for other, text in WRITTEN.items():
         assert convert(labels, other) == text.split()
@@ -42,7 +42,7 @@ def test_the_scheme_io_joins_neighbours_of_a_type():
     labels = ["I-PER", "I-PER", "I-LOC", "O"]
     assert spans_of(labels) == [LabelledSpan(0, 2, "PER"), LabelledSpan(2, 3, "LOC")]
     assert convert(["B-PER", "B-PER", "B-LOC", "O"], "io") == labels
-    assert illegal_places(labels, "io") == []
+    assert illegal_positions(labels, "io") == []
     assert find_scheme([labels]) == "iob1"  # the same entities, and predictions keep neighbours apart
 
 
@@ -56,7 +56,7 @@ def test_allowed_labels_are_those_of_sequences_that_can_be_read_back(scheme):
         ids = generator.integers(0, len(labels), 3)
         names = [labels[i] for i in ids]
         fits = allowed.start[ids[0]] and allowed.end[ids[-1]] and allowed.transitions[ids[:-1], ids[1:]].all()
-        assert fits == (convert(names, scheme) == names) == (illegal_places(names, scheme) == [])
+        assert fits == (convert(names, scheme) == names) == (illegal_positions(names, scheme) == [])
         legal += bool(fits)
     assert 0 < legal < 400
 
@@ -68,9 +68,9 @@ def test_illegal_labels_are_read_as_conll_counts_them():
         LabelledSpan(3, 4, "LOC"),
         LabelledSpan(4, 5, "LOC"),
     ]
-    assert illegal_places(["I-PER", "B-PER", "I-LOC"], "bio") == [0, 2]
-    assert illegal_places(["B-PER", "O", "B-PER"], "bioes") == [1, 3]
-    assert illegal_places(["B-PER"], "iob1") == [0]
+    assert illegal_positions(["I-PER", "B-PER", "I-LOC"], "bio") == [0, 2]
+    assert illegal_positions(["B-PER", "O", "B-PER"], "bioes") == [1, 3]
+    assert illegal_positions(["B-PER"], "iob1") == [0]
 
 
 def test_labels_of_words_are_no_entities():
@@ -127,7 +127,7 @@ def test_labels_outside_the_scheme_are_refused(label, scheme, message):
 
 
 def test_entities_that_share_a_word_or_leave_the_sentence_are_refused():
-    with pytest.raises(ValueError, match="two entities share a word of the words 1 to 2"):
+    with pytest.raises(ValueError, match="two entities overlap in the words 1 to 2"):
         labels_of_spans([LabelledSpan(0, 2, "A"), LabelledSpan(1, 3, "B")], 4, "bio")
     with pytest.raises(ValueError, match="words 1 to 4 does not fit a sentence of 3 words"):
         labels_of_spans([LabelledSpan(1, 5, "A")], 3, "bio")

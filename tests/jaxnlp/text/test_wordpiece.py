@@ -174,7 +174,7 @@ def test_length_without_room_is_refused(small, pairs, least):
 
 
 def test_each_text_needs_its_pair(small):
-    with pytest.raises(ValueError, match="number of texts: 2, of second texts: 1"):
+    with pytest.raises(ValueError, match="got 2 texts and 1 second texts"):
         small.tokenize(["a", "b"], ["a"], max_length=9)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.words import EOL, UNK, UnknownWordError, WordVocabulary, split_words
+from jaxnlp.text.words import EOL, UNK, UnknownWordError, WordVocabulary, whitespace_split
 
 WORDS = ("the", "cat", EOL, UNK, "sät", "戦場", "@-@")
 VOCABULARY = WordVocabulary(WORDS, unknown=UNK)
@@ -32,7 +32,7 @@ def test_words_can_be_given_apart():
 
 
 def test_words_are_what_white_space_separates_and_the_ends_of_lines():
-    assert split_words(" a  b\n\nc") == ["a", "b", EOL, EOL, "c"]
+    assert whitespace_split(" a  b\n\nc") == ["a", "b", EOL, EOL, "c"]
 
 
 def test_unknown_words_become_the_unknown_word():

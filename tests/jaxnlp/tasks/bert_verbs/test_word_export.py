@@ -140,10 +140,10 @@ def test_an_exported_model_of_words_is_read_back_whole(tmp_path, make):
         np.testing.assert_array_equal(*(one.weights for one in pair))
     # A new run begins with all parameters.
     adopted = trained.model.config.adopt(again)
-    further = {} if adopted.params_for is None else adopted.params_for(trained.processor)
+    heads = {} if adopted.matching_heads is None else adopted.matching_heads(trained.processor)
     expected = jax.tree.map(np.asarray, trained.params)
     expected["encoder"]["bert"].pop("pooler", None)
-    chex.assert_trees_all_equal(adopted.params | further, expected)
+    chex.assert_trees_all_equal(adopted.params | heads, expected)
     assert adopted.config.encoder == dataclasses.replace(BERT, use_pooler=False)
 
 

@@ -145,7 +145,7 @@ def test_a_pretrained_encoder_scores_the_similarity_of_texts_on_the_command_line
     assert similar[1:] == ["A man is eating food.", "Someone eats a meal."]
     assert 1.0 >= float(similar[0]) > 0.6 > float(other[0])
     assert main(["predict", str(get_model_path()), *texts]) == 2
-    assert "each text needs a second one" in capsys.readouterr().err
+    assert "expected a second text for each text" in capsys.readouterr().err
 
 
 @pytest.mark.thorough

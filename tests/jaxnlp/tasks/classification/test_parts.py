@@ -219,7 +219,7 @@ def test_a_part_is_chosen_where_several_fit(trained, make_trained):
     for columns, part, message in (
         ((["a"],), "sts", "two texts per example; give pairs"),
         ((["a"], ["b"]), "sst", "one text per example; remove pairs"),
-        ((["a"], []), "quora", "number of texts: 1, of second texts: 0"),
+        ((["a"], []), "quora", "got 1 texts and 0 second texts"),
     ):
         with pytest.raises(ValueError, match=message):
             trained.predict(*columns, part=part)
@@ -285,8 +285,11 @@ def test_predictions_of_the_first_lines_do_not_wait_for_the_others(trained, caps
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"inputs": ("a",), "pair": ("b", "c")}, "each text needs a second one; number of texts: 1, after --pair: 2"),
-        ({"inputs": ("a",), "part": "sts"}, "each text needs a second one; number of texts: 1, after --pair: 0"),
+        (
+            {"inputs": ("a",), "pair": ("b", "c")},
+            "expected a second text for each text; got 1 texts, and 2 after --pair",
+        ),
+        ({"inputs": ("a",), "part": "sts"}, "expected a second text for each text; got 1 texts, and 0 after --pair"),
         ({"inputs": ("a",), "pair": ("b",), "part": "sst"}, "--pair applies only to pairs of texts; remove it"),
         ({"file": "nowhere"}, "choose a part (--part): sst, reviews, quora, sts"),
         ({"inputs": ("a",), "part": "nli"}, "this model does not have the part 'nli'"),

@@ -46,7 +46,7 @@ def test_pairs_are_two_lists_or_two_texts(make_classifier):
     trained = make_classifier(texts=2, targets=Number(0.0, 2.0))
     both = trained.predict(["the cat", "fish"], ["a dog", "the mat"])
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
-    with pytest.raises(ValueError, match="each text needs a second one; number of texts: 2, of second texts: 1"):
+    with pytest.raises(ValueError, match="expected a second text for each text; got 2 texts and 1 second texts"):
         trained.predict(["a", "b"], ["c"])
     assert [one.label is None for one in trained.predict(["a", "b"], ["c", ""])] == [False, True]
 

@@ -11,7 +11,7 @@ from jaxnlp.runs import load_run
 from jaxnlp.targets import OneClass, SeveralClasses
 from jaxnlp.tasks.classification.kept_threshold import THRESHOLD_FILE as FILE
 from jaxnlp.tasks.classification.kept_threshold import kept_threshold
-from jaxnlp.tasks.classification.threshold import CANDIDATES, ChooseThreshold, candidates
+from jaxnlp.tasks.classification.threshold import CANDIDATES, ChooseThreshold, candidate_thresholds
 from train.evaluate import main as evaluate
 
 
@@ -92,6 +92,6 @@ def test_the_best_of_several_thresholds_is_taken_and_of_equal_ones_that_nearest_
 
 
 def test_many_probabilities_are_tried_at_so_many_places():
-    tried = candidates(np.random.default_rng(0).uniform(size=5000))
+    tried = candidate_thresholds(np.random.default_rng(0).uniform(size=5000))
     assert len(tried) == CANDIDATES
     assert tried == sorted(tried)

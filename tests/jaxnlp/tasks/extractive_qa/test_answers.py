@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.answer_spans import BestSpans
-from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, ask, candidates, find
+from jaxnlp.tasks.extractive_qa.answers import Answer, Candidates, ask, find_answers, merge_windows
 from jaxnlp.text.question_contexts import ContextQuestion
 
 CONTEXT = "Ann was born in Lima."
@@ -36,7 +36,7 @@ def test_answers_do_not_depend_on_the_other_questions_or_on_how_they_are_given(b
 def test_a_higher_threshold_gives_more_answers(bert):
     assert bert.ask(QUESTION, CONTEXT, no_answer_threshold=1e3).text
     assert bert.ask(QUESTION, CONTEXT, no_answer_threshold=-1e3).text == ""
-    (found,) = find(bert, [ContextQuestion("", QUESTION, CONTEXT)])
+    (found,) = find_answers(bert, [ContextQuestion("", QUESTION, CONTEXT)])
     assert bert.ask(QUESTION, CONTEXT, no_answer_threshold=found.margin).text == found.answers[0].text
     assert not bert.ask(QUESTION, CONTEXT, no_answer_threshold=np.nextafter(found.margin, -math.inf)).text
 
@@ -51,7 +51,7 @@ def test_the_windows_of_a_context_share_their_answers(bert):
         BestSpans(np.concatenate([born, lima]), np.log([0.3, 0.2]), np.log(0.9)),
         BestSpans(np.concatenate([born, lima]), np.array([-np.inf, -np.inf]), np.log(0.95)),
     ]
-    (found,) = candidates([question], [window] * 3, rows)
+    (found,) = merge_windows([question], [window] * 3, rows)
     assert [(answer.text, round(answer.confidence, 6)) for answer in found.answers] == [("Lima", 0.5), ("born", 0.3)]
     assert found.no_answer.confidence == pytest.approx(0.2)
     assert found.margin == pytest.approx(math.log(0.2 / 0.5))

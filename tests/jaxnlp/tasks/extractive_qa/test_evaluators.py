@@ -3,7 +3,7 @@ import json
 import pytest
 
 from jaxnlp.__main__ import main
-from jaxnlp.tasks.extractive_qa.answers import find
+from jaxnlp.tasks.extractive_qa.answers import find_answers
 from jaxnlp.tasks.extractive_qa.scores import exact_match, f1
 from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion
 
@@ -38,7 +38,7 @@ def test_scores_and_files_are_those_of_the_answers(run, trained, squad, tmp_path
         assert f"{name} {expected:.4f}  (3 questions)" in printed
     assert "unanswerable/accuracy" in printed
     (margins,) = out.rglob("*no_answer_scores.json")
-    expected = find(
+    expected = find_answers(
         trained, [ContextQuestion("", "Where was Alanna Moretti born?", PEOPLE, (AnswerSpan(0, 6, "Marina"),))]
     )
     assert json.loads(margins.read_text())["two"] == pytest.approx(expected[0].margin, rel=1e-3, abs=1e-3)

@@ -305,14 +305,14 @@ def test_a_model_without_states_returns_the_carry_that_it_was_given():
     assert objective.progress == "loss"
 
 
-def facts(parts=(), carries=False):
-    return types.SimpleNamespace(max_length=4, parts=parts, together=False, carries=carries)
+def facts(parts=(), stateful=False):
+    return types.SimpleNamespace(max_length=4, parts=parts, joint=False, stateful=stateful)
 
 
 def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_that_carry_states():
-    RecurrentLanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
+    RecurrentLanguageModel().check(RECURRENT_CONFIG, facts(stateful=True))
     with pytest.raises(ValueError, match="use the task RecurrentLanguageModel with a recurrent model"):
-        LanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
+        LanguageModel().check(RECURRENT_CONFIG, facts(stateful=True))
     for option in ({"chunk_tokens": 8}, {"num_sampled": 2}):
         with pytest.raises(ValueError, match="of a recurrent model need the task RecurrentLanguageModel"):
             LanguageModel(**option).check(RECURRENT_CONFIG, facts())

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxnlp.decoding.generation import Decoder
-from jaxnlp.tasks.question_answering.answers import MAX_ANSWER, QuestionError, answer, exact_match, one_line
+from jaxnlp.tasks.question_answering.answers import MAX_ANSWER, QuestionError, answer, exact_match
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
 
@@ -73,7 +73,3 @@ def test_only_whole_answers_match():
     assert exact_match(["bad", "eg", "cabs", "A"], questions) == 0.25
     with pytest.raises(ValueError, match="zip"):
         exact_match(["bad"], questions)
-
-
-def test_line_breaks_of_an_answer_become_spaces():
-    assert one_line("a\nb\u2028c") == "a b c"

@@ -8,9 +8,10 @@ from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering
-from jaxnlp.tasks.question_answering.answers import QuestionError, answer, one_line
+from jaxnlp.tasks.question_answering.answers import QuestionError, answer
 from jaxnlp.tasks.question_answering.commands import Predict
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+from jaxnlp.text.raw_texts import one_line
 
 
 @pytest.fixture(scope="module")

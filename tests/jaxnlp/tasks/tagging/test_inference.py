@@ -5,7 +5,7 @@ import pytest
 
 from jaxnlp.ops.crf import Chain, crf_log_likelihood
 from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, label_sentences
-from jaxnlp.text.tag_schemes import illegal_places
+from jaxnlp.text.tag_schemes import illegal_positions
 from jaxnlp.text.tagger_processor import TaggedSentence
 
 SENTENCES = [["Anna", "visits", "New", "York", "."], ["Paris", "sleeps"], ["the", "dog"] * 50]
@@ -31,7 +31,7 @@ def test_long_sentences_are_divided_and_put_together(found, trained):
 
 def test_the_best_labels_are_legal_and_more_probable_than_others(found, trained):
     processor, model = trained.processor, trained.model
-    assert not any(illegal_places(one.labels, processor.scheme) for one in found[:2])
+    assert not any(illegal_positions(one.labels, processor.scheme) for one in found[:2])
     batch = processor.batch([processor.encode(TaggedSentence("", tuple(words))) for words in SENTENCES[:2]], 2, 24)
     labels = np.asarray(jax.jit(best_labels(model, processor, constrained=True))(trained.params, batch))
     assert labels.shape == (2, processor.inputs.longest)

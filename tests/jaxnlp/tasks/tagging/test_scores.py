@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxnlp.tasks.tagging.scores import TypeScores, blocks, count, kinds, marked, scores, strict_spans, total
+from jaxnlp.tasks.tagging.scores import TypeScores, blocks, bracketed, count, kinds, micro_counts, scores, strict_spans
 from jaxnlp.text.tag_schemes import LabelledSpan, labels_of, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -33,7 +33,7 @@ def test_scores_are_those_counted_by_hand():
 def test_scores_without_any_entity_are_0():
     found = scores(BIO, [["O"]], [["O"]])
     assert (found["f1"].value, found["strict_f1"].value, found["accuracy"].value) == (0.0, 0.0, 1.0)
-    assert total({}) == TypeScores(0, 0, 0)
+    assert micro_counts({}) == TypeScores(0, 0, 0)
 
 
 def random_labels(processor):
@@ -108,6 +108,6 @@ def test_the_report_shows_types_confusions_and_both_markings():
 
 def test_markings_of_tags_and_of_characters():
     spans = TAGS.spans(["NOUN", "VERB"])
-    assert marked(TAGS, ("fish", "swim"), spans, set(spans[:1])) == "fish [swim]VERB"
+    assert bracketed(TAGS, ("fish", "swim"), spans, set(spans[:1])) == "fish [swim]VERB"
     chinese = TaggerProcessor(INPUTS, labels_of(("LOC",), "bio"), "bio", "characters")
-    assert marked(chinese, tuple("在北京。"), spans_of(["O", "B-LOC", "I-LOC", "O"]), set()) == "在[北京]LOC*。"
+    assert bracketed(chinese, tuple("在北京。"), spans_of(["O", "B-LOC", "I-LOC", "O"]), set()) == "在[北京]LOC*。"

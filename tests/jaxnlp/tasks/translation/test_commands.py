@@ -9,17 +9,17 @@ import pytest
 
 from jaxnlp.tasks.translation import commands
 from jaxnlp.tasks.translation.commands import Translate
-from jaxnlp.tasks.translation.search import SearchOptions, padded
+from jaxnlp.tasks.translation.search import SearchOptions, padded_sources
 from jaxnlp.text.subwords import END, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 
 
 def test_sources_are_padded_to_a_multiple_of_sixteen_or_the_longest_there_may_be():
-    ids, mask = padded([[5, 6, 7], [8]], 96)
+    ids, mask = padded_sources([[5, 6, 7], [8]], 96)
     assert ids.shape == mask.shape == (2, 16)
     np.testing.assert_array_equal(ids[:, :4], [[5, 6, 7, 0], [8, 0, 0, 0]])
     np.testing.assert_array_equal(mask.sum(axis=1), [3, 1])
-    assert padded([list(range(17))], 20)[0].shape == (1, 20)
+    assert padded_sources([list(range(17))], 20)[0].shape == (1, 20)
 
 
 def test_no_more_translations_than_beams_are_given():

@@ -29,7 +29,7 @@ from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation import Translation, commands
 from jaxnlp.tasks.translation.commands import Translate
 from jaxnlp.tasks.translation.evaluators import alignment
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair
 from tests.jaxnlp.tasks.two_devices import train as train_on_two_devices
@@ -143,7 +143,7 @@ def test_an_lstm_translator_is_trained_scored_and_used(lstm_run, tmp_path, capsy
     assert "tok:char" in entries["bleu"]["signatures"]["bleu"]
     config = update(number_words.get_config(), **SMALL | OTHER_VOCABULARIES)
     examples = config.data.load(config.seed, trained.processor).split("validation").examples
-    read = padded([trained.processor.encode_source(example.source) for example in examples], 48)
+    read = padded_sources([trained.processor.encode_source(example.source) for example in examples], 48)
     search = SearchOptions(num_beams=2, coverage_penalty=0.2)
     ids, _ = Translator.of(trained.model)(trained.params, *read, search)
     assert lines == [target.decode(row[: row.index(END)] if END in row else row) for row in ids[:, 0].tolist()]
@@ -243,7 +243,7 @@ def test_the_n_best_translations_are_distinct_and_their_scores_fall(run, capsys)
 @pytest.mark.thorough
 def test_a_score_is_the_log_probability_of_the_whole_translation(run):
     trained = load_run(run)
-    source, mask = padded([trained.processor.encode_source("ninety-one")], 96)
+    source, mask = padded_sources([trained.processor.encode_source("ninety-one")], 96)
     tokens, scores = Translator.of(trained.model)(
         trained.params, source, mask, SearchOptions(num_beams=2, length_penalty=0.0)
     )
@@ -316,7 +316,7 @@ def test_the_report_has_the_translations_the_bleu_by_length_and_the_attention(ru
     translator = Translator.of(trained.model)
     for example, found in zip((examples[0], examples[-1]), maps, strict=True):
         read = trained.processor.encode_source(example.source)
-        ids, _ = translator(trained.params, *padded([read], 96), SearchOptions(num_beams=1))
+        ids, _ = translator(trained.params, *padded_sources([read], 96), SearchOptions(num_beams=1))
         expected = alignment(translator, trained.params, trained.processor, read, ids[0, 0].tolist(), title="")
         assert (found["title"], found["columns"]) == (example.source, trained.processor.source.tokens(read))
         assert f"<caption>{example.source}</caption>" in text
@@ -355,7 +355,7 @@ def test_a_tokenizer_that_takes_chinese_sentences_for_words_is_reported(referenc
 
 
 def test_what_does_not_fit_is_refused():
-    facts = types.SimpleNamespace(max_length=8, parts=(), together=False, carries=False)
+    facts = types.SimpleNamespace(max_length=8, parts=(), joint=False, stateful=False)
     Translation().check(EncoderDecoderConfig(), facts)
     with pytest.raises(
         ValueError, match="needs a model that reads a source, such as EncoderDecoderConfig, got GPTConfig"

@@ -14,7 +14,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.translation import Translation, commands
 from jaxnlp.tasks.translation.commands import Translate
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, max_target_length, padded
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, max_target_length, padded_sources
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
@@ -42,10 +42,10 @@ def test_a_long_neighbour_does_not_change_a_translation(kind, num_beams):
     translate = functools.partial(Translator.of(model), random_params(model), n_best=num_beams)
     options = SearchOptions(num_beams=num_beams)
     sources = [[5, 6, 7, END], [8, END], [4, 5, 6, 7, 8] * 5]
-    together = [np.asarray(part) for part in translate(*padded(sources, 64), options=options)]
+    together = [np.asarray(part) for part in translate(*padded_sources(sources, 64), options=options)]
     truncated = 0
     for row, source in enumerate(sources):
-        alone = [np.asarray(part)[0] for part in translate(*padded([source], 64), options=options)]
+        alone = [np.asarray(part)[0] for part in translate(*padded_sources([source], 64), options=options)]
         length = max_target_length(len(source))
         np.testing.assert_array_equal(together[0][row, :, :length], alone[0][:, :length])
         assert (together[0][row, :, length:] == END).all()
