@@ -46,7 +46,7 @@ class TaggedFile(NamedTuple):
     counts: Counts
 
 
-def format_of(path: Path, text: str) -> FileFormat:
+def tagged_format(path: Path, text: str) -> FileFormat:
     """The format of a file: CoNLL-U or JSON by the ending of its name, or JSON by its text; otherwise columns."""
     name = path.name.lower().removesuffix(".gz")
     if name.endswith(".conllu"):
@@ -67,7 +67,7 @@ def read_tagged(
 
     Args:
       path: the file; decompressed if its name ends in .gz.
-      format: auto = see `format_of`.
+      format: auto = see `tagged_format`.
       columns: the columns of a file of columns.
       unit: units into which the texts of JSON are split.
       labelled: whether labels are required; None = labels are optional.
@@ -78,7 +78,7 @@ def read_tagged(
         sentence, what was found and what was expected.
     """
     text, counts = read_text_file(path, encoding), Counts()
-    format = format_of(path, text) if format == "auto" else format
+    format = tagged_format(path, text) if format == "auto" else format
     if format == "json":
         sentences = list(annotated_sentences(text, str(path), unit, counts))
     elif format == "conllu":

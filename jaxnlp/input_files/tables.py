@@ -72,7 +72,7 @@ class TableRow(NamedTuple):
         return not all(map(str.strip, self.texts))
 
 
-class Table(NamedTuple):
+class UserTable(NamedTuple):
     """All columns of a table, and all its rows."""
 
     columns: tuple[str, ...]
@@ -112,7 +112,7 @@ def is_table(path: Path) -> bool:
     return suffix in ENDINGS and suffix != ".txt"
 
 
-def format_of(path: Path) -> TableFormat:
+def table_format(path: Path) -> TableFormat:
     """The format of a table by its suffix. Raises: DataError for other suffixes."""
     if _suffix(path) not in ENDINGS:
         raise DataError(
@@ -128,7 +128,7 @@ def _suffix(path: Path) -> str:
 
 def read_header(path: Path, dialect: Dialect = Dialect()) -> list[str]:  # a constant
     """The columns of a table, or the names of the first JSON object. Raises: FileNotFoundError, DataError."""
-    format, text = dialect.format or format_of(path), read_text_file(path, dialect.encoding)
+    format, text = dialect.format or table_format(path), read_text_file(path, dialect.encoding)
     if format != "json":
         stated, text = stated_delimiter(text)
         delimiter = dialect.delimiter or stated or find_delimiter(text, USUAL_DELIMITERS[format], ())
@@ -146,7 +146,7 @@ def read_table(
     dialect: Dialect = Dialect(),  # a constant
     labelled: bool | None = None,
     separator: str | None = ",",
-) -> Table:
+) -> UserTable:
     """All rows of a table; texts and labels may be blank.
 
     Args:
@@ -160,7 +160,7 @@ def read_table(
       FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, or a row is malformed;
         the message has the line and what was expected.
     """
-    format, text = dialect.format or format_of(path), read_text_file(path, dialect.encoding)
+    format, text = dialect.format or table_format(path), read_text_file(path, dialect.encoding)
     if format == "json":
         table = _json_table(path, text, columns, labelled, separator)
     else:
@@ -227,7 +227,7 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
 
 def _delimited_table(
     path: Path, text: str, columns: Columns, delimiter: str, quotes: Quotes, labelled: bool | None
-) -> Table:
+) -> UserTable:
     records = read_records(text, str(path), delimiter, quotes)
     header = tuple(name.strip() for record in records[:1] for name in record.fields)
     indices = _indices(header, path, columns, between(delimiter), labelled)
@@ -241,7 +241,7 @@ def _delimited_table(
         )
         for number, (line, fields) in enumerate(records[1:], 1)
     ]
-    return Table(header, rows)
+    return UserTable(header, rows)
 
 
 def _indices(
@@ -264,7 +264,7 @@ def _indices(
     return {name: indices[name] for name in needed}
 
 
-def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> Table:
+def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> UserTable:
     rows, objects, optional = list[TableRow](), list[dict[str, Any]](), labelled is None
     for line, fields in json_objects(text, str(path)):
         where = f"{path}, line {line}"
@@ -290,7 +290,7 @@ def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, 
         rows.append(TableRow(line, name, texts, label))
     names = tuple(dict.fromkeys(name for fields in objects for name in fields))
     cells = [tuple(_json_cell(fields.get(name)) for name in names) for fields in objects]
-    return Table(names, [row._replace(cells=values) for row, values in zip(rows, cells, strict=True)])
+    return UserTable(names, [row._replace(cells=values) for row, values in zip(rows, cells, strict=True)])
 
 
 def _json_cell(value: Any) -> str:

@@ -26,7 +26,7 @@ from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert, warm_up_embed
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
-from jaxnlp.tasks.classification.commands import Attention, Predict
+from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
@@ -175,7 +175,7 @@ class Classification(Task):
         return {"validation": Validation, "threshold": ChooseThreshold}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
+        return {"predict": Predict, "attention": PredictionAttention, "embed": Embed, "export": Export}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         functions: dict[str, Callable[..., Any]] = {"predict": predict}

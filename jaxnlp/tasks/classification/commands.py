@@ -101,7 +101,7 @@ class Predict(Command):
 
 
 @dataclasses.dataclass(frozen=True)
-class Attention(Command):
+class PredictionAttention(Command):
     """Writes a page that shows the attention of predictions.
 
     For a BERT it shows the attention weights of all layers and heads on a text; for other models of texts the weights

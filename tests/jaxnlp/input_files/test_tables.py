@@ -10,12 +10,12 @@ from jaxnlp.input_files.tables import (
     Columns,
     Dialect,
     TableRow,
-    format_of,
     is_table,
     labelled_rows,
     read_header,
     read_table,
     rows_with_texts,
+    table_format,
     table_with,
 )
 
@@ -117,12 +117,12 @@ def test_what_is_no_row_is_named_by_its_line(tmp_path, name, text, message):
 
 
 def test_the_ending_of_the_name_is_the_format():
-    assert [format_of(Path(name)) for name in ("a.csv", "a.TSV.gz", "a.txt", "a.jsonl", "a.json.gz")] == [
+    assert [table_format(Path(name)) for name in ("a.csv", "a.TSV.gz", "a.txt", "a.jsonl", "a.json.gz")] == [
         *("csv", "tsv", "tsv"),
         *("json", "json"),
     ]
     with pytest.raises(DataError, match=r"a.xlsx must end in .csv .*, .tsv or .txt .* or .jsonl"):
-        format_of(Path("a.xlsx"))
+        table_format(Path("a.xlsx"))
     names = ("a.TSV.GZ", "a.csv", "a.jsonl.gz", "a.txt", "a", "-")
     assert [is_table(Path(name)) for name in names] == [True, True, True, False, False, False]
 
