@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import (
+    OF_TOKENS,
     Classifier,
     read_pretrained,
     save_pretrained,
@@ -129,7 +130,7 @@ def test_a_classifier_needs_its_place(theirs, folder, tmp_path):
         with pytest.raises(ValueError, match="a classifier needs an encoder with a pooler, and no pretraining heads"):
             save_pretrained(tmp_path / "new", wrong, classifier=classifier)
     with pytest.raises(ValueError, match="a classifier needs an encoder without a pooler, and no pretraining heads"):
-        save_pretrained(tmp_path / "new", held, classifier=classifier._replace(each_token=True))
+        save_pretrained(tmp_path / "new", held, classifier=classifier._replace(head=OF_TOKENS))
 
 
 @pytest.mark.parametrize(

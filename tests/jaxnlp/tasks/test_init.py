@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import pytest
 
-from configs import number_words, small_grammar_parser, small_grammar_tagger, vit_digits
+from configs import invented_people_qa, number_words, small_grammar_parser, small_grammar_tagger, vit_digits
 from jaxnlp.inference import compilation
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
@@ -45,6 +45,13 @@ def images_of_digits():
     return update(vit_digits.get_config(), **{f"model.{name}": value for name, value in small.items()})
 
 
+def small_reader():
+    model = {"embedding_width": 8, "widths": (4,)}
+    data = {"people": 10, "batch_size": 2, "vocabulary_size": 200, "length_multiple": 192}
+    fields = {f"model.{name}": value for name, value in model.items()}
+    return update(invented_people_qa.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
+
+
 def small_tagger():
     model = {"word_width": 8, "character_features": 4, "recurrent_widths": (4,)}
     data = {"sentences": 64, "held_out_sentences": 16, "batch_size": 8, "length_multiple": 40, "max_length": 40}
@@ -71,6 +78,7 @@ CONFIGS = {
     "Classification": lambda files: images_of_digits(),
     "Tagging": lambda files: small_tagger(),
     "Parsing": lambda files: small_parser(),
+    "ExtractiveQA": lambda files: small_reader(),
     "ImageClassification": lambda files: images.get_config(),
 }
 

@@ -79,7 +79,7 @@ def test_a_folder_that_was_changed_is_refused(make_classifier, tmp_path):
     with pytest.raises(PretrainedError, match=r"head/bias does not fit jaxnlp\.json; export the run again"):
         jaxnlp.load_pretrained(tmp_path / "bert")
     heads.unlink()
-    with pytest.raises(PretrainedError, match=r"has neither heads.safetensors nor classifier.weight; export the run"):
+    with pytest.raises(PretrainedError, match=r"has neither heads\.safetensors nor the head of jaxnlp.json; export"):
         jaxnlp.load_pretrained(tmp_path / "bert")
     (tmp_path / "bert" / EXPORTED).write_text(json.dumps({"task": {"type": "elsewhere:Task"}}))
     with pytest.raises(ConfigError, match=r"the task of .*elsewhere"):

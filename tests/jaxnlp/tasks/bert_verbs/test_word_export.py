@@ -163,7 +163,7 @@ def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encode
     ExportWords(tmp_path / "bert")(tagger(word_width=4))
     capsys.readouterr()
     (tmp_path / "bert" / "heads.safetensors").unlink()
-    with pytest.raises(PretrainedError, match=r"has neither heads\.safetensors nor classifier\.weight; export the run"):
+    with pytest.raises(PretrainedError, match=r"has neither heads\.safetensors nor the head of jaxnlp.json; export"):
         jaxnlp.load_pretrained(tmp_path / "bert")
     encoder = jaxnlp.load_pretrained(tmp_path / "bert", ignore=("classifier.",))
     assert isinstance(encoder.task, Classification)
