@@ -90,12 +90,19 @@ class Config:
 
         Raises: ValueError naming the field and the remedy.
         """
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for field in fields if not is_read else ():
-            value, name = getattr(self, field), self.full_name(field)
-            if value != defaults[field]:
+            value, default, name = getattr(self, field), self.defaults()[field], self.full_name(field)
+            if value != default:
                 other = f"set {what}, or set {name} to" if _SETTING.fullmatch(what) else "set it to"
-                raise ValueError(f"{name} applies only to {what}; {other} {defaults[field]!r}, got {value!r}")
+                raise ValueError(f"{name} applies only to {what}; {other} {default!r}, got {value!r}")
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The default of each field that has one."""
+        fields, missing = dataclasses.fields(cls), dataclasses.MISSING
+        values = {field.name: field.default for field in fields if field.default is not missing}
+        made = {field.name: field.default_factory() for field in fields if field.default_factory is not missing}
+        return values | made
 
     @classmethod
     def full_name(cls, field: str) -> str:

@@ -86,7 +86,7 @@ def fit(
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
-            run = _restore(workdir, checkpoints, setup, layout, batches, extend)
+            run = _restore(workdir, checkpoints, setup, layout, batches)
             run = run or Progress(layout.initialise(setup.initial_state, setup.given))
             # The state has the given parameters now: only one copy stays in memory.
             setup, begun = setup._replace(given={}), begun._replace(params={}, params_for=None)
@@ -124,15 +124,13 @@ def fit(
         return FitResult(layout.fetch(run.state), None if ended else stop.received)
 
 
-def _restore(
-    workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any, extend: bool
-) -> Progress | None:
+def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any) -> Progress | None:
     """Restores the latest readable checkpoint, and moves `batches` to the batch after it. Returns None if the run has
     no checkpoint.
 
-    Raises: RunMismatchError when the folder has another run; nothing is written then.
+    Raises: as `check_continuation`; nothing is written then.
     """
-    check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir, extend=extend)
+    check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state), check)
     if restored is None:
         return None

@@ -12,7 +12,7 @@ from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import similar_options
 from jaxnlp.config import Config
 from jaxnlp.runs import read_config_json
-from jaxnlp.saving.serialization import differences, to_json
+from jaxnlp.saving.serialization import differences
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
 from train.parallel import ParallelMode
@@ -127,7 +127,7 @@ def print_config(console: Console, config: TrainConfig) -> None:
     except UnknownRecipeError:  # a run that continues, whose recipe was given by a path
         console.print(f"recipe {config.recipe}")
         return
-    changed = differences(to_json(recipe), to_json(config))
+    changed = differences(recipe, config)
     console.print(f"recipe {config.recipe}, {'with' if changed else 'unchanged'}")
     for line in changed:
         console.print(f"  {line}")
