@@ -93,7 +93,9 @@ def fit(
             run_folder.create(workdir, setup.spec, begun.typed_model)
             print_lines(console, announcement(setup, begun, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
-                _record_environment(workdir, setup, begun, parallel, command)
+                run_folder.write_environment(
+                    workdir, parallel=parallel, command=command, pretrained=begun.digest, **setup.facts
+                )
             train_step = layout.compile_train(setup.step, setup.abstract_state)
             validate = Validation(setup, layout, workdir)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
@@ -137,25 +139,6 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
     record = restored.record
     batches.set_state(record.data_state)
     return Progress(layout.place(restored.state), record.step, record.train_seconds, record.losses, record.scores)
-
-
-def _record_environment(
-    workdir: Path, setup: Setup, begun: Initialisation, parallel: ParallelMode, command: str | None
-) -> None:
-    run_folder.write_environment(
-        workdir,
-        parameters=setup.num_parameters,
-        parallel=parallel,
-        command=command,
-        pretrained=begun.digest,
-        compute=setup.spec.config["model"]["compute"],
-        metrics={
-            name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
-            for name, kind in setup.metrics.items()
-        },
-        progress=setup.objective.progress,
-        best_metric=setup.config.best_metric,
-    )
 
 
 def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> RunLog:

@@ -54,6 +54,20 @@ class Setup(NamedTuple):
         """Number of values of all parameters, including frozen ones."""
         return sum(x.size for x in jax.tree.leaves(self.abstract_state.params))
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the environment of a run records about its model and its metrics."""
+        return {
+            "parameters": self.num_parameters,
+            "compute": self.spec.config["model"]["compute"],
+            "metrics": {
+                name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
+                for name, kind in self.metrics.items()
+            },
+            "progress": self.objective.progress,
+            "best_metric": self.config.best_metric,
+        }
+
 
 def set_up(
     begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
