@@ -6,7 +6,7 @@ import functools
 import re
 import types
 import typing
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 
 class Within(NamedTuple):
@@ -55,6 +55,8 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
+    kind: ClassVar[str] = ""
+    """The name that chooses this class among those with the same base, such as `--optimizer muon`; "" = none."""
 
     @property
     def usual(self) -> tuple[str, ...]:
@@ -65,6 +67,8 @@ class Config:
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
             value = _with_floats(getattr(self, name), expected)
             object.__setattr__(self, name, value)
+            if isinstance(expected, type) and issubclass(expected, Config) and not isinstance(value, expected):
+                raise ValueError(f"{self.full_name(name)} must be a {expected.__name__}, got {value!r}")
             choices = _choices(expected)
             if isinstance(value, str) and {*_options(expected)} <= {int, float, type(None)}:
                 what = "a whole number" if float not in _options(expected) else "a number"
@@ -103,6 +107,26 @@ class Config:
         values = {field.name: field.default for field in fields if field.default is not missing}
         made = {field.name: field.default_factory() for field in fields if field.default_factory is not missing}
         return values | made
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """The classes with a `kind` that have the same base, below `Config`; {} = there is no choice."""
+        family: list[Any] = [cls.__mro__[cls.__mro__.index(Config) - 1]]
+        for found in family:  # which grows
+            family += found.__subclasses__()
+        return {found.kind: found for found in family if vars(found).get("kind")}
+
+    def as_kind(self, name: str) -> Self:
+        """A config of another kind, with the values of the fields that both have. Its fields are not checked, since
+        others may replace them: `dataclasses.replace` checks it."""
+        kinds = self.kinds()
+        if name not in kinds:
+            raise ValueError(f"{self.section} must be one of {', '.join(kinds)}, got {name!r}")
+        other, values = object.__new__(kinds[name]), kinds[name].defaults() | vars(self)
+        for field in dataclasses.fields(other):
+            if field.name in values:
+                object.__setattr__(other, field.name, values[field.name])
+        return other
 
     @classmethod
     def full_name(cls, field: str) -> str:

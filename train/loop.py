@@ -18,13 +18,12 @@ from jaxnlp.cli.messages import is_full
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
-from train.optimizer import plateau_scale
-from train.optimizer.schedules import with_plateau_scale
+from train.optimizer.chain import with_plateau_scale
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
-from train.run.begin import Initialisation, begin
+from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.lock import locked
 from train.run.progress import Progress, has_stalled
@@ -204,7 +203,7 @@ def _after_evaluation(
     patience = config.nt_asgd_patience
     if patience is not None and not np.any(layout.fetch(run.state.averaged)) and has_stalled(run.losses, patience):
         run.state = dataclasses.replace(run.state, averaged=layout.place(jnp.int32(1)))
-    scale = plateau_scale(config.optimizer, run.losses)
+    scale = config.optimizer.schedule.scale(run.losses)
     if scale is not None:
         scaled = with_plateau_scale(run.state.opt_state, layout.place(jnp.float32(scale)))
         run.state = dataclasses.replace(run.state, opt_state=scaled)

@@ -12,7 +12,7 @@ import optax
 from jaxnlp.metrics import total
 from jaxnlp.tasks import Objective
 from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, PyTree
-from train.optimizer.schedules import current_learning_rate
+from train.optimizer.chain import current_learning_rate
 
 SMALLEST_COUNT = 1e-9
 """Smallest count of a batch that is not empty. A count may be a small sum of weights, such as class weights."""

@@ -26,7 +26,7 @@ from tests.train.step_helpers import (
     regression,
     without_dropout,
 )
-from train.optimizer.schedules import scale_by_progress
+from train.optimizer.chain import scale_by_progress
 from train.parallel import accumulation_parts, pad_rows
 from train.step import all_finite, eval_step, init_state, train_step
 

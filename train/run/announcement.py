@@ -10,7 +10,7 @@ from rich.console import Console
 from jaxnlp.corpus import Corpus
 from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
-from train.optimizer import TO_THE_END
+from train.optimizer.schedules import Falling, Plateau
 from train.run import folder as run_folder
 from train.run.begin import Initialisation
 from train.run.progress import reason_to_stop
@@ -67,15 +67,15 @@ def print_lines(console: Console, lines: Sequence[str]) -> None:
 
 def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
     """The learning rate of a step, and where in its schedule the step is."""
-    optimizer = config.optimizer
+    schedule = config.optimizer.schedule
     rate = run_folder.learning_rate(workdir / run_folder.METRICS_FILE, step)
     found = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
-    if optimizer.schedule not in TO_THE_END:
-        return f"{found} follows the schedule {optimizer.schedule}"
-    if optimizer.counts_tokens:
-        return f"{found} follows the schedule {optimizer.schedule}, of {optimizer.decay_tokens} tokens"
-    end = optimizer.decay_steps or config.total_steps
-    return f"{found} is at step {min(step, end)} of {end} of the schedule {optimizer.schedule}"
+    if not isinstance(schedule, Falling):
+        return f"{found} follows the schedule {schedule.kind}"
+    if schedule.unit == "tokens":
+        return f"{found} follows the schedule {schedule.kind}, of {schedule.end} tokens"
+    end = schedule.end or config.total_steps
+    return f"{found} is at step {min(step, end)} of {end} of the schedule {schedule.kind}"
 
 
 def notes_of_splits(corpus: Corpus) -> list[str]:
@@ -91,11 +91,11 @@ def settings_for_longer_runs(config: TrainConfig) -> list[str]:
     """A line for each setting that needs more steps, or more evaluations, than the run has."""
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
     lines = []
-    warmup = config.optimizer.warmup_steps
-    if warmup > config.total_steps:
+    schedule = config.optimizer.schedule
+    if schedule.unit == "steps" and schedule.warmup > config.total_steps:
         lines.append(
-            f"the warmup of {warmup} steps is longer than the run, so the learning rate ends at "
-            f"{config.total_steps / warmup:.0%} of its peak; lower --optimizer.warmup-steps"
+            f"the warmup of {schedule.warmup} steps is longer than the run, so the learning rate ends at "
+            f"{config.total_steps / schedule.warmup:.0%} of its peak; lower --optimizer.schedule.warmup"
         )
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
@@ -107,10 +107,9 @@ def settings_for_longer_runs(config: TrainConfig) -> list[str]:
             f"early stopping needs at least {config.stop_after + 2} evaluations, but the run has {evaluations}; "
             "evaluate more often, or lower --stop-after"
         )
-    needed = config.optimizer.plateau_patience + 2
-    if config.optimizer.schedule == "plateau" and evaluations <= needed:
+    if isinstance(schedule, Plateau) and evaluations <= schedule.patience + 2:
         lines.append(
-            f"the schedule plateau needs at least {needed} evaluations, but the run has {evaluations}; evaluate more "
-            "often, or lower --optimizer.plateau-patience"
+            f"the schedule plateau needs at least {schedule.patience + 2} evaluations, but the run has {evaluations}; "
+            "evaluate more often, or lower --optimizer.schedule.patience"
         )
     return lines

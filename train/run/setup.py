@@ -14,8 +14,7 @@ from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.config import TrainConfig
-from train.optimizer import make_optimizer, make_schedule
-from train.optimizer.schedules import Schedule
+from train.optimizer.chain import make_optimizer
 from train.parallel import ParallelMode
 from train.run.begin import Initialisation
 from train.run.folder import RunSpec
@@ -69,16 +68,13 @@ class Setup(NamedTuple):
         }
 
 
-def set_up(
-    begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
-) -> Setup:
+def set_up(begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit") -> Setup:
     """Loads the data, and makes model, objective and optimizer. Nothing is computed on a device.
 
     Args:
       begun: the result of `begin`.
       devices: number of devices that share a batch.
       parallel: the mode of data parallelism.
-      schedule: replaces the schedule of the config.
 
     Raises:
       ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
@@ -127,7 +123,7 @@ def set_up(
         )
     optimizer = make_optimizer(
         config.optimizer,
-        schedule or make_schedule(config.optimizer, total_steps=config.total_steps),
+        total_steps=config.total_steps,
         parameter=config.model.parameter,
         frozen=config.model.frozen,
     )

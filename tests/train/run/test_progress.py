@@ -80,7 +80,7 @@ def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
 @pytest.fixture(scope="module")
 def stalling(tiny_config):
     """A run of twelve steps whose validation loss rises after its third evaluation."""
-    rates = {"optimizer.learning_rate": 10.0, "optimizer.schedule": "linear", "optimizer.name": "sgd"}
+    rates = {"optimizer.learning_rate": 10.0, "optimizer.schedule": "linear", "optimizer": "sgd"}
     return tiny_config(stop_after=2, evaluate_every_steps=1, keep_checkpoints=1, **rates)
 
 
