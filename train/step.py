@@ -208,18 +208,6 @@ def weighted(metrics: Metrics) -> tuple[Array, Array]:
     raise ValueError(f"an objective must measure `loss` or `objective`; this one measured {', '.join(metrics)}")
 
 
-class NonFiniteError(ValueError):
-    """The loss, its gradient or the parameters became NaN or infinite."""
-
-    exit_status = 1
-
-
-@jax.jit
-def all_finite(tree: PyTree) -> Array:
-    """Whether every value is finite, [] bool."""
-    return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
-
-
 def eval_step(
     params: Params,
     batch: Batch,

@@ -12,12 +12,11 @@ from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
 from train.optimizer.schedules import Falling, Plateau
 from train.run import folder as run_folder
-from train.run.begin import Initialisation
 from train.run.progress import reason_to_stop
 from train.run.setup import Setup
 
 
-def announcement(setup: Setup, begun: Initialisation, *, step: int, ended: bool = False) -> list[str]:
+def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
     """The lines that summarise a run which has trained `step` steps, and perhaps has ended."""
     total = setup.config.total_steps
     if step >= total:
@@ -29,7 +28,7 @@ def announcement(setup: Setup, begun: Initialisation, *, step: int, ended: bool 
     return [
         setup.corpus.description,
         *notes_of_splits(setup.corpus),
-        *begun.notes,
+        *setup.begun.notes,
         *settings_for_longer_runs(setup.config),
         f"{setup.num_parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
         *state,

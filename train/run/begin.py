@@ -70,12 +70,13 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
             earlier = from_json(source.config["data"], DataConfig, where="config.data")
             config.data.check_after(earlier)
         adopted = config.model.adopt(source)
+        digest = params_digest(adopted.params if adopted.params_for is None else source.params)
         _refuse_overridden(config, adopted.config)
         return Initialisation(
             dataclasses.replace(config, model=adopted.config),
             params=adopted.params,
             processor=adopted.processor,
-            digest=params_digest(adopted.params if adopted.params_for is None else source.params),
+            digest=digest,
             notes=adopted.notes,
             typed_model=to_json(config.model) if config.model != adopted.config else None,
             params_for=adopted.params_for,

@@ -25,7 +25,7 @@ class Setup(NamedTuple):
     """The objects of a run before its first step.
 
     Attributes:
-      config: with the shape of a pretrained model.
+      begun: the start of the run, without its parameters.
       corpus: the data.
       spec: the facts that must stay equal when the run continues.
       model: the Linen module.
@@ -37,7 +37,7 @@ class Setup(NamedTuple):
       abstract_state: the shapes and types of the state.
     """
 
-    config: TrainConfig
+    begun: Initialisation
     corpus: Corpus
     spec: RunSpec
     model: Any
@@ -49,6 +49,11 @@ class Setup(NamedTuple):
     abstract_state: TrainState
 
     @property
+    def config(self) -> TrainConfig:
+        """The config of the run, with the shape of a pretrained model."""
+        return self.begun.config
+
+    @property
     def num_parameters(self) -> int:
         """Number of values of all parameters, including frozen ones."""
         return sum(x.size for x in jax.tree.leaves(self.abstract_state.params))
@@ -58,6 +63,7 @@ class Setup(NamedTuple):
         """What the environment of a run records about its model and its metrics."""
         return {
             "parameters": self.num_parameters,
+            "pretrained": self.begun.digest,
             "compute": self.spec.config["model"]["compute"],
             "metrics": {
                 name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
@@ -159,7 +165,8 @@ def set_up(begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = 
         corpus.fingerprint,
     )
     abstract_state = jax.eval_shape(initial_state, given)
-    return Setup(config, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
+    begun = begun._replace(params={}, params_for=None)  # only `given` has them
+    return Setup(begun, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
 
 
 def merge(params: Params, given: Params) -> Params:

@@ -12,13 +12,8 @@ from train.run.setup import set_up
 
 
 @pytest.fixture
-def begun(tiny_config):
-    return begin(tiny_config())._replace(notes=("heads are initialised at random",))
-
-
-@pytest.fixture
-def setup(begun):
-    return set_up(begun)
+def setup(tiny_config):
+    return set_up(begin(tiny_config())._replace(notes=("heads are initialised at random",)))
 
 
 def steps_logged(folder):
@@ -63,8 +58,8 @@ def test_a_schedule_without_logged_rates_is_said_without_one(tiny_config, tmp_pa
         (12, ["the run is finished, at step 12 of 12"]),
     ],
 )
-def test_a_run_announces_data_notes_parameters_devices_and_where_it_continues(setup, begun, step, last):
-    first, note, size, *rest = announcement(setup, begun, step=step)
+def test_a_run_announces_data_notes_parameters_devices_and_where_it_continues(setup, step, last):
+    first, note, size, *rest = announcement(setup, step=step)
     assert first == "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation"
     assert note == "heads are initialised at random"
     assert size.startswith("187 parameters, 8 x ")
