@@ -55,8 +55,6 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
-    kind: ClassVar[str] = ""
-    """The name that chooses this class among those with the same base, such as `--optimizer muon`; "" = none."""
 
     @property
     def usual(self) -> tuple[str, ...]:
@@ -67,8 +65,6 @@ class Config:
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
             value = _with_floats(getattr(self, name), expected)
             object.__setattr__(self, name, value)
-            if isinstance(expected, type) and issubclass(expected, Config) and not isinstance(value, expected):
-                raise ValueError(f"{self.full_name(name)} must be a {expected.__name__}, got {value!r}")
             choices = _choices(expected)
             if isinstance(value, str) and {*_options(expected)} <= {int, float, type(None)}:
                 what = "a whole number" if float not in _options(expected) else "a number"
@@ -95,26 +91,37 @@ class Config:
         Raises: ValueError naming the field and the remedy.
         """
         for field in fields if not is_read else ():
-            value, default, name = getattr(self, field), self.defaults()[field], self.full_name(field)
+            value, default, name = getattr(self, field), defaults(type(self))[field], self.full_name(field)
             if value != default:
                 other = f"set {what}, or set {name} to" if _SETTING.fullmatch(what) else "set it to"
                 raise ValueError(f"{name} applies only to {what}; {other} {default!r}, got {value!r}")
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
-        """The default of each field that has one."""
-        fields, missing = dataclasses.fields(cls), dataclasses.MISSING
-        values = {field.name: field.default for field in fields if field.default is not missing}
-        made = {field.name: field.default_factory() for field in fields if field.default_factory is not missing}
-        return values | made
+    def full_name(cls, field: str) -> str:
+        """A field's name in messages: `model.width`."""
+        return f"{cls.section}.{field}" if cls.section else field
+
+
+class Choice(Config):
+    """A config of several kinds: a class for each, of which a name chooses one, such as `--optimizer muon`.
+
+    The kinds of a base are its subclasses with a name: `class Muon(OptimizerConfig, kind="muon")`.
+    """
+
+    kind: ClassVar[str] = ""
+    """The name; "" = this class cannot be chosen."""
+
+    def __init_subclass__(cls, *, kind: str = "") -> None:
+        super().__init_subclass__()
+        cls.kind = kind
 
     @classmethod
-    def kinds(cls) -> dict[str, type[Self]]:
-        """The classes with a `kind` that have the same base, below `Config`; {} = there is no choice."""
-        family: list[Any] = [cls.__mro__[cls.__mro__.index(Config) - 1]]
-        for found in family:  # which grows
-            family += found.__subclasses__()
-        return {found.kind: found for found in family if vars(found).get("kind")}
+    def kinds(cls) -> dict[str, Any]:
+        """The classes that can be chosen instead of this one, and this one, by their names."""
+        family: list[Any] = [cls.__mro__[cls.__mro__.index(Choice) - 1]]
+        for one in family:  # which grows
+            family += one.__subclasses__()
+        return {one.kind: one for one in family if one.kind}
 
     def as_kind(self, name: str) -> Self:
         """A config of another kind, with the values of the fields that both have. Its fields are not checked, since
@@ -122,16 +129,18 @@ class Config:
         kinds = self.kinds()
         if name not in kinds:
             raise ValueError(f"{self.section} must be one of {', '.join(kinds)}, got {name!r}")
-        other, values = object.__new__(kinds[name]), kinds[name].defaults() | vars(self)
-        for field in dataclasses.fields(other):
-            if field.name in values:
-                object.__setattr__(other, field.name, values[field.name])
+        other, values = object.__new__(kinds[name]), defaults(kinds[name]) | vars(self)
+        names = [field.name for field in dataclasses.fields(other)]
+        vars(other).update({name: values[name] for name in names if name in values})
         return other
 
-    @classmethod
-    def full_name(cls, field: str) -> str:
-        """A field's name in messages: `model.width`."""
-        return f"{cls.section}.{field}" if cls.section else field
+
+def defaults(config: type[Config]) -> dict[str, Any]:
+    """The default of each field that has one."""
+    fields, missing = dataclasses.fields(config), dataclasses.MISSING
+    values = {field.name: field.default for field in fields if field.default is not missing}
+    made = {field.name: field.default_factory() for field in fields if field.default_factory is not missing}
+    return values | made
 
 
 _SETTING = re.compile(r"\w+\.[\w.]+ \S+")

@@ -7,12 +7,11 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.config import Config, Count, Natural, ProperFraction, Seed
+from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task
 from train.optimizer import AdamW, OptimizerConfig
-from train.optimizer.schedules import Plateau
 
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
 """Fields that usually do not change a run's numbers; see `TrainConfig.identity`."""
@@ -91,11 +90,11 @@ class TrainConfig(Config):
     def identity(self) -> dict[str, Any]:
         """The fields that decide the run's numbers, as JSON. All others may change when the run continues: bookkeeping,
         `model.compute`, and `total_steps` if the learning rate does not depend on it."""
-        others = set(BOOKKEEPING)
-        if self.nt_asgd_patience is not None or isinstance(self.optimizer.schedule, Plateau):
+        others, schedule = set(BOOKKEEPING), self.optimizer.schedule
+        if self.nt_asgd_patience is not None or schedule.scale(()) is not None:
             # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
             others.remove("evaluate_every_steps")
-        elif not self.optimizer.schedule.ends_with_run:
+        elif not schedule.ends_with_run:
             others.add("total_steps")
         fields = {name: value for name, value in to_json(self).items() if name not in others}
         fields["model"].pop("compute", None)
@@ -117,13 +116,13 @@ def update(config: Any, **changes: Any) -> Any:
             raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
-        elif isinstance(value, str) and isinstance(getattr(config, head), Config):
+        elif isinstance(value, str) and isinstance(getattr(config, head), Choice):
             whole[head], inner[head] = getattr(config, head).as_kind(value), inner.get(head, {})
         else:
             whole[head] = value
     for head, fields in inner.items():
         whole[head] = update(whole.get(head, getattr(config, head)), **fields)
-    missing = [name for name in known if name not in whole and not hasattr(config, name)]
-    if missing:  # of another kind
+    missing = sorted(set(known) - whole.keys() - vars(config).keys())
+    if missing:  # in a config of another kind
         raise ValueError(f"{config.full_name(missing[0])} is missing")
     return dataclasses.replace(config, **whole)

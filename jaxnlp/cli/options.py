@@ -20,7 +20,7 @@ import tyro
 
 from jaxnlp.cli.messages import wrapped
 from jaxnlp.cli.suggestions import similar_options
-from jaxnlp.config import Config
+from jaxnlp.config import Choice
 
 FLAT = tyro.conf.arg(name="")
 """Marks a dataclass whose options have no prefix: --checkpoint, not --load.checkpoint."""
@@ -71,7 +71,7 @@ def options_of(part: Any, prefix: str = "") -> Iterator[Option]:
     nested: list[Iterator[Option]] = []
     for field, name, kind, marks, default in _fields(part, prefix):
         if dataclasses.is_dataclass(default):
-            if isinstance(default, Config) and default.kind:
+            if isinstance(default, Choice) and default.kind:
                 yield Option(name[:-1], Literal[*default.kinds()], default.kind, docs.get(field, ""), marks)
             nested.append(options_of(default, name))
         else:
@@ -89,7 +89,7 @@ def with_kinds(part: Any, arguments: Sequence[str], prefix: str = "") -> Any:
     for field, name, _, _, default in _fields(part, prefix):
         if dataclasses.is_dataclass(default):
             kind = named.get(f"--{name[:-1]}", "")
-            inner = default.as_kind(kind) if isinstance(default, Config) and kind in default.kinds() else default
+            inner = default.as_kind(kind) if isinstance(default, Choice) and kind in default.kinds() else default
             object.__setattr__(part, field, with_kinds(inner, arguments, name))
     return part
 
@@ -97,7 +97,7 @@ def with_kinds(part: Any, arguments: Sequence[str], prefix: str = "") -> Any:
 def _kinds_with(option: str, part: Any, prefix: str = "") -> Iterator[str]:
     """The choices that would give a command this option, such as `--optimizer muon`."""
     for _, name, _, _, default in _fields(part, prefix):
-        for kind, chosen in default.kinds().items() if isinstance(default, Config) else ():
+        for kind, chosen in default.kinds().items() if isinstance(default, Choice) else ():
             if any(option == one.name for one in options_of(chosen, name)):
                 yield f"--{name[:-1]} {kind}"
         if dataclasses.is_dataclass(default):

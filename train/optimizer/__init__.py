@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import jax
 import optax
 
-from jaxnlp.config import Config, Count, NonNegative, Positive, Rate, Within
+from jaxnlp.config import Choice, Count, NonNegative, Positive, Rate, Within
 from jaxnlp.models import Parameter
 from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer.muon import scale_by_muon
@@ -19,7 +19,7 @@ from train.optimizer.schedules import Cosine, Schedule
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig(Config):
+class OptimizerConfig(Choice):
     """Optimizer, gradient clipping and learning rates."""
 
     section: ClassVar[str] = "optimizer"
@@ -62,10 +62,8 @@ class OptimizerConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
-class AdamW(OptimizerConfig):
+class AdamW(OptimizerConfig, kind="adamw"):
     """Adam with decoupled weight decay; without weight decay it is Adam."""
-
-    kind: ClassVar[str] = "adamw"
 
     beta1: Rate = 0.9
     """Adam's decay rate of the running mean of gradients."""
@@ -80,10 +78,8 @@ class AdamW(OptimizerConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class Muon(AdamW):
+class Muon(AdamW, kind="muon"):
     """Muon for hidden matrices, AdamW for all other parameters."""
-
-    kind: ClassVar[str] = "muon"
 
     muon_momentum: Rate = 0.95
     """Decay rate of Muon's running mean of gradients."""
@@ -97,10 +93,8 @@ class Muon(AdamW):
 
 
 @dataclasses.dataclass(frozen=True)
-class SGD(OptimizerConfig):
+class SGD(OptimizerConfig, kind="sgd"):
     """Stochastic gradient descent, optionally with momentum."""
-
-    kind: ClassVar[str] = "sgd"
 
     momentum: Rate = 0.0
     """Momentum of SGD."""

@@ -15,12 +15,12 @@ from typing import Annotated, ClassVar, Literal
 
 import jax.numpy as jnp
 
-from jaxnlp.config import Config, Count, Fraction, Natural, ProperFraction, Within
+from jaxnlp.config import Choice, Count, Fraction, Natural, ProperFraction, Within
 from jaxnlp.typing import Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Schedule(Config):
+class Schedule(Choice):
     """The learning rate of each step, as a fraction of its peak. docs/schedules.md has plots."""
 
     section: ClassVar[str] = "optimizer.schedule"
@@ -48,25 +48,34 @@ class Schedule(Config):
         """A factor of the learning rate after evaluations with these validation losses; None = it depends on none."""
         return None
 
+    def state(self, step: int, total_steps: int) -> str:
+        """Where in the schedule a step is, to complete "the learning rate ..."."""
+        return f"follows the schedule {self.kind}"
+
+    def needs(self, total_steps: int, evaluations: int) -> list[str]:
+        """A line for each setting that needs more steps, or more evaluations, than the run has."""
+        if self.unit == "tokens" or self.warmup <= total_steps:
+            return []
+        return [
+            f"the warmup of {self.warmup} steps is longer than the run, so the learning rate ends at "
+            f"{total_steps / self.warmup:.0%} of its peak; lower --optimizer.schedule.warmup"
+        ]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Constant(Schedule):
+class Constant(Schedule, kind="constant"):
     """The peak, after the warmup."""
-
-    kind: ClassVar[str] = "constant"
 
     def _shape(self, progress: Array, total_steps: int) -> Array:
         return jnp.ones_like(progress)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Noam(Schedule):
+class Noam(Schedule, kind="noam"):
     """peak * min(progress / warmup, sqrt(warmup / progress)): the inverse square root.
 
     Source: Vaswani et al. 2017, section 5.3, where the width D gives the peak: 1 / sqrt(D warmup).
     """
-
-    kind: ClassVar[str] = "noam"
 
     warmup: Count = 4000
     """Length of the warmup, in which the learning rate rises linearly from 0 to its peak."""
@@ -98,13 +107,20 @@ class Falling(Schedule):
         """Whether no other end is set."""
         return self.end is None
 
+    def state(self, step: int, total_steps: int) -> str:
+        """The step and the end, or the tokens at the end."""
+        if self.unit == "tokens":
+            return f"{super().state(step, total_steps)}, of {self.end} tokens"
+        end = self.end or total_steps
+        return f"is at step {min(step, end)} of {end} of the schedule {self.kind}"
+
     def _fallen(self, progress: Array, total_steps: int) -> Array:
         """The fraction of the fall that is done, from 0 to 1."""
         return _share(progress, self.warmup, self.end or total_steps)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cosine(Falling):
+class Cosine(Falling, kind="cosine"):
     """Half a cosine from the peak to the floor.
 
     floor + (peak - floor) (1 + cos(pi (progress - warmup) / (end - warmup))) / 2,   floor = peak * min_lr_ratio
@@ -113,34 +129,28 @@ class Cosine(Falling):
     min_lr_ratio 0.1.
     """
 
-    kind: ClassVar[str] = "cosine"
-
     def _shape(self, progress: Array, total_steps: int) -> Array:
         return _half_cosine(1.0, self.min_lr_ratio, self._fallen(progress, total_steps))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Linear(Falling):
+class Linear(Falling, kind="linear"):
     """Linear from the peak to the floor.
 
     Source: Devlin et al. 2019, section A.2, with a floor of zero.
     """
-
-    kind: ClassVar[str] = "linear"
 
     def _shape(self, progress: Array, total_steps: int) -> Array:
         return 1.0 - (1.0 - self.min_lr_ratio) * self._fallen(progress, total_steps)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OneCycle(Falling):
+class OneCycle(Falling, kind="one_cycle"):
     """Half a cosine up, from peak * start_lr_ratio to the peak at the end of the warmup, and half a cosine down to the
     floor.
 
     Source: Smith and Topin 2019, with cosines instead of lines, as in fast.ai and PyTorch.
     """
-
-    kind: ClassVar[str] = "one_cycle"
 
     start_lr_ratio: Fraction = 0.04
     """First learning rate, as a fraction of the peak."""
@@ -153,16 +163,14 @@ class OneCycle(Falling):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Step(Schedule):
+class Step(Schedule, kind="step"):
     """peak * factor^floor((progress - warmup) / interval): a drop after each interval.
 
     Source: He et al. 2016, section 3.4, where the factor is 0.1.
     """
 
-    kind: ClassVar[str] = "step"
-
     interval: Count
-    """Length of the interval between two drops."""
+    """Length of the interval in which the learning rate falls by the factor."""
     decay_factor: ProperFraction = 0.1
     """Factor of the learning rate after each interval."""
 
@@ -171,30 +179,21 @@ class Step(Schedule):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Exponential(Schedule):
+class Exponential(Step, kind="exponential"):
     """peak * factor^((progress - warmup) / interval): like `Step`, but smooth."""
-
-    kind: ClassVar[str] = "exponential"
-
-    interval: Count
-    """Length of the interval in which the learning rate falls by `decay_factor`."""
-    decay_factor: ProperFraction = 0.1
-    """Factor of the learning rate after each interval."""
 
     def _shape(self, progress: Array, total_steps: int) -> Array:
         return self.decay_factor ** ((progress - float(self.warmup)) / self.interval)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CosineRestarts(Schedule):
+class CosineRestarts(Schedule, kind="cosine_restarts"):
     """Half a cosine from the peak to the floor, peak * min_lr_ratio, which restarts.
 
     The first lasts `interval`, and each next one is `growth` times as long as the one before it.
 
     Source: Loshchilov and Hutter 2017, eq. 5.
     """
-
-    kind: ClassVar[str] = "cosine_restarts"
 
     interval: Count
     """Length of the interval before the first restart."""
@@ -219,7 +218,7 @@ class CosineRestarts(Schedule):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plateau(Constant):
+class Plateau(Constant, kind="plateau"):
     """The peak, which is lowered when the validation loss stops falling.
 
     A loss is an improvement if it is below the lowest one by at least 1e-4 of it. After more than `patience`
@@ -228,8 +227,6 @@ class Plateau(Constant):
 
     Source: PyTorch's ReduceLROnPlateau, with its defaults.
     """
-
-    kind: ClassVar[str] = "plateau"
 
     patience: Natural = 3
     """Number of evaluations without a lower validation loss that are accepted; one more lowers the learning rate."""
@@ -250,6 +247,16 @@ class Plateau(Constant):
             if without > self.patience:
                 scale, without = max(scale * self.decay_factor, self.min_lr_ratio), 0
         return scale
+
+    def needs(self, total_steps: int, evaluations: int) -> list[str]:
+        """Also a line if the run has too few evaluations to find a plateau."""
+        found = super().needs(total_steps, evaluations)
+        if evaluations <= self.patience + 2:
+            found.append(
+                f"the schedule plateau needs at least {self.patience + 2} evaluations, but the run has {evaluations}; "
+                "evaluate more often, or lower --optimizer.schedule.patience"
+            )
+        return found
 
 
 def _share(progress: Array, begin: int, end: int) -> Array:

@@ -10,7 +10,6 @@ from rich.console import Console
 from jaxnlp.corpus import Corpus
 from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
-from train.optimizer.schedules import Falling, Plateau
 from train.run import folder as run_folder
 from train.run.progress import reason_to_stop
 from train.run.setup import Setup
@@ -66,15 +65,9 @@ def print_lines(console: Console, lines: Sequence[str]) -> None:
 
 def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
     """The learning rate of a step, and where in its schedule the step is."""
-    schedule = config.optimizer.schedule
     rate = run_folder.learning_rate(workdir / run_folder.METRICS_FILE, step)
     found = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
-    if not isinstance(schedule, Falling):
-        return f"{found} follows the schedule {schedule.kind}"
-    if schedule.unit == "tokens":
-        return f"{found} follows the schedule {schedule.kind}, of {schedule.end} tokens"
-    end = schedule.end or config.total_steps
-    return f"{found} is at step {min(step, end)} of {end} of the schedule {schedule.kind}"
+    return f"{found} {config.optimizer.schedule.state(step, config.total_steps)}"
 
 
 def notes_of_splits(corpus: Corpus) -> list[str]:
@@ -89,13 +82,7 @@ def notes_of_splits(corpus: Corpus) -> list[str]:
 def settings_for_longer_runs(config: TrainConfig) -> list[str]:
     """A line for each setting that needs more steps, or more evaluations, than the run has."""
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
-    lines = []
-    schedule = config.optimizer.schedule
-    if schedule.unit == "steps" and schedule.warmup > config.total_steps:
-        lines.append(
-            f"the warmup of {schedule.warmup} steps is longer than the run, so the learning rate ends at "
-            f"{config.total_steps / schedule.warmup:.0%} of its peak; lower --optimizer.schedule.warmup"
-        )
+    lines = config.optimizer.schedule.needs(config.total_steps, evaluations)
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
             f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "
@@ -105,10 +92,5 @@ def settings_for_longer_runs(config: TrainConfig) -> list[str]:
         lines.append(
             f"early stopping needs at least {config.stop_after + 2} evaluations, but the run has {evaluations}; "
             "evaluate more often, or lower --stop-after"
-        )
-    if isinstance(schedule, Plateau) and evaluations <= schedule.patience + 2:
-        lines.append(
-            f"the schedule plateau needs at least {schedule.patience + 2} evaluations, but the run has {evaluations}; "
-            "evaluate more often, or lower --optimizer.schedule.patience"
         )
     return lines

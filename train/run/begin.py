@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from data import DataConfig
+from jaxnlp.config import defaults
 from jaxnlp.corpus import DataError
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
@@ -94,8 +95,8 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     try:
         recipe = load_recipe(config.recipe).model
     except UnknownRecipeError:
-        defaults = {name: to_json(value) for name, value in config.model.defaults().items()}
-        recipe = to_json(config.model) | defaults
+        by_default = {name: to_json(value) for name, value in defaults(type(config.model)).items()}
+        recipe = to_json(config.model) | by_default
     typed = {line.partition(":")[0] for line in differences(recipe, config.model)}
     lost = [line for line in differences(config.model, adopted) if line.partition(":")[0] in typed]
     if lost:

@@ -19,6 +19,7 @@ from train.optimizer.schedules import (
     Noam,
     OneCycle,
     Plateau,
+    Schedule,
     Step,
 )
 
@@ -80,9 +81,10 @@ def test_rates_are_those_of_pytorch(schedule, make):
     np.testing.assert_allclose(ours(schedule), pytorchs(make), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [Constant, Plateau, Linear, Cosine, Step, Exponential, CosineRestarts, Noam])
-def test_the_warmup_is_linear_and_ends_at_the_peak(kind):
-    found = ours(kind(warmup=10, **({"interval": 5} if "interval" in kind.__annotations__ else {})))
+@pytest.mark.parametrize("name", sorted(Schedule.kinds().keys() - {"one_cycle"}))
+def test_the_warmup_is_linear_and_ends_at_the_peak(name):
+    kind = Schedule.kinds()[name]
+    found = ours(kind(warmup=10, **({"interval": 5} if "interval" in kind.__dataclass_fields__ else {})))
     np.testing.assert_allclose(found[:11], PEAK * np.arange(11) / 10, rtol=1e-6)
     assert found.max() == pytest.approx(PEAK)
 
