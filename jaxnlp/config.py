@@ -90,11 +90,12 @@ class Config:
 
         Raises: ValueError naming the field and the remedy.
         """
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for field in fields if not is_read else ():
-            value, default, name = getattr(self, field), defaults(type(self))[field], self.full_name(field)
-            if value != default:
+            value, name = getattr(self, field), self.full_name(field)
+            if value != defaults[field]:
                 other = f"set {what}, or set {name} to" if _SETTING.fullmatch(what) else "set it to"
-                raise ValueError(f"{name} applies only to {what}; {other} {default!r}, got {value!r}")
+                raise ValueError(f"{name} applies only to {what}; {other} {defaults[field]!r}, got {value!r}")
 
     @classmethod
     def full_name(cls, field: str) -> str:
@@ -124,23 +125,14 @@ class Choice(Config):
         return {one.kind: one for one in family if one.kind}
 
     def as_kind(self, name: str) -> Self:
-        """A config of another kind, with the values of the fields that both have. Its fields are not checked, since
-        others may replace them: `dataclasses.replace` checks it."""
+        """A config of another kind, with the values of the fields that both have. It is not checked, since some of its
+        fields may be replaced: `dataclasses.replace` checks it."""
         kinds = self.kinds()
         if name not in kinds:
             raise ValueError(f"{self.section} must be one of {', '.join(kinds)}, got {name!r}")
-        other, values = object.__new__(kinds[name]), defaults(kinds[name]) | vars(self)
-        names = [field.name for field in dataclasses.fields(other)]
-        vars(other).update({name: values[name] for name in names if name in values})
+        other, names = object.__new__(kinds[name]), {field.name for field in dataclasses.fields(kinds[name])}
+        vars(other).update({name: value for name, value in vars(self).items() if name in names})
         return other
-
-
-def defaults(config: type[Config]) -> dict[str, Any]:
-    """The default of each field that has one."""
-    fields, missing = dataclasses.fields(config), dataclasses.MISSING
-    values = {field.name: field.default for field in fields if field.default is not missing}
-    made = {field.name: field.default_factory() for field in fields if field.default_factory is not missing}
-    return values | made
 
 
 _SETTING = re.compile(r"\w+\.[\w.]+ \S+")

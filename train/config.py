@@ -122,7 +122,7 @@ def update(config: Any, **changes: Any) -> Any:
             whole[head] = value
     for head, fields in inner.items():
         whole[head] = update(whole.get(head, getattr(config, head)), **fields)
-    missing = sorted(set(known) - whole.keys() - vars(config).keys())
+    missing = sorted({*known} - {*whole} - {*dir(config)})
     if missing:  # in a config of another kind
         raise ValueError(f"{config.full_name(missing[0])} is missing")
     return dataclasses.replace(config, **whole)

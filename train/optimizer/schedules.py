@@ -52,7 +52,7 @@ class Schedule(Choice):
         """Where in the schedule a step is, to complete "the learning rate ..."."""
         return f"follows the schedule {self.kind}"
 
-    def needs(self, total_steps: int, evaluations: int) -> list[str]:
+    def shortfalls(self, total_steps: int, evaluations: int) -> list[str]:
         """A line for each setting that needs more steps, or more evaluations, than the run has."""
         if self.unit == "tokens" or self.warmup <= total_steps:
             return []
@@ -248,9 +248,9 @@ class Plateau(Constant, kind="plateau"):
                 scale, without = max(scale * self.decay_factor, self.min_lr_ratio), 0
         return scale
 
-    def needs(self, total_steps: int, evaluations: int) -> list[str]:
+    def shortfalls(self, total_steps: int, evaluations: int) -> list[str]:
         """Also a line if the run has too few evaluations to find a plateau."""
-        found = super().needs(total_steps, evaluations)
+        found = super().shortfalls(total_steps, evaluations)
         if evaluations <= self.patience + 2:
             found.append(
                 f"the schedule plateau needs at least {self.patience + 2} evaluations, but the run has {evaluations}; "

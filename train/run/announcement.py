@@ -82,7 +82,7 @@ def notes_of_splits(corpus: Corpus) -> list[str]:
 def settings_for_longer_runs(config: TrainConfig) -> list[str]:
     """A line for each setting that needs more steps, or more evaluations, than the run has."""
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
-    lines = config.optimizer.schedule.needs(config.total_steps, evaluations)
+    lines = config.optimizer.schedule.shortfalls(config.total_steps, evaluations)
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
             f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "

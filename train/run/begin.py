@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 
 from data import DataConfig
-from jaxnlp.config import defaults
 from jaxnlp.corpus import DataError
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
@@ -95,8 +94,9 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     try:
         recipe = load_recipe(config.recipe).model
     except UnknownRecipeError:
-        by_default = {name: to_json(value) for name, value in defaults(type(config.model)).items()}
-        recipe = to_json(config.model) | by_default
+        fields, missing = dataclasses.fields(config.model), dataclasses.MISSING
+        made = {f.name: f.default if f.default_factory is missing else f.default_factory() for f in fields}
+        recipe = to_json(config.model) | {name: to_json(value) for name, value in made.items() if value is not missing}
     typed = {line.partition(":")[0] for line in differences(recipe, config.model)}
     lost = [line for line in differences(config.model, adopted) if line.partition(":")[0] in typed]
     if lost:
