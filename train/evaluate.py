@@ -15,7 +15,7 @@ from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
-from jaxnlp.saving.checkpoints import RunError, checkpoint_steps
+from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train.config import TrainConfig
@@ -100,7 +100,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
-        run_folder.check_data(run, trained.step, corpus)
+        run_folder.refuse_data_change(read_record(run, trained.step), corpus, run)
         name = options.split or evaluator.default_split
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:

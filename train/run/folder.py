@@ -180,11 +180,6 @@ def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *detail
     )
 
 
-def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
-    """Raises RunMismatchError when the run's checkpoint of this step was trained on other data."""
-    refuse_data_change(read_record(workdir, step), corpus, workdir)
-
-
 def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
     """Writes the config and the processor. Call it only after the existing checkpoints were read and checked.
 
