@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.case import Case, Step
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.models.gpt import GPTConfig
-from train.optimizer import make_schedule
+from train.optimizer import AdamW
 from train.parallel import make_parallel
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -44,6 +44,7 @@ def theirs(*, bfloat16: bool) -> Step:
     config = get_config()
     setup = set_up(begin(config))
     assert isinstance(config.model, GPTConfig)
+    assert isinstance(config.optimizer, AdamW)
     model = TorchGPT(config.model, setup.corpus.processor.size, fused=True)
     optimizer = torch_adamw(
         model,
@@ -51,8 +52,8 @@ def theirs(*, bfloat16: bool) -> Step:
         betas=(config.optimizer.beta1, config.optimizer.beta2),
         weight_decay=config.optimizer.weight_decay,
     )
-    schedule = make_schedule(config.optimizer, total_steps=config.total_steps)
-    rates = np.asarray(schedule(jnp.arange(1, config.total_steps + 1, dtype=jnp.float32))).tolist()
+    steps = jnp.arange(1, config.total_steps + 1, dtype=jnp.float32)
+    rates = np.asarray(config.optimizer.rate(steps, total_steps=config.total_steps)).tolist()
     rates = itertools.chain(rates, itertools.repeat(rates[-1]))
     batches = iter(setup.corpus.train)
 

@@ -13,10 +13,11 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Task
-from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
+from train.optimizer import AdamW, OptimizerConfig
+from train.optimizer.chain import make_optimizer
 from train.step import init_state, train_step
 
-ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, max_grad_norm=1.0)
+ADAMW = AdamW(learning_rate=1e-3, weight_decay=0.01, max_grad_norm=1.0)
 
 
 def jax_step(
@@ -30,8 +31,7 @@ def jax_step(
     use_compilation_cache(None)
     model, inputs = model_config.build(processor), model_config.inputs(processor)
     params = model.init(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
-    schedule = make_schedule(config, total_steps=10_000)
-    optimizer = make_optimizer(config, schedule, parameter=model_config.parameter, frozen=model_config.frozen)
+    optimizer = make_optimizer(config, total_steps=10_000, parameter=model_config.parameter, frozen=model_config.frozen)
     state = init_state(params, optimizer, jax.random.key(0), ema=False)
     objective = task.objective(model, Corpus((), {}, processor, "", ""))
     step_fn = functools.partial(train_step, objective=objective, optimizer=optimizer)

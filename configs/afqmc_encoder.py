@@ -15,7 +15,8 @@ from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -38,9 +39,7 @@ def get_config() -> TrainConfig:
             compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(balanced=True),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=3e-4, weight_decay=0.1, warmup_steps=200, min_lr_ratio=0.02
-        ),
+        optimizer=AdamW(learning_rate=3e-4, weight_decay=0.1, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),
         ema_decay=0.998,
         best_metric="macro_f1",
         total_steps=2_000,

@@ -16,7 +16,8 @@ from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import SGD
+from train.optimizer.schedules import Constant
 
 
 def get_config() -> TrainConfig:
@@ -38,13 +39,8 @@ def get_config() -> TrainConfig:
             activation_regularization=2.0,
             temporal_activation_regularization=1.0,
         ),
-        optimizer=OptimizerConfig(
-            name="sgd",
-            learning_rate=30.0,
-            schedule="constant",
-            max_grad_norm=0.25,
-            weight_decay=1.2e-6,
-            reference_tokens=80 * 70,
+        optimizer=SGD(
+            learning_rate=30.0, max_grad_norm=0.25, weight_decay=1.2e-6, reference_tokens=80 * 70, schedule=Constant()
         ),
         nt_asgd_patience=5,
         total_steps=286_000,

@@ -20,7 +20,7 @@ def get_config() -> TrainConfig:
             "data.batch_size": 16,
             "data.max_length": 256,
             "data.length_multiple": 64,
-            "optimizer.warmup_steps": 40,
+            "optimizer.schedule.warmup": 40,
             "total_steps": 214,  # two epochs
             "evaluate_every_steps": 107,
             "checkpoint_every_steps": 107,

@@ -13,7 +13,8 @@ from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -24,9 +25,7 @@ def get_config() -> TrainConfig:
             pooling="mean", token_dropout_rate=0.2, compute=TransformerCompute(matmul_dtype="auto")
         ),
         task=Classification(label_smoothing=0.1),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=1e-4, weight_decay=0.01, warmup_steps=100, min_lr_ratio=0.0
-        ),
+        optimizer=AdamW(learning_rate=1e-4, weight_decay=0.01, schedule=Cosine(warmup=100, min_lr_ratio=0.0)),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
         ema_decay=0.99,
         best_metric="macro_f1",

@@ -14,7 +14,8 @@ from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -33,8 +34,8 @@ def get_config() -> TrainConfig:
             compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=MaskedLanguageModel(),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.05
+        optimizer=Muon(
+            learning_rate=3e-3, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=100, min_lr_ratio=0.05)
         ),
         total_steps=3000,
         evaluate_every_steps=250,

@@ -12,7 +12,8 @@ from jaxnlp.models.extractive_qa import BertSpanConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -21,7 +22,7 @@ def get_config() -> TrainConfig:
         data=QuestionContexts(source="files", batch_size=16, max_length=384, overlap=128, length_multiple=128),
         model=BertSpanConfig(compute=TransformerCompute(matmul_dtype="auto")),
         task=ExtractiveQA(),
-        optimizer=OptimizerConfig(name="adamw", learning_rate=5e-5, weight_decay=0.01, warmup_steps=100),
+        optimizer=AdamW(learning_rate=5e-5, weight_decay=0.01, schedule=Cosine(warmup=100)),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
         best_metric="f1",
         total_steps=1000,

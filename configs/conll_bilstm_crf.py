@@ -13,7 +13,8 @@ from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.models.word_encoder import WordEncoderCompute
 from jaxnlp.tasks.tagging import Tagging
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -28,9 +29,7 @@ def get_config() -> TrainConfig:
             compute=WordEncoderCompute(matmul_dtype="auto"),
         ),
         task=Tagging(),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=2e-3, weight_decay=0.01, warmup_steps=200, min_lr_ratio=0.02
-        ),
+        optimizer=AdamW(learning_rate=2e-3, weight_decay=0.01, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),
         ema_decay=0.998,
         best_metric="f1",
         total_steps=6_000,

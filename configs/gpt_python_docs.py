@@ -13,7 +13,8 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -24,9 +25,7 @@ def get_config() -> TrainConfig:
             num_layers=4, num_heads=4, width=128, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
         ),
         task=LanguageModel(sample_prompt="The ", sample_tokens=300),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=6e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05
-        ),
+        optimizer=Muon(learning_rate=6e-3, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=50, min_lr_ratio=0.05)),
         total_steps=660,
         evaluate_every_steps=220,
         checkpoint_every_steps=220,

@@ -12,7 +12,8 @@ from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -31,8 +32,12 @@ def get_config() -> TrainConfig:
             tie_embeddings=True,
         ),
         task=LanguageModel(sample_prompt="\n", sample_tokens=500),
-        optimizer=OptimizerConfig(
-            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.1
+        optimizer=AdamW(
+            learning_rate=1e-3,
+            beta2=0.99,
+            weight_decay=0.1,
+            max_grad_norm=1.0,
+            schedule=Cosine(warmup=100, min_lr_ratio=0.1),
         ),
         total_steps=5000,
         evaluate_every_steps=250,

@@ -11,7 +11,8 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -29,7 +30,9 @@ def get_config() -> TrainConfig:
             compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=LanguageModel(sample_prompt="\n", sample_tokens=300),
-        optimizer=OptimizerConfig(learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05),
+        optimizer=AdamW(
+            learning_rate=2e-3, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=50, min_lr_ratio=0.05)
+        ),
         total_steps=2000,
         evaluate_every_steps=250,
         checkpoint_every_steps=250,

@@ -11,7 +11,8 @@ from jaxnlp.models.extractive_qa import RecurrentSpanConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -20,7 +21,7 @@ def get_config() -> TrainConfig:
         data=QuestionContexts(batch_size=32, vocabulary_size=400, max_length=192, overlap=64, length_multiple=64),
         model=RecurrentSpanConfig(embedding_dropout_rate=0.3, compute=RecurrentCompute(matmul_dtype="auto")),
         task=ExtractiveQA(),
-        optimizer=OptimizerConfig(name="adamw", learning_rate=3e-3, warmup_steps=20, min_lr_ratio=0.05),
+        optimizer=AdamW(learning_rate=3e-3, schedule=Cosine(warmup=20, min_lr_ratio=0.05)),
         best_metric="f1",
         total_steps=400,
         evaluate_every_steps=100,

@@ -13,7 +13,8 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -40,8 +41,8 @@ def get_config() -> TrainConfig:
             num_sampled=1_000,
             num_frequent=3_000,
         ),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=5e-3, beta2=0.99, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.02
+        optimizer=Muon(
+            learning_rate=5e-3, beta2=0.99, max_grad_norm=1.0, schedule=Cosine(warmup=100, min_lr_ratio=0.02)
         ),
         ema_decay=0.998,
         total_steps=4_500,

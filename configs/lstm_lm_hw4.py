@@ -16,7 +16,7 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
 
 
 def get_config() -> TrainConfig:
@@ -30,7 +30,7 @@ def get_config() -> TrainConfig:
             sample_prompt="= The History of the",
             sample_tokens=60,
         ),
-        optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, max_grad_norm=None),
+        optimizer=AdamW(learning_rate=1e-3, max_grad_norm=None),
         total_steps=36_000,
         evaluate_every_steps=6_000,
         checkpoint_every_steps=3_000,

@@ -12,7 +12,8 @@ from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -38,8 +39,8 @@ def get_config() -> TrainConfig:
             compute=RecurrentCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.1),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=5e-3, beta2=0.98, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
+        optimizer=Muon(
+            learning_rate=5e-3, beta2=0.98, weight_decay=0.1, schedule=Cosine(warmup=100, min_lr_ratio=0.02)
         ),
         ema_decay=0.998,
         best_metric="bleu",

@@ -10,7 +10,8 @@ from configs import names_pretrain
 from data.names import NamesQuestions
 from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -19,7 +20,7 @@ def get_config() -> TrainConfig:
         data=NamesQuestions(batch_size=64),
         model=names_pretrain.get_config().model,
         task=QuestionAnswering(),
-        optimizer=OptimizerConfig(learning_rate=1e-4, beta2=0.99, weight_decay=0.1, warmup_steps=10, min_lr_ratio=0.1),
+        optimizer=AdamW(learning_rate=1e-4, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=10, min_lr_ratio=0.1)),
         best_metric="exact_match",
         total_steps=84,
         evaluate_every_steps=28,

@@ -13,7 +13,8 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -31,8 +32,8 @@ def get_config() -> TrainConfig:
             num_layers=4, num_heads=8, width=256, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
         ),
         task=QuestionAnswering(),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
+        optimizer=Muon(
+            learning_rate=3e-3, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=100, min_lr_ratio=0.02)
         ),
         best_metric="exact_match",
         total_steps=2800,

@@ -18,7 +18,8 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 DOCUMENTS, EPOCHS, BATCH, BLOCK = 2937, 650, 128, 128
 
@@ -29,14 +30,12 @@ def get_config() -> TrainConfig:
         data=NamesPretraining(corruption="uniform", batch_size=BATCH, sequence_length=BLOCK, held_out=0),
         model=assignment_model(),
         task=QuestionAnswering(),
-        optimizer=OptimizerConfig(
+        optimizer=AdamW(
             learning_rate=6e-3,
             beta2=0.95,
             weight_decay=0.1,
             max_grad_norm=1.0,
-            warmup_tokens=512 * 20,
-            decay_tokens=200 * DOCUMENTS * BLOCK,
-            min_lr_ratio=0.1,
+            schedule=Cosine(unit="tokens", warmup=512 * 20, end=200 * DOCUMENTS * BLOCK, min_lr_ratio=0.1),
         ),
         total_steps=EPOCHS * DOCUMENTS // BATCH,
         evaluate_every_steps=500,

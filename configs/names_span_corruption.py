@@ -12,7 +12,8 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.text_to_text import TextToText
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -36,8 +37,8 @@ def get_config() -> TrainConfig:
             compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=TextToText(),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=5e-3, beta2=0.98, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
+        optimizer=Muon(
+            learning_rate=5e-3, beta2=0.98, weight_decay=0.1, schedule=Cosine(warmup=100, min_lr_ratio=0.02)
         ),
         total_steps=1_500,
         evaluate_every_steps=500,

@@ -11,7 +11,8 @@ from configs import names_span_corruption
 from data.translation import ParallelText
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -27,9 +28,7 @@ def get_config() -> TrainConfig:
         ),
         model=names_span_corruption.get_config().model,
         task=Translation(label_smoothing=0.0),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=2e-3, beta2=0.98, weight_decay=0.1, warmup_steps=20, min_lr_ratio=0.02
-        ),
+        optimizer=Muon(learning_rate=2e-3, beta2=0.98, weight_decay=0.1, schedule=Cosine(warmup=20, min_lr_ratio=0.02)),
         best_metric="exact_match",
         total_steps=300,
         evaluate_every_steps=50,

@@ -11,7 +11,8 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -28,7 +29,7 @@ def get_config() -> TrainConfig:
             compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.0),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, max_grad_norm=1.0),
+        optimizer=AdamW(learning_rate=2e-3, max_grad_norm=1.0, schedule=Cosine(warmup=200)),
         best_metric="exact_match",
         total_steps=2_000,
         evaluate_every_steps=500,

@@ -29,6 +29,6 @@ def get_config() -> TrainConfig:
             "model.character_features": 0,
             "model.word_dropout_rate": 0.6,
             "optimizer.learning_rate": 3e-3,
-            "optimizer.warmup_steps": 100,
+            "optimizer.schedule.warmup": 100,
         },
     )

@@ -11,7 +11,8 @@ from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.parsing import Parsing
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -20,7 +21,7 @@ def get_config() -> TrainConfig:
         data=Treebank(source="small_grammar", batch_words=1_024),
         model=FeedForwardParserConfig(compute=Compute(matmul_dtype="auto")),
         task=Parsing(),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=50, min_lr_ratio=0.02),
+        optimizer=AdamW(learning_rate=2e-3, schedule=Cosine(warmup=50, min_lr_ratio=0.02)),
         ema_decay=0.99,
         best_metric="las",
         total_steps=400,

@@ -12,7 +12,8 @@ from data.tagged_sentences import TaggedSentences
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.tasks.tagging import Tagging
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -21,7 +22,7 @@ def get_config() -> TrainConfig:
         data=TaggedSentences(batch_size=32),
         model=TaggerConfig(word_width=50, character_features=30, recurrent_widths=(64,), word_dropout_rate=0.05),
         task=Tagging(),
-        optimizer=OptimizerConfig(name="adamw", learning_rate=3e-3, warmup_steps=50, min_lr_ratio=0.05),
+        optimizer=AdamW(learning_rate=3e-3, schedule=Cosine(warmup=50, min_lr_ratio=0.05)),
         best_metric="f1",
         total_steps=800,
         evaluate_every_steps=200,

@@ -11,7 +11,8 @@ from configs import multi30k_transformer
 from data.span_corruption import CorruptedText
 from jaxnlp.tasks.text_to_text import TextToText
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -24,7 +25,7 @@ def get_config() -> TrainConfig:
         ),
         model=multi30k_transformer.get_config().model,
         task=TextToText(),
-        optimizer=OptimizerConfig(learning_rate=3e-3, beta2=0.98, warmup_steps=500, min_lr_ratio=0.1),
+        optimizer=AdamW(learning_rate=3e-3, beta2=0.98, schedule=Cosine(warmup=500, min_lr_ratio=0.1)),
         total_steps=4_000,
         evaluate_every_steps=500,
         checkpoint_every_steps=500,

@@ -13,7 +13,8 @@ from data.text_table import TextTable
 from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -22,8 +23,8 @@ def get_config() -> TrainConfig:
         data=TextTable(source="mr", tokens="words", vocabulary_size=20_000, minimum_count=1, batch_size=50),
         model=TextCNNConfig(embedding_width=300, feature_maps=100, dropout_rate=0.5, embedding_dropout_rate=0.5),
         task=Classification(),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=1e-3, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.02, head_max_norm=3.0
+        optimizer=AdamW(
+            learning_rate=1e-3, weight_decay=0.1, head_max_norm=3.0, schedule=Cosine(warmup=50, min_lr_ratio=0.02)
         ),
         ema_decay=0.99,
         best_metric="accuracy",

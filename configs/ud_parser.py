@@ -13,7 +13,8 @@ from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.parsing import Parsing
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -31,7 +32,7 @@ def get_config() -> TrainConfig:
             compute=Compute(matmul_dtype="auto"),
         ),
         task=Parsing(),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, min_lr_ratio=0.02, max_grad_norm=5.0),
+        optimizer=AdamW(learning_rate=2e-3, max_grad_norm=5.0, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),
         ema_decay=0.999,
         best_metric="las",
         total_steps=3_000,

@@ -9,20 +9,16 @@ Command: jaxnlp train ud_parser_bert --workdir runs/ud_parser_bert
 
 from configs import ud_parser_lstm
 from train.config import TrainConfig, update
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
     return update(
         ud_parser_lstm.get_config(),
         recipe="ud_parser_bert",
-        optimizer=OptimizerConfig(
-            name="adamw",
-            learning_rate=2e-3,
-            blocks_lr_ratio=0.1,
-            weight_decay=0.01,
-            warmup_steps=200,
-            min_lr_ratio=0.02,
+        optimizer=AdamW(
+            learning_rate=2e-3, blocks_lr_ratio=0.1, weight_decay=0.01, schedule=Cosine(warmup=200, min_lr_ratio=0.02)
         ),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
         ema_decay=0.998,

@@ -12,7 +12,8 @@ from jaxnlp.models.vit import ViTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 
 
 def get_config() -> TrainConfig:
@@ -32,9 +33,7 @@ def get_config() -> TrainConfig:
             compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(label_smoothing=0.1),
-        optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, weight_decay=0.05, warmup_steps=200, min_lr_ratio=0.02
-        ),
+        optimizer=Muon(learning_rate=3e-3, weight_decay=0.05, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),
         ema_decay=0.998,
         best_metric="accuracy",
         total_steps=5_000,

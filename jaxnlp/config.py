@@ -6,7 +6,7 @@ import functools
 import re
 import types
 import typing
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 
 class Within(NamedTuple):
@@ -101,6 +101,38 @@ class Config:
     def full_name(cls, field: str) -> str:
         """A field's name in messages: `model.width`."""
         return f"{cls.section}.{field}" if cls.section else field
+
+
+class Choice(Config):
+    """A config of several kinds: a class for each, of which a name chooses one, such as `--optimizer muon`.
+
+    The kinds of a base are its subclasses with a name: `class Muon(OptimizerConfig, kind="muon")`.
+    """
+
+    kind: ClassVar[str] = ""
+    """The name; "" = this class cannot be chosen."""
+
+    def __init_subclass__(cls, *, kind: str = "") -> None:
+        super().__init_subclass__()
+        cls.kind = kind
+
+    @classmethod
+    def kinds(cls) -> dict[str, Any]:
+        """The classes that can be chosen instead of this one, and this one, by their names."""
+        family: list[Any] = [cls.__mro__[cls.__mro__.index(Choice) - 1]]
+        for one in family:  # which grows
+            family += one.__subclasses__()
+        return {one.kind: one for one in family if one.kind}
+
+    def as_kind(self, name: str) -> Self:
+        """A config of another kind, with the values of the fields that both have. It is not checked, since some of its
+        fields may be replaced: `dataclasses.replace` checks it."""
+        kinds = self.kinds()
+        if name not in kinds:
+            raise ValueError(f"{self.section} must be one of {', '.join(kinds)}, got {name!r}")
+        other, names = object.__new__(kinds[name]), {field.name for field in dataclasses.fields(kinds[name])}
+        vars(other).update({name: value for name, value in vars(self).items() if name in names})
+        return other
 
 
 _SETTING = re.compile(r"\w+\.[\w.]+ \S+")

@@ -18,13 +18,14 @@ from jaxnlp.saving.checkpoints import (
     find_checkpoint,
     read_params,
     read_run_files,
-    runs_inside,
 )
 from jaxnlp.saving.serialization import ConfigError, from_json, on_any_machine, processor_from_json
 from jaxnlp.saving.serialization import trust as trust_package
 from jaxnlp.tasks import Task, Trained, every_task
 
 Checkpoint = int | Literal["best", "latest"]
+MAX_RUNS_SHOWN = 20
+"""How many runs in a folder a message names."""
 
 
 def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[str, ...] = ()) -> Trained:
@@ -175,3 +176,10 @@ def read_config_json(folder: Path) -> dict[str, Any]:
 def is_run(path: str | Path) -> bool:
     """Whether this folder is a training run."""
     return any((Path(path) / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
+
+
+def runs_inside(folder: Path) -> str:
+    """The end of a message that names the runs in a folder which is not one: `; runs inside it: a, b`, or ""."""
+    inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG_FILE}")) if folder.is_dir() else []
+    more = f" and {len(inside) - MAX_RUNS_SHOWN} more" if len(inside) > MAX_RUNS_SHOWN else ""
+    return f"; runs inside it: {', '.join(inside[:MAX_RUNS_SHOWN])}{more}" if inside else ""

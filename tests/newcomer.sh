@@ -47,7 +47,7 @@ for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MU
     exec(block.replace("total_steps=100", "total_steps=2"), {})
 PYTHON
 readme=$!
-few=(--total-steps 2 --evaluate-every-steps 2 --checkpoint-every-steps 2 --optimizer.warmup-steps 0)
+few=(--total-steps 2 --evaluate-every-steps 2 --checkpoint-every-steps 2 --optimizer.schedule.warmup 0)
 for number in $(seq 200); do echo "Once upon a time, line $number."; done > my.txt
 jaxnlp train --list > list.txt
 grep -q small_grammar_tagger list.txt

@@ -59,7 +59,7 @@ ALLOWED = {
     "jaxnlp.cli.malloc": (),
     "jaxnlp.cli.programs": ("jaxnlp.cli.messages", "jaxnlp.training"),
     "jaxnlp.cli.messages": (),
-    "jaxnlp.cli.options": ("jaxnlp.cli.messages", "jaxnlp.cli.suggestions"),
+    "jaxnlp.cli.options": ("jaxnlp.config", "jaxnlp.cli.messages", "jaxnlp.cli.suggestions"),
     "jaxnlp.cli.suggestions": (),
     "data": (
         "jaxnlp.text",

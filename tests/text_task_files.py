@@ -20,7 +20,7 @@ from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
 from train.config import TrainConfig, update
 from train.loop import FitResult, fit
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
 from train.parallel import make_parallel
 
 PAIR_WORDS = ["film", "plot", "dog", "cat", "sea", "sand", "red", "blue"]
@@ -84,7 +84,7 @@ def make_config(tables: Path, weights: Path, parts: tuple[str, ...] = ("sst", "s
         ),
         model=BertClassifierConfig(pooling="mean", similarity=similarity, head_dropout_rate=dropout_rate),
         task=Classification(),
-        optimizer=OptimizerConfig(learning_rate=1e-2),
+        optimizer=AdamW(learning_rate=1e-2),
         init_from=str(weights),
         best_metric="mean_score",
         total_steps=4,

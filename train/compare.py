@@ -15,8 +15,8 @@ import tyro
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
 from jaxnlp.pages.blocks import Line, Lines, Table
+from jaxnlp.runs import runs_inside
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.saving.checkpoints import runs_inside
 from train.logs.json_lines import read_lines
 from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text

@@ -7,11 +7,11 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.config import Config, Count, Natural, ProperFraction, Seed
+from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW, OptimizerConfig
 
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
 """Fields that usually do not change a run's numbers; see `TrainConfig.identity`."""
@@ -29,7 +29,9 @@ class TrainConfig(Config):
     data: DataConfig
     model: ModelConfig
     task: Task
-    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=AdamW)
+    """adamw: Adam with decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other parameters. sgd:
+    SGD, optionally with momentum."""
     ema_decay: ProperFraction | None = None
     """Decay of a moving average of the parameters, which is then evaluated and sampled from; None = no average."""
     nt_asgd_patience: Natural | None = None
@@ -88,11 +90,11 @@ class TrainConfig(Config):
     def identity(self) -> dict[str, Any]:
         """The fields that decide the run's numbers, as JSON. All others may change when the run continues: bookkeeping,
         `model.compute`, and `total_steps` if the learning rate does not depend on it."""
-        others = set(BOOKKEEPING)
-        if self.nt_asgd_patience is not None or self.optimizer.schedule == "plateau":
+        others, schedule = set(BOOKKEEPING), self.optimizer.schedule
+        if self.nt_asgd_patience is not None or schedule.scale(()) is not None:
             # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
             others.remove("evaluate_every_steps")
-        elif not self.optimizer.ends_with_run:
+        elif not schedule.ends_with_run:
             others.add("total_steps")
         fields = {name: value for name, value in to_json(self).items() if name not in others}
         fields["model"].pop("compute", None)
@@ -100,12 +102,13 @@ class TrainConfig(Config):
 
 
 def update(config: Any, **changes: Any) -> Any:
-    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`.
+    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`;
+    the name of a kind sets a nested config: `optimizer="muon"`.
 
     Raises: ValueError for an unknown field, and for a value that the config refuses.
     """
     known = [field.name for field in dataclasses.fields(config)]
-    whole = {name: value for name, value in changes.items() if "." not in name}
+    whole: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         head, _, rest = name.partition(".")
@@ -113,6 +116,13 @@ def update(config: Any, **changes: Any) -> Any:
             raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")
         if rest:
             inner.setdefault(head, {})[rest] = value
+        elif isinstance(value, str) and isinstance(getattr(config, head), Choice):
+            whole[head], inner[head] = getattr(config, head).as_kind(value), inner.get(head, {})
+        else:
+            whole[head] = value
     for head, fields in inner.items():
         whole[head] = update(whole.get(head, getattr(config, head)), **fields)
+    missing = sorted({*known} - {*whole} - {*dir(config)})
+    if missing:  # in a config of another kind
+        raise ValueError(f"{config.full_name(missing[0])} is missing")
     return dataclasses.replace(config, **whole)

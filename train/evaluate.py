@@ -15,8 +15,8 @@ from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
-from jaxnlp.saving.checkpoints import RunError, checkpoint_steps
-from jaxnlp.saving.serialization import differences, to_json
+from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
+from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train.config import TrainConfig
 from train.evaluation import ledger
@@ -100,7 +100,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
-        run_folder.check_data(run, trained.step, corpus)
+        run_folder.refuse_data_change(read_record(run, trained.step), corpus, run)
         name = options.split or evaluator.default_split
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:
@@ -174,7 +174,7 @@ def check_seeds(runs: Sequence[Path]) -> None:
         same = dataclasses.replace(config, seed=first.seed)
         if config.recipe != first.recipe:  # most fields differ, and none of them helps
             raise RunError(f"{runs[0]} and {run} are runs of different recipes; score them one by one")
-        changed = differences(to_json(first), to_json(same))
+        changed = differences(first, same)
         if changed:
             lines = "".join(f"\n  {line}" for line in changed)
             raise RunError(f"{runs[0]} and {run} differ in more than their seed; score them one by one:{lines}")

@@ -1,8 +1,6 @@
 """The training loop: `fit` trains the model of a config, and writes the run's folder."""
 
 import contextlib
-import dataclasses
-import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -10,27 +8,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
-from train.optimizer import plateau_scale
-from train.optimizer.schedules import with_plateau_scale
-from train.parallel import Parallel, ParallelMode, make_parallel
+from train.parallel import ParallelMode, make_parallel
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
-from train.run.begin import Initialisation, begin
+from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.lock import locked
-from train.run.progress import Progress, has_stalled
+from train.run.progress import Progress
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
-from train.step import NonFiniteError, StepOutput, TrainState, all_finite
+from train.step import StepOutput, TrainState
 
 
 class FitResult(NamedTuple):
@@ -38,14 +32,6 @@ class FitResult(NamedTuple):
 
     state: TrainState
     stopped_by: str | None
-
-
-class Due(NamedTuple):
-    """Whether to log, to evaluate and to save after a step."""
-
-    log: bool
-    evaluate: bool
-    save: bool
 
 
 def fit(
@@ -81,19 +67,16 @@ def fit(
     console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
         run_folder.check(workdir, config, extend=extend)
-        begun = begin(config, workdir)
-        setup = set_up(begun, devices=layout.devices, parallel=parallel)
+        setup = set_up(begin(config, workdir), devices=layout.devices, parallel=parallel)
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
-            run = _restore(workdir, checkpoints, setup, layout, batches, extend)
-            run = run or Progress(layout.initialise(setup.initial_state, setup.given))
-            # The state has the given parameters now: only one copy stays in memory.
-            setup, begun = setup._replace(given={}), begun._replace(params={}, matching_heads=None)
-            run_folder.create(workdir, setup.spec, begun.typed_model)
-            print_lines(console, announcement(setup, begun, step=run.step, ended=run.ended(config)))
+            run = checkpoints.resume(setup, layout, batches)
+            setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
+            run_folder.create(workdir, setup.spec, setup.begun.typed_model)
+            print_lines(console, announcement(setup, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
-                _record_environment(workdir, setup, begun, parallel, command)
+                run_folder.write_environment(workdir, parallel=parallel, command=command, **setup.facts)
             train_step = layout.compile_train(setup.step, setup.abstract_state)
             validate = Validation(setup, layout, workdir)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
@@ -106,14 +89,16 @@ def fit(
                         _record_start(workdir, output, started)
                         started = None
                     stopped = stop.received is not None  # a signal after this line stops the run after its next step
-                    due = _due(run.step, config, stopped=stopped)
+                    due = run.due(config, stopped=stopped)
                     if due.log:
                         _log(log, run, output)
-                        _check_finite(run, output, config, checkpoints, workdir)
+                        run.check_finite(output, config, last_good=checkpoints.latest_step(), workdir=workdir)
                     with log.paused():
                         score = validate(run.step, run.state, log) if due.evaluate else None
                         if score is not None:
-                            _after_evaluation(run, score, config, layout, workdir)
+                            run.evaluated(score, config, layout)
+                            if not run.ended(config):  # the last report is written when everything is saved
+                                _write_report(workdir)
                         if due.save:
                             run.train_seconds = log.train_seconds
                             checkpoints.save(layout.fetch(run.state), setup.spec, run, score, batches.get_state())
@@ -122,42 +107,6 @@ def fit(
         ended = run.ended(config)
         print_lines(console, ending(workdir, setup, scores=run.scores, ended=ended))
         return FitResult(layout.fetch(run.state), None if ended else stop.received)
-
-
-def _restore(
-    workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any, extend: bool
-) -> Progress | None:
-    """Restores the latest readable checkpoint, and moves `batches` to the batch after it. Returns None if the run has
-    no checkpoint.
-
-    Raises: RunMismatchError when the folder has another run; nothing is written then.
-    """
-    check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir, extend=extend)
-    restored = checkpoints.restore_latest(layout.like(setup.abstract_state), check)
-    if restored is None:
-        return None
-    record = restored.record
-    batches.set_state(record.data_state)
-    return Progress(layout.place(restored.state), record.step, record.train_seconds, record.losses, record.scores)
-
-
-def _record_environment(
-    workdir: Path, setup: Setup, begun: Initialisation, parallel: ParallelMode, command: str | None
-) -> None:
-    run_folder.write_environment(
-        workdir,
-        parameters=setup.num_parameters,
-        parallel=parallel,
-        command=command,
-        pretrained=begun.digest,
-        compute=setup.spec.config["model"]["compute"],
-        metrics={
-            name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
-            for name, kind in setup.metrics.items()
-        },
-        progress=setup.objective.progress,
-        best_metric=setup.config.best_metric,
-    )
 
 
 def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> RunLog:
@@ -180,55 +129,8 @@ def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
     run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
 
-def _due(step: int, config: TrainConfig, *, stopped: bool) -> Due:
-    evaluate = step == config.total_steps or step % config.evaluate_every_steps == 0
-    save = evaluate or stopped or step % config.checkpoint_every_steps == 0
-    return Due(save or step % config.log_every_steps == 0, evaluate, save)
-
-
 def _log(log: RunLog, run: Progress, output: StepOutput) -> None:
     log.log_train(run.step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
-
-
-def _check_finite(
-    run: Progress, output: StepOutput, config: TrainConfig, checkpoints: Checkpoints, workdir: Path
-) -> None:
-    """Raises NonFiniteError when an update was skipped, unless the config allows that, or parameters are not finite.
-
-    A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
-    overflowed, and no later gradient would be finite.
-    """
-    latest = checkpoints.latest_step()
-    good = "there is no checkpoint before it" if latest is None else f"the last good checkpoint is step {latest}"
-    remedy = (
-        f"{good} in {workdir}. In a new --workdir, try a lower --optimizer.learning-rate or a smaller "
-        "--optimizer.max-grad-norm"
-    )
-    if config.nonfinite == "stop" and int(output.skipped_updates):
-        raise NonFiniteError(
-            f"the loss or its gradient was not finite at step {int(output.first_skipped_step)}; {remedy}, or "
-            "--nonfinite skip to continue without such updates"
-        )
-    if not all_finite((run.state.params, run.state.ema)):
-        raise NonFiniteError(f"the parameters are not finite after step {run.step}; {remedy}")
-
-
-def _after_evaluation(
-    run: Progress, score: dict[str, float], config: TrainConfig, layout: Parallel, workdir: Path
-) -> None:
-    """Records the validation loss and the score, and updates the report. If the loss has stopped improving, it starts
-    averaging (NT-ASGD), or lowers the learning rate (plateau)."""
-    run.losses = [*run.losses, score["loss"]]
-    run.scores = [*run.scores, score["score"]]
-    patience = config.nt_asgd_patience
-    if patience is not None and not np.any(layout.fetch(run.state.averaged)) and has_stalled(run.losses, patience):
-        run.state = dataclasses.replace(run.state, averaged=layout.place(jnp.int32(1)))
-    scale = plateau_scale(config.optimizer, run.losses)
-    if scale is not None:
-        scaled = with_plateau_scale(run.state.opt_state, layout.place(jnp.float32(scale)))
-        run.state = dataclasses.replace(run.state, opt_state=scaled)
-    if not run.ended(config):  # the report of the last step is written when everything is saved
-        _write_report(workdir)
 
 
 @contextlib.contextmanager

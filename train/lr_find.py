@@ -23,6 +23,7 @@ from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.typing import Array
 from train.cli.command_line import UsageError, parse
 from train.config import TrainConfig
+from train.optimizer.schedules import Schedule
 from train.parallel import make_parallel
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -64,6 +65,19 @@ class FindOptions(Config):
                 raise ValueError(f"--plot must end in one of .{', .'.join(sorted(endings))}, got {self.plot}")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExponentialRange(Schedule):
+    """Learning rates that grow exponentially, from step 1 to the last step."""
+
+    smallest: float
+    largest: float
+    steps: int
+
+    def rate(self, progress: Array, **_: object) -> Array:
+        """smallest (largest / smallest)^((progress - 1) / (steps - 1))."""
+        return self.smallest * jnp.exp((progress - 1.0) / (self.steps - 1) * math.log(self.largest / self.smallest))
+
+
 def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Trains with a growing learning rate until the loss diverges.
 
@@ -71,14 +85,10 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
       Learning rates [N] and losses [N] before each update, N <= steps; all finite.
     """
 
-    def exponential(step: Array) -> Array:
-        return smallest * jnp.exp((step - 1.0) / (steps - 1) * math.log(largest / smallest))
-
-    # The range test counts steps, even where the recipe's schedule counts tokens.
-    in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, decay_tokens=None, reference_tokens=None)
+    schedule = ExponentialRange(smallest=smallest, largest=largest, steps=steps)
+    optimizer = dataclasses.replace(config.optimizer, schedule=schedule, reference_tokens=None)
     layout = make_parallel("jit")
-    begun = begin(dataclasses.replace(config, optimizer=in_steps))
-    setup = set_up(begun, devices=layout.devices, schedule=exponential)
+    setup = set_up(begin(dataclasses.replace(config, optimizer=optimizer)), devices=layout.devices)
     state = layout.initialise(setup.initial_state, setup.given)
     train_step = layout.compile_train(setup.step, setup.abstract_state)
     batches = iter(setup.corpus.train)
@@ -89,7 +99,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
         loss, count = jax.device_get(weighted(output.metrics))
         if not count:  # the count is 0 where the loss or the gradient is not finite
             break
-        rates.append(float(exponential(jnp.float32(step))))
+        rates.append(float(schedule.rate(jnp.float32(step))))
         losses.append(float(loss / count))
         curve = smoothed(losses)
         if curve[-1] > DIVERGED * curve.min():

@@ -12,7 +12,7 @@ import optax
 from jaxnlp.metrics import total
 from jaxnlp.tasks import Objective
 from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, PyTree
-from train.optimizer.schedules import current_learning_rate
+from train.optimizer.chain import current_learning_rate
 
 SMALLEST_COUNT = 1e-9
 """Smallest count of a batch that is not empty. A count may be a small sum of weights, such as class weights."""
@@ -206,18 +206,6 @@ def weighted(metrics: Metrics) -> tuple[Array, Array]:
         if name in metrics:
             return metrics[name]
     raise ValueError(f"an objective must measure `loss` or `objective`; this one measured {', '.join(metrics)}")
-
-
-class NonFiniteError(ValueError):
-    """The loss, its gradient or the parameters became NaN or infinite."""
-
-    exit_status = 1
-
-
-@jax.jit
-def all_finite(tree: PyTree) -> Array:
-    """Whether every value is finite, [] bool."""
-    return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
 
 def eval_step(

@@ -5,19 +5,22 @@ plain ValueError, and help may show only some of the options.
 """
 
 import contextlib
+import copy
 import dataclasses
 import functools
+import itertools
 import re
 import shlex
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import docstring_parser
 import tyro
 
 from jaxnlp.cli.messages import wrapped
 from jaxnlp.cli.suggestions import similar_options
+from jaxnlp.config import Choice
 
 FLAT = tyro.conf.arg(name="")
 """Marks a dataclass whose options have no prefix: --checkpoint, not --load.checkpoint."""
@@ -49,7 +52,7 @@ def _fields(part: Any, prefix: str) -> Iterator[tuple[str, str, Any, tuple[Any, 
     hints, marked = typing.get_type_hints(kind), typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         marks = getattr(marked[field.name], "__metadata__", ())
-        default = field.default if part is kind else getattr(part, field.name)
+        default = field.default if part is kind else getattr(part, field.name, dataclasses.MISSING)
         if default is dataclasses.MISSING:
             make: Any = field.default_factory
             default = tyro.MISSING if make is dataclasses.MISSING else make()
@@ -68,11 +71,37 @@ def options_of(part: Any, prefix: str = "") -> Iterator[Option]:
     nested: list[Iterator[Option]] = []
     for field, name, kind, marks, default in _fields(part, prefix):
         if dataclasses.is_dataclass(default):
+            if isinstance(default, Choice) and default.kind:
+                yield Option(name[:-1], Literal[*default.kinds()], default.kind, docs.get(field, ""), marks)
             nested.append(options_of(default, name))
         else:
             yield Option(name, kind, default, docs.get(field, ""), marks, field in usual)
     for options in nested:
         yield from options
+
+
+def with_kinds(part: Any, arguments: Sequence[str], prefix: str = "") -> Any:
+    """The instance with nested configs of the kinds that a command names, such as `--optimizer muon`."""
+    if isinstance(part, type):
+        return part
+    words = " ".join(arguments).replace("=", " ").split()
+    part, named = copy.copy(part), dict(itertools.pairwise(words))
+    for field, name, _, _, default in _fields(part, prefix):
+        if dataclasses.is_dataclass(default):
+            kind = named.get(f"--{name[:-1]}", "")
+            inner = default.as_kind(kind) if isinstance(default, Choice) and kind in default.kinds() else default
+            object.__setattr__(part, field, with_kinds(inner, arguments, name))
+    return part
+
+
+def _kinds_with(option: str, part: Any, prefix: str = "") -> Iterator[str]:
+    """The choices that would give a command this option, such as `--optimizer muon`."""
+    for _, name, _, _, default in _fields(part, prefix):
+        for kind, chosen in default.kinds().items() if isinstance(default, Choice) else ():
+            if any(option == one.name for one in options_of(chosen, name)):
+                yield f"--{name[:-1]} {kind}"
+        if dataclasses.is_dataclass(default):
+            yield from _kinds_with(option, default, name)
 
 
 def _built(part: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
@@ -106,9 +135,14 @@ def read_options(
 
     Raises: ValueError for an unknown option, and for a value that a dataclass refuses.
     """
+    parts = [with_kinds(part, arguments) for part in parts]
     options = [option for part in parts for option in options_of(part)]
     values, unknown = _parse(options, arguments, program, description)
     if unknown:
+        name = unknown[0].partition("=")[0]
+        choices = [choice for part in parts for choice in _kinds_with(name.removeprefix("--"), part)]
+        if choices:
+            raise ValueError(f"{name} applies only to {' and '.join(choices)}")
         raise ValueError(_unknown(unknown[0], options, program, similar))
     for name, kind, default, *_ in options:  # tyro reads "one value or several" without a value as an empty tuple
         if values[name] == () != default and typing.get_origin(kind) is not tuple:

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from jaxnlp.saving.quiet_logging import logging_unchanged
-from jaxnlp.saving.serialization import differences
+from jaxnlp.saving.serialization import identity_changes, same_fields
 from jaxnlp.typing import PyTree
 
 with logging_unchanged():
@@ -35,8 +35,6 @@ _logger = logging.getLogger(__name__)
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
-MAX_RUNS_SHOWN = 20
-"""Maximum number of runs in a folder that a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 
@@ -93,13 +91,6 @@ class Record:
         metrics = self.metrics or {}
         score, loss = metrics.get("score", math.nan), metrics.get("loss", math.nan)
         return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
-
-
-def runs_inside(folder: Path) -> str:
-    """The end of a message that names the runs in a folder which is not one: `; runs inside it: a, b`, or ""."""
-    inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG_FILE}")) if folder.is_dir() else []
-    more = f" and {len(inside) - MAX_RUNS_SHOWN} more" if len(inside) > MAX_RUNS_SHOWN else ""
-    return f"; runs inside it: {', '.join(inside[:MAX_RUNS_SHOWN])}{more}" if inside else ""
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
@@ -164,30 +155,13 @@ def read_run_files(folder: Path, record: Record) -> tuple[Any, Any]:
     if not path.is_file():
         raise RunError(f"{path} is missing; the run cannot be used without it")
     config, processor = _read_json(folder / CONFIG_FILE), _read_json(path)
-    before, now = record.identity, same_fields(config, record.identity)
-    if has_more_steps(before, now):  # the run was extended since
-        before = before | {"total_steps": now["total_steps"]}
-    changed = differences(before, now)
+    changed = identity_changes(record.identity, same_fields(config, record.identity), extended=True)
     if changed:
         lines = "".join(f"\n  {line}" for line in changed)
         raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
     if json_digest(processor) != record.processor_digest:
         raise RunError(f"{path} was edited since the run was trained, or belongs to another run; restore it")
     return config, processor
-
-
-def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a config, as JSON, that an identity also has; without `model.compute`, which no identity has."""
-    fields = {name: value for name, value in config.items() if name in identity}
-    if isinstance(fields.get("model"), dict):
-        fields["model"] = {name: value for name, value in fields["model"].items() if name != "compute"}
-    return fields
-
-
-def has_more_steps(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether the `total_steps` of a config, as JSON, exceeds that of an earlier config."""
-    first, second = before.get("total_steps"), now.get("total_steps")
-    return isinstance(first, int) and isinstance(second, int) and first < second
 
 
 def read_params(folder: Path, record: Record, like: PyTree) -> PyTree:

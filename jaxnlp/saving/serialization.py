@@ -111,7 +111,8 @@ def _dataclass_from_json(value: Any, base: Any, where: str) -> Any:
 
 
 def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
-    """One line for each field that differs between two `to_json` values: `name: old -> new`."""
+    """One line for each field that differs between two configs, or their JSON: `name: old -> new`."""
+    old, new = (to_json(config) if dataclasses.is_dataclass(config) else config for config in (old, new))
     if isinstance(old, dict) and isinstance(new, dict):
         names = [*old, *(name for name in new if name not in old)]
         absent = "(absent)"
@@ -121,6 +122,22 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
             for line in differences(old.get(name, absent), new.get(name, absent), prefix=f"{prefix}.{name}".lstrip("."))
         ]
     return [] if old == new and type(old) is type(new) else [f"{prefix}: {old!r} -> {new!r}"]
+
+
+def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config, as JSON, that an identity also has; without `model.compute`, which no identity has."""
+    fields = {name: value for name, value in config.items() if name in identity}
+    if isinstance(fields.get("model"), dict):
+        fields["model"] = {name: value for name, value in fields["model"].items() if name != "compute"}
+    return fields
+
+
+def identity_changes(before: dict[str, Any], now: dict[str, Any], *, extended: bool = False) -> list[str]:
+    """The `differences` between two identities of a run; if it may be `extended`, more steps are no difference."""
+    first, second = before.get("total_steps"), now.get("total_steps")
+    if extended and isinstance(first, int) and isinstance(second, int) and first < second:
+        before = before | {"total_steps": second}
+    return differences(before, now)
 
 
 def trust(package: str) -> None:

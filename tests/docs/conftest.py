@@ -84,12 +84,12 @@ def train_as_on_the_pages(place: str, pages: list[Path]) -> None:
     elif start is not None:
         flags += ["--init-from", str(get_model_path())]
     config, _ = parse(
-        [recipe, *flags, *FEW_STEPS, "--optimizer.warmup-steps", "0"], RunOptions(), program="jaxnlp train"
+        [recipe, *flags, *FEW_STEPS, "--optimizer.schedule.warmup", "0"], RunOptions(), program="jaxnlp train"
     )
     if hasattr(config.model, "num_layers"):
         config = update(config, **{"model.num_layers": 1})
-    if config.optimizer.name == "muon":
-        config = update(config, **{"optimizer.name": "adamw"})
+    if config.optimizer.kind == "muon":
+        config = update(config, **{"optimizer": "adamw"})
     fit(config, Path(place), console=Console(quiet=True))
 
 

@@ -44,7 +44,8 @@ from jaxnlp.tasks.question_answering import QuestionAnswering
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.config import TrainConfig
 from train.loop import fit
-from train.optimizer import OptimizerConfig
+from train.optimizer import SGD, AdamW, Muon
+from train.optimizer.schedules import Constant, Cosine
 from train.parallel import make_parallel
 
 STORED = Path(__file__).with_name("families.json")
@@ -99,13 +100,8 @@ def lstm_streams(files):
         words(files, "streams", length_multiple=4),
         lstm(tie_embeddings=True, embedding_dropout_rate=0.1, weight_dropout_rate=0.3),
         task=RecurrentLanguageModel(activation_regularization=2.0, temporal_activation_regularization=1.0),
-        optimizer=OptimizerConfig(
-            name="sgd",
-            learning_rate=40.0,
-            schedule="constant",
-            weight_decay=1e-3,
-            max_grad_norm=None,
-            reference_tokens=64,
+        optimizer=SGD(
+            learning_rate=40.0, weight_decay=1e-3, max_grad_norm=None, reference_tokens=64, schedule=Constant()
         ),
         nt_asgd_patience=0,
         evaluate_every_steps=1,
@@ -164,7 +160,7 @@ def run(data, model, **changes):
     plain = {
         "recipe": "guard",
         "task": LanguageModel(),
-        "optimizer": OptimizerConfig(learning_rate=3e-2, epsilon=EPSILON, weight_decay=0.1, warmup_steps=2),
+        "optimizer": AdamW(learning_rate=3e-2, epsilon=EPSILON, weight_decay=0.1, schedule=Cosine(warmup=2)),
         "total_steps": steps,
         "evaluate_every_steps": steps,
         "checkpoint_every_steps": steps,
@@ -174,7 +170,7 @@ def run(data, model, **changes):
 
 
 def muon():
-    return OptimizerConfig(name="muon", learning_rate=1e-2, epsilon=EPSILON, beta2=0.99, weight_decay=0.1)
+    return Muon(learning_rate=1e-2, epsilon=EPSILON, beta2=0.99, weight_decay=0.1)
 
 
 def gpt(kind=GPTConfig, **changes):
@@ -210,7 +206,7 @@ def text_tasks(files, schedule, **options):
         BertClassifierConfig(pooling="mean", similarity="cosine"),
         task=Classification(part_weights=(1.0, 3.0), **options),
         init_from=files("weights"),
-        optimizer=OptimizerConfig(learning_rate=1e-2, epsilon=EPSILON, layer_decay=0.7),
+        optimizer=AdamW(learning_rate=1e-2, epsilon=EPSILON, layer_decay=0.7),
         best_metric="mean_score",
     )
 
@@ -330,7 +326,7 @@ def test_training_gives_the_stored_numbers(family, files, tmp_path):
         STORED.write_text(dumped(stored | {family.__name__: found}))
         return
     # Muon's orthogonalisation amplifies rounding a hundredfold.
-    assert_close(found, stored[family.__name__], 2e-3 if config.optimizer.name == "muon" else 1e-4)
+    assert_close(found, stored[family.__name__], 2e-3 if config.optimizer.kind == "muon" else 1e-4)
 
 
 def test_every_family_has_stored_numbers_and_no_other():

@@ -17,7 +17,8 @@ from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.loop import fit
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Constant
 from train.step import TrainState
 
 
@@ -54,7 +55,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             compute=TransformerCompute(scan_layers=True),
         ),
         task=LanguageModel(),
-        optimizer=OptimizerConfig(learning_rate=1.0, schedule="constant", max_grad_norm=None),
+        optimizer=AdamW(learning_rate=1.0, max_grad_norm=None, schedule=Constant()),
         total_steps=2,
         evaluate_every_steps=1,
     )

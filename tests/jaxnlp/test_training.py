@@ -17,8 +17,8 @@ SMALL = {
     "data.sequence_length": 16,
     "model.num_layers": 1,
     "model.width": 32,
-    "optimizer.name": "adamw",
-    "optimizer.warmup_steps": 0,
+    "optimizer": "adamw",
+    "optimizer.schedule.warmup": 0,
     "task.sample_prompt": None,
 }
 

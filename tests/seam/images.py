@@ -32,7 +32,7 @@ from jaxnlp.pages.blocks import HeatMap, Line, Lines, Picture
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,7 +246,7 @@ def get_config(**changes):
         data=BarImages(batch_size=16),
         model=PatchConfig(),
         task=ImageClassification(),
-        optimizer=OptimizerConfig(learning_rate=2e-2, weight_decay=0.01, layer_decay=0.8),
+        optimizer=AdamW(learning_rate=2e-2, weight_decay=0.01, layer_decay=0.8),
         ema_decay=0.9,
         total_steps=40,
         evaluate_every_steps=20,

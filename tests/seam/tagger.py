@@ -25,7 +25,7 @@ from jaxnlp.pages.blocks import MarkedText, Table
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
 
 WORDS = ("the", "a", "dog", "cat", "sees", "bites", "old", "red")
 TAGS = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "sees": "VERB", "bites": "VERB"}
@@ -283,7 +283,7 @@ def get_config(**changes):
         data=TaggedSentences(batch_size=16),
         model=TaggerConfig(),
         task=Tagging(l2=1e-3),
-        optimizer=OptimizerConfig(name="muon", learning_rate=5e-2, weight_decay=0.01),
+        optimizer=Muon(learning_rate=5e-2, weight_decay=0.01),
         best_metric="accuracy",
         total_steps=40,
         evaluate_every_steps=20,

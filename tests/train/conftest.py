@@ -27,7 +27,7 @@ from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig, update
 from train.logs.log import RunLog
 from train.loop import FitResult, fit
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,7 +114,7 @@ def tiny_config(small_text: Path) -> Callable[..., TrainConfig]:
             ),
             model=BigramConfig(),
             task=LanguageModel(),
-            optimizer=OptimizerConfig(learning_rate=3e-2, weight_decay=0.1),
+            optimizer=AdamW(learning_rate=3e-2, weight_decay=0.1),
             total_steps=12,
             evaluate_every_steps=6,
             checkpoint_every_steps=3,

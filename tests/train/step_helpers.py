@@ -9,7 +9,7 @@ import optax
 
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.tasks import Objective
-from train.optimizer.schedules import scale_by_progress
+from train.optimizer.chain import scale_by_progress
 from train.step import init_state, train_step
 
 RATE = 0.1

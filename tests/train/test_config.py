@@ -17,7 +17,8 @@ from jaxnlp.saving.serialization import ConfigError, differences, from_json, to_
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig, update
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW, OptimizerConfig
+from train.optimizer.schedules import Constant, Cosine, CosineRestarts, Linear, OneCycle, Plateau, Step
 
 
 def config(**changes):
@@ -93,8 +94,7 @@ def test_choices_and_options_that_nothing_reads_are_checked(fields, message):
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        (OptimizerConfig, {"name": "lion"}),
-        (OptimizerConfig, {"schedule": "polynomial"}),
+        (Constant, {"unit": "epochs"}),
         (CharacterText, {"source": "books"}),
         (WordText, {"mode": "tracks"}),
     ],
@@ -124,7 +124,9 @@ def test_config_read_from_json_is_checked_like_any_other():
         from_json(written, TrainConfig)
 
 
-@pytest.mark.parametrize("kind", [TrainConfig, OptimizerConfig, LanguageModel, GPTConfig, CharacterText])
+@pytest.mark.parametrize(
+    "kind", [TrainConfig, OptimizerConfig, AdamW, CosineRestarts, LanguageModel, GPTConfig, CharacterText]
+)
 def test_every_field_that_is_a_value_is_explained_on_the_command_line(kind):
     source = ast.parse(inspect.getsource(kind)).body[0].body
     explained = {
@@ -182,15 +184,15 @@ def test_a_sequential_schedule_reaches_each_part():
 @pytest.mark.parametrize(
     ("optimizer", "same"),
     [
-        (OptimizerConfig(), False),
-        (OptimizerConfig(schedule="constant"), True),
-        (OptimizerConfig(schedule="step", interval_steps=5), True),
-        (OptimizerConfig(schedule="linear"), False),
-        (OptimizerConfig(schedule="one_cycle"), False),
-        (OptimizerConfig(schedule="linear", decay_steps=500), True),
-        (OptimizerConfig(schedule="plateau"), False),
-        (OptimizerConfig(decay_steps=500), True),
-        (OptimizerConfig(decay_tokens=500), True),
+        (AdamW(), False),
+        (AdamW(schedule=Constant()), True),
+        (AdamW(schedule=Step(interval=5)), True),
+        (AdamW(schedule=Linear()), False),
+        (AdamW(schedule=OneCycle()), False),
+        (AdamW(schedule=Linear(end=500)), True),
+        (AdamW(schedule=Plateau()), False),
+        (AdamW(schedule=Cosine(end=500)), True),
+        (AdamW(schedule=Cosine(unit="tokens", end=500)), True),
     ],
 )
 def test_the_length_of_a_run_may_change_where_the_learning_rate_does_not_depend_on_it(optimizer, same):
@@ -199,7 +201,7 @@ def test_the_length_of_a_run_may_change_where_the_learning_rate_does_not_depend_
 
 
 def test_a_plateau_depends_on_when_the_run_is_evaluated():
-    optimizer = OptimizerConfig(schedule="plateau")
+    optimizer = AdamW(schedule=Plateau())
     often, rarely = (config(optimizer=optimizer, evaluate_every_steps=steps).identity() for steps in (10, 20))
     assert often != rarely
 
@@ -213,6 +215,6 @@ def test_compute_and_intervals_are_not_part_of_a_runs_identity():
 def test_the_evaluation_interval_is_part_of_the_identity_where_evaluations_start_averaging():
     often, rarely = (config(nt_asgd_patience=1, evaluate_every_steps=steps).identity() for steps in (2, 7))
     assert often != rarely
-    constant = OptimizerConfig(schedule="constant")
+    constant = AdamW(schedule=Constant())
     longer = [config(nt_asgd_patience=1, optimizer=constant, total_steps=steps).identity() for steps in (4, 9)]
     assert longer[0] != longer[1]

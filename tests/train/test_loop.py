@@ -25,8 +25,8 @@ from train.report import read_blocks
 from train.run import folder as run_folder
 from train.run.begin import begin
 from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
+from train.run.progress import NonFiniteError
 from train.run.setup import set_up
-from train.step import NonFiniteError
 
 
 def files(workdir):
@@ -169,11 +169,11 @@ def test_finished_run_called_again_changes_nothing(straight, quiet):
 def test_checkpoint_holds_the_state_and_the_position_in_the_data(straight):
     config, workdir, expected = straight
     found = restored(config, workdir)
-    chex.assert_trees_all_equal(arrays(found.state), expected)
+    chex.assert_trees_all_equal(arrays(found.progress.state), expected)
     batches = iter(set_up(begin(config)).corpus.train)
     for _ in range(config.total_steps):
         next(batches)
-    assert found.record.data_state == batches.get_state()
+    assert found.data_state == batches.get_state()
     loss = rows(workdir)[-1]["loss"]
     assert read_record(workdir, 12).metrics == {"score": -loss, "loss": loss}
 
@@ -266,7 +266,7 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
     assert (f"the last good checkpoint is step {good}" if good else "no checkpoint before it") in messages[0]
     if good:
         found = restored(config, tmp_path)
-        chex.assert_tree_all_finite((found.state.params, found.state.opt_state))
+        chex.assert_tree_all_finite((found.progress.state.params, found.progress.state.opt_state))
 
 
 def test_a_report_that_fails_does_not_hide_how_the_run_ended(tiny_config, tmp_path, poison, quiet, monkeypatch, caplog):

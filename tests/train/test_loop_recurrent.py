@@ -15,6 +15,7 @@ from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.train.loop_helpers import arrays, prepared, rows
 from train import loop
 from train.config import update
+from train.optimizer.schedules import Plateau
 from train.report import read_blocks
 
 
@@ -124,7 +125,7 @@ def test_averaging_begins_when_the_validation_loss_stalls(
 def test_a_plateau_lowers_the_learning_rate_and_a_run_that_continues_remembers_it(
     tiny_config, small_text, tmp_path, quick_fit, stop_at, monkeypatch
 ):
-    changes = {"optimizer.schedule": "plateau", "optimizer.plateau_patience": 0, "optimizer.decay_factor": 0.5}
+    changes = {"optimizer.schedule": Plateau(patience=0, decay_factor=0.5)}
     config = recurrent(tiny_config, small_text, total_steps=8, evaluate_every_steps=2, log_every_steps=1, **changes)
     pretend_losses(monkeypatch, [3.0, 3.5, 2.0, 2.0])
     expected = quick_fit(config, tmp_path / "straight").state

@@ -18,7 +18,8 @@ from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validatio
 from train import evaluate, loop
 from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
-from train.optimizer import OptimizerConfig
+from train.optimizer import Muon
+from train.optimizer.schedules import Cosine
 from train.parallel import make_parallel
 from train.report import write_report
 
@@ -38,7 +39,7 @@ def config(data, steps, *, learning_rate, num_layers=2, width=64, **changes):
                 compute=TransformerCompute(scan_layers=True),
             ),
             "task": QuestionAnswering(),
-            "optimizer": OptimizerConfig(name="muon", learning_rate=learning_rate, beta2=0.99, warmup_steps=20),
+            "optimizer": Muon(learning_rate=learning_rate, beta2=0.99, schedule=Cosine(warmup=20)),
             "total_steps": steps,
             "evaluate_every_steps": steps,
             "checkpoint_every_steps": steps,

@@ -20,7 +20,8 @@ from jaxnlp.tasks import Objective, Trained
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.processors import sized
 from train.evaluation.scoring import SplitScoring
-from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
+from train.optimizer import SGD, AdamW
+from train.optimizer.chain import make_optimizer
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
 from train.step import init_state, train_step
 
@@ -71,8 +72,8 @@ def evaluate(objective, params, batches, layout):
 def parts():
     """Model, optimizer and a function that makes the initial state."""
     model = OneAttention()
-    config = OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=STEPS), parameter=describe)
+    config = AdamW(learning_rate=1e-2, weight_decay=0.1)
+    optimizer = make_optimizer(config, total_steps=STEPS, parameter=describe)
 
     @jax.jit
     def initial_state():
@@ -251,8 +252,8 @@ def train_carried(mode, device_count):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), weight_dropout_rate=0.3, input_dropout_rate=0.3)
     model = model.build(sized(VOCABULARY))
     objective = objective_of(model, RecurrentLanguageModel())
-    config = OptimizerConfig(name="sgd", learning_rate=0.5, max_grad_norm=None)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=4), parameter=describe)
+    config = SGD(learning_rate=0.5, max_grad_norm=None)
+    optimizer = make_optimizer(config, total_steps=4, parameter=describe)
     layout = make_parallel(mode, jax.devices()[:device_count])
 
     def initial_state():
@@ -301,8 +302,8 @@ def batches_of_parts():
 @functools.cache
 def train_together(mode, device_count):
     """Parameters and metrics of five steps with gradient surgery and dropout."""
-    model, config = OneLayer(), OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=5), parameter=describe)
+    model, config = OneLayer(), AdamW(learning_rate=1e-2, weight_decay=0.1)
+    optimizer = make_optimizer(config, total_steps=5, parameter=describe)
     layout = make_parallel(mode, jax.devices()[:device_count])
     plain = objective_of(model)
     objective = Objective(plain.loss, combine=lambda g, key: project_conflicts(list(g.values()), key))

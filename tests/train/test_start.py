@@ -26,7 +26,7 @@ from train.cli.command_line import UsageError
 from train.loop import FitResult
 from train.recipes import load_recipe
 from train.run.folder import RunMismatchError
-from train.step import NonFiniteError
+from train.run.progress import NonFiniteError
 
 TOTAL_STEPS = 80
 SAVE_EVERY = 5

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from jaxnlp.cli.options import read_options
+from jaxnlp.cli.options import read_options, with_kinds
 from jaxnlp.cli.suggestions import similar_options
 from jaxnlp.config import Config
 from jaxnlp.runs import read_config_json
-from jaxnlp.saving.serialization import differences, to_json
+from jaxnlp.saving.serialization import differences
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
 from train.parallel import ParallelMode
@@ -25,7 +25,7 @@ Options = TypeVar("Options", bound=Config)
 OTHER_NAMES = {
     "optimizer.learning-rate": ("lr", "learning-rate"),
     "optimizer.weight-decay": ("wd", "weight-decay"),
-    "optimizer.warmup-steps": ("warmup",),
+    "optimizer.schedule.warmup": ("warmup", "warmup-steps"),
     "optimizer.max-grad-norm": ("grad-clip", "max-grad-norm"),
     "data.batch-size": ("bs", "batch-size"),
     "total-steps": ("steps", "max-steps", "num-steps"),
@@ -105,7 +105,7 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
         if topic is not None:
             # Source, Cost, Expect and Command are paragraphs; the lines of a paragraph are joined.
             description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", recipe_docstring(config.recipe))
-            show_topic(topic, (options, config), program=program, description=description)
+            show_topic(topic, (options, with_kinds(config, fields)), program=program, description=description)
             sys.exit(0)
         options, config = read_options((options, config), fields, program=program, similar=similar)
         return config, options
@@ -127,7 +127,7 @@ def print_config(console: Console, config: TrainConfig) -> None:
     except UnknownRecipeError:  # a run that continues, whose recipe was given by a path
         console.print(f"recipe {config.recipe}")
         return
-    changed = differences(to_json(recipe), to_json(config))
+    changed = differences(recipe, config)
     console.print(f"recipe {config.recipe}, {'with' if changed else 'unchanged'}")
     for line in changed:
         console.print(f"  {line}")

@@ -10,14 +10,12 @@ from rich.console import Console
 from jaxnlp.corpus import Corpus
 from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
-from train.optimizer import TO_THE_END
 from train.run import folder as run_folder
-from train.run.begin import Initialisation
 from train.run.progress import reason_to_stop
 from train.run.setup import Setup
 
 
-def announcement(setup: Setup, begun: Initialisation, *, step: int, ended: bool = False) -> list[str]:
+def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
     """The lines that summarise a run which has trained `step` steps, and perhaps has ended."""
     total = setup.config.total_steps
     if step >= total:
@@ -29,7 +27,7 @@ def announcement(setup: Setup, begun: Initialisation, *, step: int, ended: bool 
     return [
         setup.corpus.description,
         *notes_of_splits(setup.corpus),
-        *begun.notes,
+        *setup.begun.notes,
         *settings_for_longer_runs(setup.config),
         f"{setup.num_parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
         *state,
@@ -67,15 +65,9 @@ def print_lines(console: Console, lines: Sequence[str]) -> None:
 
 def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
     """The learning rate of a step, and where in its schedule the step is."""
-    optimizer = config.optimizer
     rate = run_folder.learning_rate(workdir / run_folder.METRICS_FILE, step)
     found = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
-    if optimizer.schedule not in TO_THE_END:
-        return f"{found} follows the schedule {optimizer.schedule}"
-    if optimizer.counts_tokens:
-        return f"{found} follows the schedule {optimizer.schedule}, of {optimizer.decay_tokens} tokens"
-    end = optimizer.decay_steps or config.total_steps
-    return f"{found} is at step {min(step, end)} of {end} of the schedule {optimizer.schedule}"
+    return f"{found} {config.optimizer.schedule.state(step, config.total_steps)}"
 
 
 def notes_of_splits(corpus: Corpus) -> list[str]:
@@ -90,13 +82,7 @@ def notes_of_splits(corpus: Corpus) -> list[str]:
 def settings_for_longer_runs(config: TrainConfig) -> list[str]:
     """A line for each setting that needs more steps, or more evaluations, than the run has."""
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
-    lines = []
-    warmup = config.optimizer.warmup_steps
-    if warmup > config.total_steps:
-        lines.append(
-            f"the warmup of {warmup} steps is longer than the run, so the learning rate ends at "
-            f"{config.total_steps / warmup:.0%} of its peak; lower --optimizer.warmup-steps"
-        )
+    lines = config.optimizer.schedule.shortfalls(config.total_steps, evaluations)
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
             f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "
@@ -106,11 +92,5 @@ def settings_for_longer_runs(config: TrainConfig) -> list[str]:
         lines.append(
             f"early stopping needs at least {config.stop_after + 2} evaluations, but the run has {evaluations}; "
             "evaluate more often, or lower --stop-after"
-        )
-    needed = config.optimizer.plateau_patience + 2
-    if config.optimizer.schedule == "plateau" and evaluations <= needed:
-        lines.append(
-            f"the schedule plateau needs at least {needed} evaluations, but the run has {evaluations}; evaluate more "
-            "often, or lower --optimizer.plateau-patience"
         )
     return lines

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from data import DataConfig
+from jaxnlp.corpus import DataError
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
 from jaxnlp.saving.checkpoints import PROCESSOR_FILE, DamagedCheckpointError, RunError, array_bytes, checkpoint_steps
@@ -64,51 +65,43 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         return Initialisation(dataclasses.replace(config, model=model), {}, processor)
     place = config.init_from
     try:
-        found = load(place, checkpoint="latest" if is_run(place) else "best", ignore=config.init_ignore)
-        adopted = config.model.adopt(found)
+        source = load(place, checkpoint="latest" if is_run(place) else "best", ignore=config.init_ignore)
+        if is_run(place):
+            earlier = from_json(source.config["data"], DataConfig, where="config.data")
+            config.data.check_after(earlier)
+        adopted = config.model.adopt(source)
+        digest = params_digest(adopted.params if adopted.matching_heads is None else source.params)
         _refuse_overridden(config, adopted.config)
-        whole = dataclasses.replace(config, model=adopted.config)
-    except (ConfigError, DamagedCheckpointError):
+        return Initialisation(
+            dataclasses.replace(config, model=adopted.config),
+            params=adopted.params,
+            processor=adopted.processor,
+            digest=digest,
+            notes=adopted.notes,
+            typed_model=to_json(config.model) if config.model != adopted.config else None,
+            matching_heads=adopted.matching_heads,
+        )
+    except (ConfigError, DamagedCheckpointError, DataError):
         raise
     except ValueError as error:
         where = "--init-from" if str(place) in str(error) else f"--init-from {place}"
         raise RunError(f"{where}: {error}") from error
-    if is_run(place):
-        config.data.check_after(from_json(found.config["data"], DataConfig, where="config.data"))
-    typed = to_json(config.model)
-    return Initialisation(
-        whole,
-        params=adopted.params,
-        processor=adopted.processor,
-        digest=params_digest(adopted.params if adopted.matching_heads is None else found.params),
-        notes=adopted.notes,
-        typed_model=typed if typed != to_json(adopted.config) else None,
-        matching_heads=adopted.matching_heads,
-    )
 
 
 def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     """Raises ConfigError for a field that the user set to a value other than the pretrained model's."""
-    recipe, model = _recipe_model(config), to_json(config.model)
-    typed = {line.partition(":")[0] for line in differences(recipe, model)}
-    lost = [line for line in differences(model, to_json(adopted)) if line.partition(":")[0] in typed]
+    recipe: Any
+    try:
+        recipe = load_recipe(config.recipe).model
+    except UnknownRecipeError:
+        fields, missing = dataclasses.fields(config.model), dataclasses.MISSING
+        made = {f.name: f.default if f.default_factory is missing else f.default_factory() for f in fields}
+        recipe = to_json(config.model) | {name: to_json(value) for name, value in made.items() if value is not missing}
+    typed = {line.partition(":")[0] for line in differences(recipe, config.model)}
+    lost = [line for line in differences(config.model, adopted) if line.partition(":")[0] in typed]
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
         raise ConfigError(f"--init-from {config.init_from} sets these fields of the model; remove them:{lines}")
-
-
-def _recipe_model(config: TrainConfig) -> dict[str, Any]:
-    """The model of the config's recipe, as JSON. If the recipe is unknown, the config's model with default values."""
-    try:
-        return to_json(load_recipe(config.recipe).model)
-    except UnknownRecipeError:
-        defaults = {}
-        for field in dataclasses.fields(config.model):
-            if field.default_factory is not dataclasses.MISSING:
-                defaults[field.name] = to_json(field.default_factory())
-            elif field.default is not dataclasses.MISSING:
-                defaults[field.name] = to_json(field.default)
-        return to_json(config.model) | defaults
 
 
 def params_digest(params: Params) -> str:

@@ -1,7 +1,9 @@
 """Checkpoints of a run: state, data iterator and digests in one atomic item. Damaged checkpoints are moved."""
 
 import contextlib
+import dataclasses
 import errno
+import functools
 import logging
 import shutil
 from collections.abc import Callable, Sequence
@@ -31,8 +33,10 @@ from jaxnlp.saving.checkpoints import (
     restore_items,
 )
 from jaxnlp.saving.quiet_logging import logging_unchanged
-from train.run.folder import RunSpec, writes_folder
+from train.parallel import Parallel
+from train.run.folder import RunSpec, check_continuation, writes_folder
 from train.run.progress import Progress
+from train.run.setup import Setup
 from train.step import TrainState
 
 _logger = logging.getLogger(__name__)
@@ -43,10 +47,10 @@ BYTES_OF_FILES, BYTES_OF_METADATA = 200_000, 2_000
 
 
 class Restored(NamedTuple):
-    """The contents of a checkpoint."""
+    """A run at its latest checkpoint, and the state of the data's iterator after the last batch."""
 
-    state: TrainState
-    record: Record
+    progress: Progress
+    data_state: dict[str, Any]
 
 
 class Checkpoints:
@@ -147,6 +151,23 @@ class Checkpoints:
             sizes = f"{usage.free / 1e6:.2f} MB are free, and it takes up to {needed / 1e6:.2f} MB"
             raise OSError(errno.ENOSPC, f"no space left for a checkpoint: {sizes}", str(self._folder))
 
+    def resume(self, setup: Setup, layout: Parallel, batches: Any) -> Progress:
+        """The run at its latest readable checkpoint, or before its first step if nothing was saved.
+
+        Args:
+          setup: of the run.
+          layout: of the arrays over devices.
+          batches: the data's iterator, which is moved to the next batch.
+
+        Raises: as `check_continuation` and `restore_latest`; nothing is written then.
+        """
+        check = functools.partial(check_continuation, run=setup.spec, workdir=self._workdir)
+        restored = self.restore_latest(layout.like(setup.abstract_state), check)
+        if restored is None:
+            return Progress(layout.initialise(setup.initial_state, setup.given))
+        batches.set_state(restored.data_state)
+        return dataclasses.replace(restored.progress, state=layout.place(restored.progress.state))
+
     def restore_latest(
         self, like: TrainState, check: Callable[[Record], None] = lambda record: None
     ) -> Restored | None:
@@ -170,7 +191,7 @@ class Checkpoints:
                 record = read_record(self._workdir, step)
                 if restored is None:
                     check(record)
-                    restored = Restored(self._restore(record, like), record)
+                    restored = Restored(self._restore(record, like), record.data_state)
             except DamagedCheckpointError as error:
                 failures[step] = str(error)
                 continue
@@ -179,12 +200,12 @@ class Checkpoints:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
             raise DamagedCheckpointError(f"no checkpoint can be read; to start over, give another --workdir: {reasons}")
         if restored is not None:
-            newest = restored.record.step
+            newest = restored.progress.step
             for step in [step for step in failures if step > newest]:
                 self._set_aside(step, failures[step], continuing_from=newest)
         return restored
 
-    def _restore(self, record: Record, like: TrainState) -> TrainState:
+    def _restore(self, record: Record, like: TrainState) -> Progress:
         expected = _items(like)
         place = self._folder / str(record.step)
         if expected.keys() != record.items.keys():
@@ -196,7 +217,8 @@ class Checkpoints:
             check_arrays(found[name], record.items[name], f"{name} of checkpoint {place}")
         rest = dict(found[TRAINING])
         key = jax.random.wrap_key_data(rest.pop("key"))
-        return TrainState(params=found[PARAMS], ema=found.get(EMA), key=key, **rest)
+        state = TrainState(params=found[PARAMS], ema=found.get(EMA), key=key, **rest)
+        return Progress(state, record.step, record.train_seconds, record.losses, record.scores)
 
     def _set_aside(self, step: int, reason: str, *, continuing_from: int) -> None:
         if not writes_folder():

@@ -20,12 +20,18 @@ from jaxnlp.saving.checkpoints import (
     DamagedCheckpointError,
     Record,
     checkpoint_steps,
-    has_more_steps,
     json_digest,
     read_record,
+    read_run_files,
+)
+from jaxnlp.saving.serialization import (
+    ConfigError,
+    UntrustedError,
+    differences,
+    from_json,
+    identity_changes,
     same_fields,
 )
-from jaxnlp.saving.serialization import ConfigError, UntrustedError, differences, from_json
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines
 from train.run.progress import stops_early
@@ -91,8 +97,7 @@ def check(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
     for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
         refuse_undecoded(text)
     if (workdir / CONFIG_FILE).exists():
-        message = f"{workdir} holds a run with another config"
-        refuse_config_change(_config_json(workdir, typed=True), identity, message, extend=extend)
+        refuse_config_change(_config_json(workdir, typed=True), identity, workdir, extend=extend)
         trained = max(checkpoint_steps(workdir), default=0)
         if trained > config.total_steps:
             raise RunMismatchError(
@@ -144,18 +149,17 @@ def refuse_undecoded(text: str) -> None:
         ) from error
 
 
-def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: bool = False) -> None:
-    """Raises RunMismatchError when a checkpoint has another config, processor or data than the run that continues."""
-    refuse_config_change(record.identity, run.identity, f"{workdir} has checkpoints of another config", extend=extend)
-    path = workdir / PROCESSOR_FILE
+def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
+    """Checks that a checkpoint has the processor and the data of the run that continues.
+
+    Raises:
+      RunMismatchError: when the data has changed.
+      RunError: when the run's config or processor was edited.
+    """
+    _, processor = read_run_files(workdir, record)
     if json_digest(run.processor) != record.processor_digest:
-        held = read_json(path) if path.is_file() else {}
-        changed = differences(held, run.processor)
-        if changed:
-            raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{_listed(changed)}")
-        raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
-    if path.is_file() and json_digest(read_json(path)) != record.processor_digest:
-        raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
+        changed = _listed(differences(processor, run.processor))
+        raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{changed}")
     refuse_data_change(record, run, workdir)
 
 
@@ -174,11 +178,6 @@ def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *detail
     return RunMismatchError(
         f"the data has changed since the run in {workdir} started; restore the data, or give another --workdir:{lines}"
     )
-
-
-def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
-    """Raises RunMismatchError when the run's checkpoint of this step was trained on other data."""
-    refuse_data_change(read_record(workdir, step), corpus, workdir)
 
 
 def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
@@ -204,21 +203,19 @@ def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
 
 
 def refuse_config_change(
-    before: dict[str, Any], identity: dict[str, Any], message: str, *, extend: bool = False
+    before: dict[str, Any], identity: dict[str, Any], workdir: Path, *, extend: bool = False
 ) -> None:
-    """Raises RunMismatchError, with each difference, when a run with this config, as JSON, has another identity.
+    """Raises RunMismatchError, with each difference, when the config of the run in a folder has another identity.
 
     With `extend` the run may become longer, even if its learning rate depends on its length.
     """
+    message = f"{workdir} holds a run with another config"
     if before.get("recipe") != identity.get("recipe"):  # most fields differ, and none of them helps
         recipes = f"{before.get('recipe')}, not {identity.get('recipe')}"
         raise RunMismatchError(f"{message}, of the recipe {recipes}; give another --workdir")
     before = same_fields(before, identity)
-    longer = has_more_steps(before, identity)
-    if longer and extend:
-        before["total_steps"] = identity["total_steps"]
-    changed = differences(before, identity)
-    if longer and len(changed) == 1:
+    changed = identity_changes(before, identity, extended=extend)
+    if changed and not identity_changes(before, identity, extended=True):
         message += (
             ". The learning rates of the steps so far depend on total_steps. --extend continues nevertheless, with "
             "the learning rates of the longer schedule for the remaining steps"

@@ -1,11 +1,35 @@
-"""The progress of a run, and what its evaluations so far decide: early stopping, and when averaging starts."""
+"""The progress of a run, when it is logged, evaluated and saved, and what its evaluations so far decide: early
+stopping, when averaging starts, and the factor of the learning rate."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.typing import Array, PyTree
 from train.config import TrainConfig
-from train.step import TrainState
+from train.optimizer.chain import with_plateau_scale
+from train.parallel import Parallel
+from train.step import StepOutput, TrainState
+
+
+class Due(NamedTuple):
+    """Whether to log, to evaluate and to save after a step."""
+
+    log: bool
+    evaluate: bool
+    save: bool
+
+
+class NonFiniteError(ValueError):
+    """The loss, its gradient or the parameters became NaN or infinite."""
+
+    exit_status = 1
 
 
 @dataclasses.dataclass
@@ -29,6 +53,57 @@ class Progress:
     def ended(self, config: TrainConfig) -> bool:
         """Whether the run has done its last step, or stops early."""
         return self.step >= config.total_steps or stops_early(self.scores, config.stop_after)
+
+    def due(self, config: TrainConfig, *, stopped: bool) -> Due:
+        """Whether to log, to evaluate and to save now; `stopped`: whether a signal stops the run here."""
+        evaluate = self.step == config.total_steps or self.step % config.evaluate_every_steps == 0
+        save = evaluate or stopped or self.step % config.checkpoint_every_steps == 0
+        return Due(save or self.step % config.log_every_steps == 0, evaluate, save)
+
+    def check_finite(self, output: StepOutput, config: TrainConfig, *, last_good: int | None, workdir: Path) -> None:
+        """Raises NonFiniteError if an update was skipped, unless the config allows that, or parameters are not finite.
+
+        A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
+        overflowed, and no later gradient would be finite.
+
+        Args:
+          output: of the last step.
+          config: of the run.
+          last_good: the step of the latest checkpoint; None = there is none.
+          workdir: the run's folder.
+        """
+        good = (
+            "there is no checkpoint before it" if last_good is None else f"the last good checkpoint is step {last_good}"
+        )
+        remedy = (
+            f"{good} in {workdir}. In a new --workdir, try a lower --optimizer.learning-rate or a smaller "
+            "--optimizer.max-grad-norm"
+        )
+        if config.nonfinite == "stop" and int(output.skipped_updates):
+            raise NonFiniteError(
+                f"the loss or its gradient was not finite at step {int(output.first_skipped_step)}; {remedy}, or "
+                "--nonfinite skip to continue without such updates"
+            )
+        if not all_finite((self.state.params, self.state.ema)):
+            raise NonFiniteError(f"the parameters are not finite after step {self.step}; {remedy}")
+
+    def evaluated(self, score: dict[str, float], config: TrainConfig, layout: Parallel) -> None:
+        """Records the validation loss and the score. If the loss has stopped improving, it starts averaging (NT-ASGD),
+        or lowers the learning rate (plateau)."""
+        self.losses, self.scores = [*self.losses, score["loss"]], [*self.scores, score["score"]]
+        state, patience = self.state, config.nt_asgd_patience
+        if patience is not None and not np.any(layout.fetch(state.averaged)) and has_stalled(self.losses, patience):
+            self.state = dataclasses.replace(state, averaged=layout.place(jnp.int32(1)))
+        scale = config.optimizer.schedule.scale(self.losses)
+        if scale is not None:
+            scaled = with_plateau_scale(self.state.opt_state, layout.place(jnp.float32(scale)))
+            self.state = dataclasses.replace(self.state, opt_state=scaled)
+
+
+@jax.jit
+def all_finite(tree: PyTree) -> Array:
+    """Whether every value is finite, [] bool."""
+    return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
 
 def stops_early(scores: Sequence[float], stop_after: int | None) -> bool:

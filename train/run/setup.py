@@ -14,8 +14,7 @@ from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.config import TrainConfig
-from train.optimizer import make_optimizer, make_schedule
-from train.optimizer.schedules import Schedule
+from train.optimizer.chain import make_optimizer
 from train.parallel import ParallelMode
 from train.run.begin import Initialisation
 from train.run.folder import RunSpec
@@ -26,7 +25,7 @@ class Setup(NamedTuple):
     """The objects of a run before its first step.
 
     Attributes:
-      config: with the shape of a pretrained model.
+      begun: the start of the run, without its parameters.
       corpus: the data.
       spec: the facts that must stay equal when the run continues.
       model: the Linen module.
@@ -38,7 +37,7 @@ class Setup(NamedTuple):
       abstract_state: the shapes and types of the state.
     """
 
-    config: TrainConfig
+    begun: Initialisation
     corpus: Corpus
     spec: RunSpec
     model: Any
@@ -50,21 +49,38 @@ class Setup(NamedTuple):
     abstract_state: TrainState
 
     @property
+    def config(self) -> TrainConfig:
+        """The config of the run, with the shape of a pretrained model."""
+        return self.begun.config
+
+    @property
     def num_parameters(self) -> int:
         """Number of values of all parameters, including frozen ones."""
         return sum(x.size for x in jax.tree.leaves(self.abstract_state.params))
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the environment of a run records about its model and its metrics."""
+        return {
+            "parameters": self.num_parameters,
+            "pretrained": self.begun.digest,
+            "compute": self.spec.config["model"]["compute"],
+            "metrics": {
+                name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
+                for name, kind in self.metrics.items()
+            },
+            "progress": self.objective.progress,
+            "best_metric": self.config.best_metric,
+        }
 
-def set_up(
-    begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
-) -> Setup:
+
+def set_up(begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit") -> Setup:
     """Loads the data, and makes model, objective and optimizer. Nothing is computed on a device.
 
     Args:
       begun: the result of `begin`.
       devices: number of devices that share a batch.
       parallel: the mode of data parallelism.
-      schedule: replaces the schedule of the config.
 
     Raises:
       ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
@@ -113,7 +129,7 @@ def set_up(
         )
     optimizer = make_optimizer(
         config.optimizer,
-        schedule or make_schedule(config.optimizer, total_steps=config.total_steps),
+        total_steps=config.total_steps,
         parameter=config.model.parameter,
         frozen=config.model.frozen,
     )
@@ -149,7 +165,8 @@ def set_up(
         corpus.fingerprint,
     )
     abstract_state = jax.eval_shape(initial_state, given)
-    return Setup(config, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
+    begun = begun._replace(params={}, matching_heads=None)  # only `given` has them
+    return Setup(begun, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
 
 
 def merge(params: Params, given: Params) -> Params:

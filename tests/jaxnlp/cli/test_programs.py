@@ -95,7 +95,7 @@ def test_runs_train_in_such_a_folder_with_worker_processes_and_are_resumed_and_s
     )
     small = ["--model.num-layers", "1", "--model.num-heads", "2", "--model.width", "32", "--data.path", "my.txt"]
     small += ["--data.sequence-length", "16", "--task.sample-prompt", "None"]
-    steps = ["--evaluate-every-steps", "2", "--checkpoint-every-steps", "2", "--optimizer.warmup-steps", "0"]
+    steps = ["--evaluate-every-steps", "2", "--checkpoint-every-steps", "2", "--optimizer.schedule.warmup", "0"]
     options = ["./mine.py", *small, *steps, "--data.num-workers", "1", "--total-steps"]
     python(program, "train", *options, "2", "--workdir", "runs/my")
     assert "continuing from step 2 of 4" in python(program, "train", *options, "4", "--extend", "--workdir", "runs/my")

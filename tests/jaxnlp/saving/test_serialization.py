@@ -24,7 +24,8 @@ from jaxnlp.saving.serialization import (
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +89,7 @@ def test_a_training_config_reads_back_equal():
         data=CharacterText(source="text_file", path="a b.txt", validation_fraction=0.25),
         model=GPTConfig(feed_forward_width=7, compute=TransformerCompute(dtype="bfloat16"), attention_dropout_rate=0.1),
         task=LanguageModel(sample_prompt="\n"),
-        optimizer=OptimizerConfig(max_grad_norm=None, decay_tokens=10**12, warmup_tokens=5),
+        optimizer=AdamW(max_grad_norm=None, schedule=Cosine(unit="tokens", end=10**12, warmup=5)),
         ema_decay=0.999,
     )
     found = from_json(through_text(config), TrainConfig)
@@ -168,7 +169,7 @@ def test_classes_outside_the_library_are_refused_until_their_package_is_trusted(
     serialization.trust(PACKAGE)
     assert from_json(written, Animal) == Animal()
     assert find_class(written["type"]) is Animal
-    for name in ("data.character_text:CharacterText", "train.optimizer:OptimizerConfig"):
+    for name in ("data.character_text:CharacterText", "train.optimizer:AdamW"):
         assert find_class(name).__name__ == name.partition(":")[2]
 
 

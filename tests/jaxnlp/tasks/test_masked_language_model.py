@@ -20,7 +20,8 @@ from tests.processors import sized
 from tests.random_parameters import random_parameters
 from train.config import TrainConfig
 from train.evaluation.scoring import SplitScoring
-from train.optimizer import OptimizerConfig
+from train.optimizer import AdamW
+from train.optimizer.schedules import Cosine
 from train.parallel import make_parallel, pad_rows
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -277,7 +278,7 @@ def training_config(folder):
         ),
         model=BertPretrainingConfig(encoder=encoder),
         task=MaskedLanguageModel(),
-        optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=20),
+        optimizer=AdamW(learning_rate=1e-2, schedule=Cosine(warmup=20)),
         total_steps=150,
     )
 

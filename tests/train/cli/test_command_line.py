@@ -13,6 +13,8 @@ from jaxnlp.saving.checkpoints import RunError
 from jaxnlp.saving.serialization import to_json
 from train.cli.command_line import OTHER_NAMES, RunOptions, UsageError, parse, parse_resumed, print_config, similar
 from train.config import update
+from train.optimizer import SGD
+from train.optimizer.schedules import Step
 from train.recipes import UnknownRecipeError, load_recipe
 from train.run.folder import write_json
 
@@ -82,6 +84,13 @@ def test_options_reach_every_group_with_their_types():
     assert options == RunOptions(workdir=Path("runs/x"), parallel="pmap")
 
 
+def test_a_kind_of_optimizer_or_schedule_has_its_own_options_and_keeps_the_recipes_values():
+    words = "--optimizer sgd --optimizer.momentum 0.9 --optimizer.schedule=step --optimizer.schedule.interval 5"
+    config, _ = typed(*words.split())
+    schedule = Step(interval=5, warmup=50)
+    assert config.optimizer == SGD(learning_rate=0.006, weight_decay=0.1, momentum=0.9, schedule=schedule)
+
+
 def test_options_of_another_program_are_read_with_the_config():
     @dataclasses.dataclass(frozen=True)
     class Options(Config):
@@ -104,6 +113,10 @@ def test_options_of_another_program_are_read_with_the_config():
         (f"{RECIPE} --resume x", "no option --resume; did you mean --workdir?"),
         (f"{RECIPE} --model.widht 3", "did you mean --model.width?"),
         (f"{RECIPE} --optimizer.learning-rat 3", "did you mean --optimizer.learning-rate?"),
+        (f"{RECIPE} --optimizer.momentum 0.9", "--optimizer.momentum applies only to --optimizer sgd"),
+        (f"{RECIPE} --optimizer sgd --optimizer.beta2=0", "applies only to --optimizer adamw and --optimizer muon"),
+        (f"{RECIPE} --optimizer.schedule.patience 1", "applies only to --optimizer.schedule plateau"),
+        (f"{RECIPE} --optimizer.schedule noam --optimizer.schedule.warmup 0", "schedule.warmup must be at least 1"),
         (f"{RECIPE} --recipe other", "no option --recipe; see prog gpt_python_docs --help"),
         (f"{RECIPE} total_steps 5", "unexpected 'total_steps': did you mean --total-steps?"),
         (f"{RECIPE} --model.use-bias True", "give --NAME or --no-NAME"),
@@ -166,6 +179,7 @@ def help_on(capsys, *arguments):
             ["--optimizer.beta1"],
         ),
         (["--help", "optimizer"], ["--optimizer.beta1 FLOAT"], ["--model.width", "without a download"]),
+        (["--optimizer", "sgd", "--help=optimizer"], ["--optimizer.momentum FLOAT"], ["--optimizer.beta1"]),
         (["--help", "run"], ["--ema-decay {None}|FLOAT"], ["--model.width"]),
         (
             ["--help=all"],

@@ -21,17 +21,18 @@ from jaxnlp.targets import OneClass
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.processors import sized
-from train.optimizer import (
-    OptimizerConfig,
+from train.optimizer import SGD, AdamW, Muon
+from train.optimizer.chain import (
     clip_by_global_norm,
+    current_learning_rate,
     has_weight_decay,
     leave_frozen,
     make_optimizer,
-    make_schedule,
+    scale_by_progress,
 )
 from train.optimizer.layer_rates import layer_factors
 from train.optimizer.parameters import describe
-from train.optimizer.schedules import current_learning_rate, scale_by_progress
+from train.optimizer.schedules import Constant, Cosine
 from train.run.begin import begin
 from train.run.setup import set_up
 
@@ -69,7 +70,7 @@ def by_path(tree):
 
 def stepped(config, params, gradients, frozen=lambda path: False, parameter=TASKED.parameter):
     """Parameters after an update with each gradient, and the optimizer's state."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=10), parameter=parameter, frozen=frozen)
+    optimizer = make_optimizer(config, total_steps=10, parameter=parameter, frozen=frozen)
     state, update = jax.jit(optimizer.init)(params), jax.jit(optimizer.update)
     for gradient in gradients:
         updates, state = update(gradient, state, params, progress=np.int32(1))
@@ -79,23 +80,23 @@ def stepped(config, params, gradients, frozen=lambda path: False, parameter=TASK
 
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize(
-    ("settings", "kept"),
+    ("config", "kept"),
     [
-        ({"name": "adamw", "weight_decay": 0.3}, 2),
-        ({"name": "adam"}, 2),
-        ({"name": "muon", "weight_decay": 0.3}, None),
-        ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.3}, 1),
-        ({"name": "adamw", "reference_tokens": 1, "decay_tokens": 5}, 2),
+        (AdamW(learning_rate=0.1, weight_decay=0.3), 2),
+        (AdamW(learning_rate=0.1), 2),
+        (Muon(learning_rate=0.1, weight_decay=0.3), None),
+        (SGD(learning_rate=0.1, momentum=0.9, weight_decay=0.3), 1),
+        (AdamW(learning_rate=0.1, reference_tokens=1, schedule=Cosine(unit="tokens", end=5)), 2),
     ],
+    ids=str,
 )
-def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
-    config = OptimizerConfig(learning_rate=0.1, **settings)
+def test_frozen_parameters_keep_their_bits_and_have_no_moments(config, kept):
     before = params_of(TASKED)
     gradients = [jax.tree.map(lambda x, n=n: np.cos(x + n), before) for n in range(3)]
     after, state = stepped(config, before, gradients, TASKED.frozen)
     for path, value in by_path(before).items():
         assert (by_path(after)[path].tobytes() == value.tobytes()) == (path[0] == "encoder"), path
-    np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(3)))
+    np.testing.assert_allclose(current_learning_rate(state), config.rate(jnp.float32(3), total_steps=10))
     heads = {name: part for name, part in before.items() if name != "encoder"}
     assert len(heads) == 3
     _, alone = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
@@ -105,7 +106,7 @@ def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
 
 
 def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
-    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, max_grad_norm=0.1)
+    config = AdamW(learning_rate=0.1, weight_decay=0.3, max_grad_norm=0.1)
     before = params_of(TASKED)
     heads = {name: part for name, part in before.items() if name != "encoder"}
     gradients = [jax.tree.map(lambda x, n=n: 100.0 * np.cos(x + n), before) for n in range(3)]
@@ -115,8 +116,8 @@ def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
 
 
 def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
-    config, params = OptimizerConfig(weight_decay=0.3), params_of(TASKED)
-    schedule = make_schedule(config, total_steps=10)
+    config, params = AdamW(weight_decay=0.3), params_of(TASKED)
+    schedule = functools.partial(config.rate, total_steps=10)
     plain = optax.chain(
         clip_by_global_norm(1.0),
         optax.scale_by_adam(),
@@ -125,8 +126,8 @@ def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
     )
     free = dataclasses.replace(TASKED, freeze_encoder=False)
     for optimizer in (
-        make_optimizer(config, schedule, parameter=TASKED.parameter),
-        make_optimizer(config, schedule, parameter=TASKED.parameter, frozen=free.frozen),
+        make_optimizer(config, total_steps=10, parameter=TASKED.parameter),
+        make_optimizer(config, total_steps=10, parameter=TASKED.parameter, frozen=free.frozen),
     ):
         chex.assert_trees_all_equal(jax.jit(optimizer.init)(params), jax.jit(plain.init)(params))
 
@@ -177,11 +178,11 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
 
 
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
+@pytest.mark.parametrize("kind", [AdamW, SGD])
+def test_layer_decay_multiplies_updates_with_their_weight_decay(kind):
     params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
     gradient = jax.tree.map(np.cos, params)
-    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, max_grad_norm=None)
+    config = kind(learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, max_grad_norm=None)
     (found, state), (plain, _) = (
         stepped(c, params, [gradient]) for c in (config, dataclasses.replace(config, layer_decay=1.0))
     )
@@ -190,7 +191,7 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
         expected = factors[path] * (by_path(plain)[path] - before)
         np.testing.assert_allclose(by_path(found)[path] - before, expected, atol=1e-6, err_msg=path)
         assert np.abs(expected).max() > 1e-2
-    np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(1)))
+    np.testing.assert_allclose(current_learning_rate(state), config.rate(jnp.float32(1), total_steps=10))
 
 
 def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_above():
@@ -201,10 +202,10 @@ def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_abov
     for path in plain:
         np.testing.assert_array_equal(slower[path], plain[path] * (0.25 if path in below else 1.0))
     gradient = jax.tree.map(np.cos, params)
-    config = OptimizerConfig(name="sgd", learning_rate=1.0, blocks_lr_ratio=0.25, max_grad_norm=None)
+    config = SGD(learning_rate=1.0, blocks_lr_ratio=0.25, max_grad_norm=None)
     after, _ = stepped(config, params, [gradient])
     moved = {path: value - by_path(params)[path] for path, value in by_path(after).items()}
-    rate = float(make_schedule(config, total_steps=10)(jnp.float32(1)))
+    rate = float(config.rate(jnp.float32(1), total_steps=10))
     for path, value in by_path(gradient).items():
         np.testing.assert_allclose(moved[path], -rate * value * (0.25 if path in below else 1.0), atol=1e-6)
 
@@ -212,14 +213,14 @@ def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_abov
 def test_layers_that_are_partly_frozen_have_the_factors_of_all():
     params, config = (
         params_of(TASKED),
-        OptimizerConfig(name="sgd", layer_decay=0.5, max_grad_norm=None, learning_rate=1.0),
+        SGD(layer_decay=0.5, max_grad_norm=None, learning_rate=1.0),
     )
 
     def frozen(path):
         return "attention" in path or "tokens" in path
 
     ones = jax.tree.map(np.ones_like, params)
-    config = dataclasses.replace(config, schedule="constant")
+    config = dataclasses.replace(config, schedule=Constant())
     after, _ = stepped(config, params, [ones], frozen)
     change = by_path(jax.tree.map(lambda a, b: b - a, after, params))
     np.testing.assert_allclose(change["encoder", "blocks", "feed_forward", "up", "bias"][:, 0], [0.125, 0.25, 0.5])
@@ -296,7 +297,7 @@ def test_recurrent_layers_are_blocks():
 def test_layer_decay_is_refused_where_no_blocks_are_trained():
     message = r"layer_decay and optimizer.blocks_lr_ratio need a model with trained blocks, which this model"
     two_layers = PerceiverConfig(num_layers=2, num_heads=1, width=4, context_length=4, num_latents=2)
-    config = OptimizerConfig(layer_decay=0.5)
+    config = AdamW(layer_decay=0.5)
     with pytest.raises(ConfigError, match=message):
         stepped(config, params_of(two_layers), [], parameter=two_layers.parameter)
     with pytest.raises(ConfigError, match=message):

@@ -10,7 +10,8 @@ from optax.contrib._muon import orthogonalize_via_newton_schulz
 
 from jaxnlp.models import Parameter
 from jaxnlp.saving.serialization import ConfigError
-from train.optimizer import OptimizerConfig, make_optimizer, make_schedule, muon, muon_or_adam
+from train.optimizer import Muon, muon, muon_or_adam
+from train.optimizer.chain import make_optimizer
 from train.optimizer.muon import ADAM_SIZE, COEFFICIENTS, as_matrices, scale_by_muon
 from train.optimizer.parameters import describe
 
@@ -170,15 +171,15 @@ def test_muon_is_for_matrices_that_are_not_heads_whatever_their_names():
 def test_the_other_parameters_have_adam():
     params = random_params()
     gradients = jax.tree.map(lambda x: x + 1.0, params)
-    config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.01, max_grad_norm=None)
+    config = Muon(learning_rate=0.1, weight_decay=0.01, max_grad_norm=None)
     updates = {}
     for name in ("muon", "adamw"):
-        named = dataclasses.replace(config, name=name)
-        optimizer = make_optimizer(named, make_schedule(named, total_steps=10), parameter=TABLE.__getitem__)
+        named = dataclasses.replace(config.as_kind(name))
+        optimizer = make_optimizer(named, total_steps=10, parameter=TABLE.__getitem__)
         # Not jitted: programs of other optimizers round differently.
         found, _ = optimizer.update(gradients, jax.jit(optimizer.init)(params), params, progress=jnp.array(1))
         updates[name] = flat(found)
-    rate = float(make_schedule(config, total_steps=10)(jnp.array(1.0)))
+    rate = float(config.rate(jnp.array(1.0), total_steps=10))
     for path, update in updates["muon"].items():
         if path in MUON:
             transform = scale_by_muon(0.95, all_are(TABLE[path]))

@@ -16,7 +16,8 @@ from jaxnlp.targets import OneClass
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.processors import sized
-from train.optimizer import has_weight_decay, muon_or_adam
+from train.optimizer import muon_or_adam
+from train.optimizer.chain import has_weight_decay
 from train.optimizer.muon import as_matrices
 from train.optimizer.parameters import describe, names
 

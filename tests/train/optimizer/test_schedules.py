@@ -1,5 +1,6 @@
-"""Formulas of learning rates, compared with PyTorch and the papers; test_optimizer.py tests them through the config."""
+"""Formulas of learning rates, compared with PyTorch and the papers; test_chain.py tests them through the config."""
 
+import dataclasses
 import functools
 import math
 
@@ -9,17 +10,30 @@ import numpy as np
 import pytest
 import torch
 
-from train.optimizer import OptimizerConfig, make_schedule, plateau_scale, schedules
+from train.optimizer.schedules import (
+    Constant,
+    Cosine,
+    CosineRestarts,
+    Exponential,
+    Linear,
+    Noam,
+    OneCycle,
+    Plateau,
+    Schedule,
+    Step,
+)
 
 PEAK, STEPS = 2.0, 60
-TO_THE_END = {"min_lr_ratio": 0.1}
 
 
-def ours(warmup=0, **fields):
-    """The rates of a config after 0 to STEPS updates."""
-    config = OptimizerConfig(learning_rate=PEAK, warmup_steps=warmup, **fields)
-    schedule = jax.jit(jax.vmap(make_schedule(config, total_steps=STEPS)))
-    return np.asarray(schedule(jnp.arange(STEPS + 1, dtype=jnp.float32)))
+def ours(schedule):
+    """The rates of a schedule after 0 to STEPS updates."""
+    return rates(schedule, jnp.arange(STEPS + 1, dtype=jnp.float32))
+
+
+def rates(schedule, progress, *, peak=PEAK):
+    """The rates of a schedule at each progress."""
+    return np.asarray(jax.jit(functools.partial(schedule.rate, peak=peak, total_steps=STEPS))(progress))
 
 
 def pytorchs(make):
@@ -40,66 +54,45 @@ def lr(name, **options):
 
 
 @pytest.mark.parametrize(
-    ("fields", "make"),
+    ("schedule", "make"),
     [
-        ({"schedule": "constant"}, lr("ConstantLR", factor=1.0)),
+        (Constant(), lr("ConstantLR", factor=1.0)),
+        (Linear(), lr("LinearLR", start_factor=1.0, end_factor=0.1, total_iters=STEPS)),
+        (Cosine(), lr("CosineAnnealingLR", T_max=STEPS, eta_min=0.1 * PEAK)),
         (
-            {"schedule": "linear", **TO_THE_END},
-            lr("LinearLR", start_factor=1.0, end_factor=0.1, total_iters=STEPS),
-        ),
-        ({"schedule": "cosine", **TO_THE_END}, lr("CosineAnnealingLR", T_max=STEPS, eta_min=0.1 * PEAK)),
-        (
-            {"schedule": "cosine_restarts", "interval_steps": 7, "restart_growth": 2.0, **TO_THE_END},
+            CosineRestarts(interval=7, growth=2.0),
             lr("CosineAnnealingWarmRestarts", T_0=7, T_mult=2, eta_min=0.1 * PEAK),
         ),
-        (
-            {"schedule": "cosine_restarts", "interval_steps": 9, "min_lr_ratio": 0.0},
-            lr("CosineAnnealingWarmRestarts", T_0=9),
-        ),
-        ({"schedule": "step", "interval_steps": 8, "decay_factor": 0.5}, lr("StepLR", step_size=8, gamma=0.5)),
+        (CosineRestarts(interval=9, min_lr_ratio=0.0), lr("CosineAnnealingWarmRestarts", T_0=9)),
+        (Step(interval=8, decay_factor=0.5), lr("StepLR", step_size=8, gamma=0.5)),
         # A quotient of float32 is rounded down here.
-        ({"schedule": "step", "interval_steps": 41, "decay_factor": 0.5}, lr("StepLR", step_size=41, gamma=0.5)),
-        ({"schedule": "cosine_restarts", "interval_steps": 41}, lr("CosineAnnealingWarmRestarts", T_0=41, eta_min=0.2)),
-        ({"schedule": "exponential", "interval_steps": 1, "decay_factor": 0.9}, lr("ExponentialLR", gamma=0.9)),
+        (Step(interval=41, decay_factor=0.5), lr("StepLR", step_size=41, gamma=0.5)),
+        (CosineRestarts(interval=41), lr("CosineAnnealingWarmRestarts", T_0=41, eta_min=0.2)),
+        (Exponential(interval=1, decay_factor=0.9), lr("ExponentialLR", gamma=0.9)),
         (
             # PyTorch's first and last steps are numbered 0 and total_steps - 1, and its rise ends one step earlier.
-            {"schedule": "one_cycle", "warmup": 17, "start_lr_ratio": 0.04, "min_lr_ratio": 0.04 / 1e4},
+            OneCycle(warmup=17, start_lr_ratio=0.04, min_lr_ratio=0.04 / 1e4),
             lr("OneCycleLR", max_lr=PEAK, total_steps=STEPS + 1, pct_start=18 / (STEPS + 1)),
         ),
     ],
-    ids=lambda value: "_".join(str(one) for one in value.values()) if isinstance(value, dict) else "",
+    ids=str,
 )
-def test_rates_are_those_of_pytorch(fields, make):
-    np.testing.assert_allclose(ours(**fields), pytorchs(make), rtol=2e-5, atol=1e-6)
+def test_rates_are_those_of_pytorch(schedule, make):
+    np.testing.assert_allclose(ours(schedule), pytorchs(make), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"schedule": "constant"},
-        {"schedule": "plateau"},
-        {"schedule": "linear"},
-        {"schedule": "cosine"},
-        {"schedule": "step", "interval_steps": 5},
-        {"schedule": "exponential", "interval_steps": 5},
-        {"schedule": "cosine_restarts", "interval_steps": 5},
-        {"schedule": "noam"},
-    ],
-    ids=lambda fields: fields["schedule"],
-)
-def test_the_warmup_is_linear_and_ends_at_the_peak(fields):
-    found = ours(warmup=10, **fields)
+@pytest.mark.parametrize("name", sorted(Schedule.kinds().keys() - {"one_cycle"}))
+def test_the_warmup_is_linear_and_ends_at_the_peak(name):
+    kind = Schedule.kinds()[name]
+    found = ours(kind(warmup=10, **({"interval": 5} if "interval" in kind.__dataclass_fields__ else {})))
     np.testing.assert_allclose(found[:11], PEAK * np.arange(11) / 10, rtol=1e-6)
     assert found.max() == pytest.approx(PEAK)
 
 
 def test_after_the_warmup_a_schedule_begins_as_it_does_without_one():
-    for fields in (
-        {"schedule": "step", "interval_steps": 5},
-        {"schedule": "exponential", "interval_steps": 5},
-        {"schedule": "cosine_restarts", "interval_steps": 5, "restart_growth": 3.0},
-    ):
-        np.testing.assert_allclose(ours(warmup=10, **fields)[10:], ours(**fields)[: STEPS - 9], rtol=1e-5)
+    for plain in (Step(interval=5), Exponential(interval=5), CosineRestarts(interval=5, growth=3.0)):
+        warmed = dataclasses.replace(plain, warmup=10)
+        np.testing.assert_allclose(ours(warmed)[10:], ours(plain)[: STEPS - 9], rtol=1e-5)
 
 
 @pytest.mark.thorough
@@ -107,9 +100,9 @@ def test_a_restart_is_at_its_step_whatever_the_logarithm_rounds_to():
     for growth, interval in ((2.0, 10), (3.0, 1), (1.5, 64), (1.1, 100)):
         starts = [interval * (growth**n - 1.0) / (growth - 1.0) for n in range(9)]
         starts = [math.ceil(start - 1e-6) for start in starts]
-        options = {"peak": 1.0, "warmup": 0, "interval": interval, "growth": growth, "min_lr_ratio": 0.0}
         steps = np.array([*starts, *(start - 1 for start in starts[1:])], np.float32)
-        at_start, before = np.split(jax.jit(functools.partial(schedules.cosine_restarts, **options))(steps), [9])
+        schedule = CosineRestarts(interval=interval, growth=growth, min_lr_ratio=0.0)
+        at_start, before = np.split(rates(schedule, steps, peak=1.0), [9])
         assert at_start.min() > 0.99 - 4.0 / interval**2
         assert interval < 10 or before.max() < 0.1
 
@@ -117,14 +110,12 @@ def test_a_restart_is_at_its_step_whatever_the_logarithm_rounds_to():
 def test_the_published_schedule_of_the_transformer():
     steps = np.array([1, 100, 4_000, 16_000], np.float32)
     expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4_000**-1.5)
-    noam = jax.jit(functools.partial(schedules.noam, peak=(512 * 4_000) ** -0.5, warmup=4_000))
-    found = noam(np.array([*steps, 0.0], np.float32))
+    found = rates(Noam(warmup=4_000), np.array([*steps, 0.0], np.float32), peak=(512 * 4_000) ** -0.5)
     np.testing.assert_allclose(found, [*expected, 0.0], rtol=1e-5)
 
 
 def test_the_cosine_schedule_begins_at_zero_peaks_and_ends_at_its_floor():
-    cosine = jax.jit(functools.partial(schedules.cosine, peak=2.0, warmup=10, end=110, min_lr_ratio=0.1))
-    found = cosine(np.array([0.0, 10.0, 60.0, 200.0], np.float32))
+    found = rates(Cosine(warmup=10, end=110), np.array([0.0, 10.0, 60.0, 200.0], np.float32))
     np.testing.assert_allclose(found, [0.0, 2.0, 1.1, 0.2], rtol=1e-6)
 
 
@@ -137,11 +128,11 @@ def test_a_plateau_lowers_the_rate_when_pytorch_does(patience):
         )
         for number, loss in enumerate(losses, start=1):
             scheduler.step(loss)
-            scale = schedules.plateau_scale(losses[:number], patience=patience, factor=0.5, min_lr_ratio=0.01)
+            scale = Plateau(patience=patience, decay_factor=0.5, min_lr_ratio=0.01).scale(losses[:number])
             assert PEAK * scale == pytest.approx(optimizer.param_groups[0]["lr"])
 
 
 def test_a_plateau_is_found_where_the_loss_is_nan_and_no_other_schedule_looks_for_one():
-    config = OptimizerConfig(schedule="plateau", plateau_patience=1, decay_factor=0.5, min_lr_ratio=0.0)
-    assert [plateau_scale(config, [3.0] + [math.nan] * count) for count in range(5)] == [1.0, 1.0, 0.5, 0.5, 0.25]
-    assert plateau_scale(OptimizerConfig(), [3.0, 3.0]) is None
+    plateau = Plateau(patience=1, decay_factor=0.5, min_lr_ratio=0.0)
+    assert [plateau.scale([3.0] + [math.nan] * count) for count in range(5)] == [1.0, 1.0, 0.5, 0.5, 0.25]
+    assert Cosine().scale([3.0, 3.0]) is None

@@ -5,19 +5,15 @@ import pytest
 
 from data import Split
 from train.config import update
+from train.optimizer.schedules import Constant, Cosine, Linear, Plateau
 from train.run.announcement import announcement, notes_of_splits, schedule_state, settings_for_longer_runs
 from train.run.begin import begin
 from train.run.setup import set_up
 
 
 @pytest.fixture
-def begun(tiny_config):
-    return begin(tiny_config())._replace(notes=("heads are initialised at random",))
-
-
-@pytest.fixture
-def setup(begun):
-    return set_up(begun)
+def setup(tiny_config):
+    return set_up(begin(tiny_config())._replace(notes=("heads are initialised at random",)))
 
 
 def steps_logged(folder):
@@ -27,23 +23,23 @@ def steps_logged(folder):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "state"),
+    ("schedule", "state"),
     [
-        ({"schedule": "cosine"}, "the learning rate 0.6 is at step 6 of 12 of the schedule cosine"),
-        ({"schedule": "linear", "decay_steps": 8}, "the learning rate 0.6 is at step 6 of 8 of the schedule linear"),
-        ({"schedule": "cosine", "decay_steps": 4}, "the learning rate 0.6 is at step 4 of 4 of the schedule cosine"),
+        (Cosine(), "the learning rate 0.6 is at step 6 of 12 of the schedule cosine"),
+        (Linear(end=8), "the learning rate 0.6 is at step 6 of 8 of the schedule linear"),
+        (Cosine(end=4), "the learning rate 0.6 is at step 4 of 4 of the schedule cosine"),
         (
-            {"schedule": "linear", "decay_tokens": 900},
+            Linear(unit="tokens", end=900),
             "the learning rate 0.6 follows the schedule linear, of 900 tokens",
         ),
-        ({"schedule": "constant"}, "the learning rate 0.6 follows the schedule constant"),
-        ({"schedule": "plateau"}, "the learning rate 0.6 follows the schedule plateau"),
+        (Constant(), "the learning rate 0.6 follows the schedule constant"),
+        (Plateau(), "the learning rate 0.6 follows the schedule plateau"),
     ],
     ids=str,
 )
-def test_the_state_of_each_schedule_is_said(tiny_config, tmp_path, optimizer, state):
+def test_the_state_of_each_schedule_is_said(tiny_config, tmp_path, schedule, state):
     steps_logged(tmp_path)
-    config = tiny_config(**{f"optimizer.{name}": value for name, value in optimizer.items()})
+    config = tiny_config(**{"optimizer.schedule": schedule})
     assert (
         schedule_state(tmp_path, config, 6) == schedule_state(tmp_path, config, 8).replace("step 8", "step 6") == state
     )
@@ -62,8 +58,8 @@ def test_a_schedule_without_logged_rates_is_said_without_one(tiny_config, tmp_pa
         (12, ["the run is finished, at step 12 of 12"]),
     ],
 )
-def test_a_run_announces_data_notes_parameters_devices_and_where_it_continues(setup, begun, step, last):
-    first, note, size, *rest = announcement(setup, begun, step=step)
+def test_a_run_announces_data_notes_parameters_devices_and_where_it_continues(setup, step, last):
+    first, note, size, *rest = announcement(setup, step=step)
     assert first == "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation"
     assert note == "heads are initialised at random"
     assert size.startswith("187 parameters, 8 x ")
@@ -92,11 +88,11 @@ def test_too_few_evaluations_to_average_are_announced(tiny_config, patience, ste
 
 @pytest.mark.parametrize(("patience", "steps", "given"), [(0, 2, True), (8, 2, True), (1, 4, False)])
 def test_a_plateau_that_cannot_be_found_is_announced(tiny_config, patience, steps, given):
-    changes = {"optimizer.schedule": "plateau", "optimizer.plateau_patience": patience}
+    changes = {"optimizer.schedule": "plateau", "optimizer.schedule.patience": patience}
     config = update(tiny_config(total_steps=steps, evaluate_every_steps=1), **changes)
     line = (
-        f"the schedule plateau needs at least {patience + 2} evaluations, but the run has {steps}; evaluate more "
-        "often, or lower --optimizer.plateau-patience"
+        f"the schedule plateau needs at least {patience + 2} evaluations, but the run has {steps}; "
+        "evaluate more often, or lower --optimizer.schedule.patience"
     )
     assert settings_for_longer_runs(config) == [line] * given
 
@@ -113,9 +109,9 @@ def test_too_few_evaluations_to_stop_early_are_announced(tiny_config, patience, 
 
 @pytest.mark.parametrize(("warmup", "steps", "given"), [(100, 30, True), (30, 30, False)])
 def test_a_warmup_that_is_longer_than_the_run_is_announced(tiny_config, warmup, steps, given):
-    config = update(tiny_config(total_steps=steps), **{"optimizer.warmup_steps": warmup})
+    config = update(tiny_config(total_steps=steps), **{"optimizer.schedule.warmup": warmup})
     line = (
         "the warmup of 100 steps is longer than the run, so the learning rate ends at 30% of its peak; lower "
-        "--optimizer.warmup-steps"
+        "--optimizer.schedule.warmup"
     )
     assert settings_for_longer_runs(config) == [line] * given

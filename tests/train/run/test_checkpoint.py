@@ -67,11 +67,11 @@ def contents(folder):
 
 def assert_restored(restored, step, *, ema=True):
     expected = make_state(step, ema=ema)
-    chex.assert_trees_all_equal_shapes_and_dtypes(restored.state.replace(key=None), expected.replace(key=None))
-    chex.assert_trees_all_equal(restored.state.replace(key=None), expected.replace(key=None))
-    np.testing.assert_array_equal(jax.random.key_data(restored.state.key), jax.random.key_data(expected.key))
-    assert jax.random.key_impl(restored.state.key) == jax.random.key_impl(expected.key)
-    assert (restored.record.data_state, restored.record.train_seconds) == ({"next_index": step}, step + 0.5)
+    chex.assert_trees_all_equal_shapes_and_dtypes(restored.progress.state.replace(key=None), expected.replace(key=None))
+    chex.assert_trees_all_equal(restored.progress.state.replace(key=None), expected.replace(key=None))
+    np.testing.assert_array_equal(jax.random.key_data(restored.progress.state.key), jax.random.key_data(expected.key))
+    assert jax.random.key_impl(restored.progress.state.key) == jax.random.key_impl(expected.key)
+    assert (restored.data_state, restored.progress.train_seconds) == ({"next_index": step}, step + 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_what_was_saved_is_restored_bit_for_bit(tmp_path, ema):
 
 @pytest.mark.thorough
 def test_restored_key_draws_the_same_numbers(run):
-    key = restore(run).state.key
+    key = restore(run).progress.state.key
     np.testing.assert_array_equal(jax.random.normal(key, (4,)), jax.random.normal(jax.random.key(7), (4,)))
 
 
@@ -135,7 +135,7 @@ def test_buffers_may_be_donated_as_soon_as_save_returns(tmp_path):
     assert float(rest.params["kernel"][0]) == -1.0
     with Checkpoints(tmp_path, keep=2) as checkpoints:
         restored = checkpoints.restore_latest(shapes)
-    for tree in (restored.state.params, restored.state.ema):
+    for tree in (restored.progress.state.params, restored.progress.state.ema):
         np.testing.assert_array_equal(tree["kernel"], np.arange(size, dtype=np.float32))
 
 
@@ -241,7 +241,7 @@ def test_every_damaged_file_is_noticed_and_the_run_still_continues(run, damage):
         whole = path.read_bytes()
         damage(path)
         restored = restore(run)
-        assert_restored(restored, int(restored.state.step))
+        assert_restored(restored, int(restored.progress.state.step))
         if not newest.exists():  # set aside
             shutil.move(run / "damaged_checkpoints" / "3", newest)
         path.write_bytes(whole)

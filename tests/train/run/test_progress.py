@@ -1,4 +1,5 @@
 import io
+import math
 import shutil
 
 import chex
@@ -11,7 +12,7 @@ from tests.train.loop_helpers import arrays, rows
 from train.config import update
 from train.report.metrics import early_stop
 from train.run.folder import has_ended, read_environment
-from train.run.progress import evaluations_since_best, has_stalled, reason_to_stop, stops_early
+from train.run.progress import all_finite, evaluations_since_best, has_stalled, reason_to_stop, stops_early
 from train.sweep import SweptRun
 
 NAN = float("nan")
@@ -80,7 +81,7 @@ def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
 @pytest.fixture(scope="module")
 def stalling(tiny_config):
     """A run of twelve steps whose validation loss rises after its third evaluation."""
-    rates = {"optimizer.learning_rate": 10.0, "optimizer.schedule": "linear", "optimizer.name": "sgd"}
+    rates = {"optimizer.learning_rate": 10.0, "optimizer.schedule": "linear", "optimizer": "sgd"}
     return tiny_config(stop_after=2, evaluate_every_steps=1, keep_checkpoints=1, **rates)
 
 
@@ -152,3 +153,14 @@ def test_the_report_says_that_a_run_has_stopped_early(stalling, ended):
     assert found == "the validation loss has not improved in 2 evaluations"
     assert early_stop({"stop_after": None}, read_environment(workdir), rows(workdir)) == ""
     assert early_stop({}, {}, rows(workdir)) == ""
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 5])
+def test_one_value_that_is_not_finite_is_found_in_any_leaf(bad, place):
+    tree = {"a": np.zeros((2, 3), np.float32), "b": (np.ones(1, np.float32), None)}
+    assert bool(all_finite(tree)) is True
+    tree["a"].flat[place] = bad
+    assert bool(all_finite(tree)) is False
+    tree["a"].flat[place], tree["b"][0][0] = 0.0, bad
+    assert bool(all_finite(tree)) is False

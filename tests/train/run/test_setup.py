@@ -3,7 +3,6 @@ import math
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
+from train.optimizer.schedules import Constant
 from train.run.begin import begin
 from train.run.setup import set_up
 
@@ -93,8 +93,9 @@ def test_rows_that_carry_state_are_neither_split_over_odd_devices_nor_accumulate
         set_up(begin(streams(accumulation_steps=2)))
 
 
-def test_the_step_uses_the_schedule_that_it_is_given(tiny_config):
-    setup = set_up(begin(tiny_config(ema_decay=0.9)), schedule=lambda progress: jnp.float32(0.125))
+def test_the_step_uses_the_schedule_of_the_config(tiny_config):
+    changes = {"optimizer.schedule": Constant(), "optimizer.learning_rate": 0.125}
+    setup = set_up(begin(tiny_config(ema_decay=0.9, **changes)))
     state = jax.jit(setup.initial_state)(setup.given)
     step = jax.jit(setup.step)
     for batch in itertools.islice(setup.corpus.train, 2):

@@ -28,7 +28,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits") / "run"
     small = {"num_layers": 1, "num_heads": 2, "width": 16, "feed_forward_width": 32, "patch": 4, "pooling": "cls"}
     fields = {f"model.{name}": value for name, value in small.items()}
-    fields |= {"total_steps": 60, "evaluate_every_steps": 60, "data.shift": 0, "optimizer.warmup_steps": 5}
+    fields |= {"total_steps": 60, "evaluate_every_steps": 60, "data.shift": 0, "optimizer.schedule.warmup": 5}
     return train(update(get_config(), **fields), folder)
 
 
@@ -72,7 +72,7 @@ def text_run(tmp_path_factory):
                 "task.label_smoothing": 0.0 if kind == "number" else 0.1,
                 "init_from": None,
                 "optimizer.learning_rate": 2e-2,
-                "optimizer.warmup_steps": 5,
+                "optimizer.schedule.warmup": 5,
                 "best_metric": "pearson" if kind == "number" else "macro_f1",
                 **dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 60),
             },

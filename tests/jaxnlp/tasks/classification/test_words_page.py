@@ -34,7 +34,7 @@ def test_the_attention_of_a_recurrent_network_is_in_the_report_and_on_a_page(tmp
             **{"data.source": "table", "data.path": str(tmp_path / "table.csv"), "data.validation_fraction": 0.2},
             **{"data.max_length": 16, "model.embedding_width": 16, "model.widths": (8,)},
             **dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 60),
-            **{"optimizer.learning_rate": 2e-2, "optimizer.warmup_steps": 5, "data.batch_size": 32},
+            **{"optimizer.learning_rate": 2e-2, "optimizer.schedule.warmup": 5, "data.batch_size": 32},
         },
     )
     fit(config, tmp_path / "run")

@@ -22,7 +22,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extractive_qa") / "run"
     fields = {"model.embedding_width": 32, "model.widths": (32,), "data.people": 60, "data.batch_size": 16}
     fields |= {"data.max_length": 128, "data.overlap": 32, "data.length_multiple": 128}  # one program
-    fields |= {"optimizer.learning_rate": 1e-2, "optimizer.warmup_steps": 5}
+    fields |= {"optimizer.learning_rate": 1e-2, "optimizer.schedule.warmup": 5}
     fields |= dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 100)
     return train(update(get_config(), **fields), folder)
 

@@ -21,7 +21,7 @@ SMALL = {
     "model.label_width": 8,
     "model.dropout_rate": 0.1,
     "optimizer.learning_rate": 1e-2,
-    "optimizer.warmup_steps": 5,
+    "optimizer.schedule.warmup": 5,
     "task.l2": 1e-8,
     "task.label_smoothing": 0.01,
     "ema_decay": 0.9,

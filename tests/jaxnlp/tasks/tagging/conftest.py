@@ -17,7 +17,7 @@ def run(tmp_path_factory):
     fields |= {"data.sentences": 800, "data.held_out_sentences": 60, "data.batch_size": 16, "data.max_characters": 8}
     # One length, so that one program is compiled.
     fields |= {"data.length_multiple": 24, "data.max_length": 24, "model.word_dropout_rate": 0.02}
-    fields |= {"optimizer.learning_rate": 3e-2, "optimizer.warmup_steps": 5}
+    fields |= {"optimizer.learning_rate": 3e-2, "optimizer.schedule.warmup": 5}
     fields |= dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 150)
     return train(update(get_config(), **fields), folder)
 

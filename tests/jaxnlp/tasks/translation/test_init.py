@@ -53,7 +53,7 @@ SMALL = {
     "data.vocabulary_size": 320,
     "data.evaluation_batch_tokens": 512,
     "optimizer.learning_rate": 5e-3,
-    "optimizer.warmup_steps": 5,
+    "optimizer.schedule.warmup": 5,
 }
 
 
@@ -111,7 +111,7 @@ def test_the_report_is_drawn(run):
 @pytest.mark.thorough
 def test_most_numbers_are_translated_right_after_a_longer_run(tmp_path, capsys):
     # Shorter batches have more sentences.
-    run = train(tmp_path / "run", 400, **{"data.lengths": (24, 48), "optimizer.warmup_steps": 10})
+    run = train(tmp_path / "run", 400, **{"data.lengths": (24, 48), "optimizer.schedule.warmup": 10})
     assert rows(run, "validation")[-1]["exact_match"] >= 0.3  # numbers that training does not have
     expected = [num2words(number, lang="de") for number in range(100)]
     (tmp_path / "numbers.txt").write_text("\n".join(num2words(number, lang="en") for number in range(100)))

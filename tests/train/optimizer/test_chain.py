@@ -17,15 +17,16 @@ from jaxnlp.models import Parameter
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.saving.serialization import ConfigError
 from tests.processors import sized
-from train.optimizer import (
-    OptimizerConfig,
+from train.optimizer import SGD, AdamW, Muon
+from train.optimizer.chain import (
     clip_by_global_norm,
+    current_learning_rate,
     has_weight_decay,
     make_optimizer,
-    make_schedule,
+    scale_by_progress,
 )
 from train.optimizer.parameters import describe
-from train.optimizer.schedules import cosine, current_learning_rate, scale_by_progress
+from train.optimizer.schedules import Constant, Cosine, Noam
 
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 DECAYED = {"kernel"}
@@ -57,7 +58,7 @@ def leaves(params):
 
 def run(config, *, total_steps=STEPS, tokens=7):
     """Parameters and learning rate after each of a few updates."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=total_steps), parameter=TABLE.__getitem__)
+    optimizer = make_optimizer(config, total_steps=total_steps, parameter=TABLE.__getitem__)
     params = tree(0)
     state = optimizer.init(params)
     update = jax.jit(optimizer.update)
@@ -71,7 +72,7 @@ def run(config, *, total_steps=STEPS, tokens=7):
 
 def rates(config, progress, *, total_steps):
     """The schedule's values at each progress."""
-    schedule = jax.jit(make_schedule(config, total_steps=total_steps))
+    schedule = jax.jit(functools.partial(config.rate, total_steps=total_steps))
     return [float(schedule(jnp.float32(x))) for x in progress]
 
 
@@ -84,11 +85,10 @@ def cosine_rate(progress, peak, warmup, final, floor):
 
 
 @pytest.mark.parametrize("max_grad_norm", [1.0, None])
-@pytest.mark.parametrize(("kind", "weight_decay"), [("adam", 0.0), ("adamw", 0.0), ("adamw", 0.3)])
-def test_updates_equal_a_numpy_loop(max_grad_norm, kind, weight_decay):
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_updates_equal_a_numpy_loop(max_grad_norm, weight_decay):
     """Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2, with the rate in the decay too."""
-    config = OptimizerConfig(
-        name=kind,
+    config = AdamW(
         learning_rate=0.1,
         beta1=0.8,
         beta2=0.95,
@@ -111,11 +111,10 @@ def test_updates_equal_a_numpy_loop(max_grad_norm, kind, weight_decay):
             np.testing.assert_allclose(found[name], params[name], rtol=2e-5, atol=2e-6, err_msg=f"{name}, step {step}")
 
 
-@pytest.mark.parametrize(("name", "weight_decay"), [("adamw", 0.3), ("adamw", 0.0), ("adam", 0.0)])
-def test_updates_equal_torch_with_clipping_and_schedule(name, weight_decay):
-    config = OptimizerConfig(
-        name=name, learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, max_grad_norm=0.5, warmup_steps=2
-    )
+@pytest.mark.parametrize("weight_decay", [0.3, 0.0])
+def test_updates_equal_torch_with_clipping_and_schedule(weight_decay):
+    schedule = Cosine(warmup=2)
+    config = AdamW(learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, max_grad_norm=0.5, schedule=schedule)
     params = {key: torch.nn.Parameter(torch.tensor(x)) for key, x in leaves(tree(0)).items()}
     optimizer = torch.optim.AdamW(
         [
@@ -141,10 +140,8 @@ def test_adamw_is_that_of_cs224n():
     """The default project's check of an optimizer: a linear layer after 1,000 steps of one example each."""
     torch.manual_seed(0)
     generator, params = np.random.default_rng(0), {"kernel": torch.nn.Linear(3, 2, bias=False).weight.detach().numpy()}
-    config = OptimizerConfig(weight_decay=1e-4, epsilon=1e-6, max_grad_norm=None, schedule="constant")
-    optimizer = make_optimizer(
-        config, make_schedule(config, total_steps=1_000), parameter=lambda path: Parameter("DC", matrix=True)
-    )
+    config = AdamW(weight_decay=1e-4, epsilon=1e-6, max_grad_norm=None, schedule=Constant())
+    optimizer = make_optimizer(config, total_steps=1_000, parameter=lambda path: Parameter("DC", matrix=True))
 
     def loss(params, x):
         return jnp.square(params["kernel"] @ x - jnp.stack([x[0] + x[1], -x[2]])).sum()
@@ -179,8 +176,8 @@ def test_clipping_keeps_zeros():
 
 
 def test_short_gradients_are_not_lengthened_by_clipping():
-    short = OptimizerConfig(max_grad_norm=1e6)
-    for (clipped, _), (free, _) in zip(run(short), run(OptimizerConfig(max_grad_norm=None)), strict=True):
+    short = AdamW(max_grad_norm=1e6)
+    for (clipped, _), (free, _) in zip(run(short), run(AdamW(max_grad_norm=None)), strict=True):
         for name, x in clipped.items():
             np.testing.assert_array_equal(x, free[name])
 
@@ -190,8 +187,8 @@ def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embedd
     model = GPTConfig(num_layers=2, num_heads=2, width=4, context_length=4, tie_embeddings=tie_embeddings)
     shapes = jax.eval_shape(model.build(sized(5)).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     params = jax.tree.map(lambda s: np.ones(s.shape, s.dtype), shapes)
-    config = OptimizerConfig(learning_rate=0.5, weight_decay=0.5, schedule="constant")
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=model.parameter)
+    config = AdamW(learning_rate=0.5, weight_decay=0.5, schedule=Constant())
+    optimizer = make_optimizer(config, total_steps=1, parameter=model.parameter)
     zero = jax.tree.map(np.zeros_like, params)
     updates = jax.jit(lambda: optimizer.update(zero, optimizer.init(params), params, progress=jnp.int32(1))[0])()
     changes = {jax.tree_util.keystr(path): set(np.ravel(u)) for path, u in jax.tree_util.tree_leaves_with_path(updates)}
@@ -225,9 +222,9 @@ def test_weight_decay_applies_to_what_the_model_calls_a_matrix_whatever_its_name
         ),
     ],
 )
-@pytest.mark.parametrize("config", [OptimizerConfig(weight_decay=0.1), OptimizerConfig(name="muon")])
+@pytest.mark.parametrize("config", [AdamW(weight_decay=0.1), Muon()])
 def test_parameters_that_the_models_table_does_not_have_are_refused(config, table, message):
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=table.__getitem__)
+    optimizer = make_optimizer(config, total_steps=1, parameter=table.__getitem__)
     params = {"dense": {"kernel": np.ones((4, 3), np.float32)}}
 
     def update(params):
@@ -240,43 +237,43 @@ def test_parameters_that_the_models_table_does_not_have_are_refused(config, tabl
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (OptimizerConfig(learning_rate=0.5), lambda n: cosine_rate(n, 0.5, 0, 40, 0.1)),
+        (AdamW(learning_rate=0.5), lambda n: cosine_rate(n, 0.5, 0, 40, 0.1)),
         (
-            OptimizerConfig(learning_rate=2.0, warmup_steps=10, min_lr_ratio=0.0),
+            AdamW(learning_rate=2.0, schedule=Cosine(warmup=10, min_lr_ratio=0.0)),
             lambda n: cosine_rate(n, 2.0, 10, 40, 0),
         ),
         (
-            OptimizerConfig(learning_rate=1.0, warmup_steps=5, decay_steps=20, min_lr_ratio=0.25),
+            AdamW(learning_rate=1.0, schedule=Cosine(warmup=5, end=20, min_lr_ratio=0.25)),
             lambda n: cosine_rate(n, 1.0, 5, 20, 0.25),
         ),
         (
-            OptimizerConfig(learning_rate=1.0, warmup_steps=10, schedule="constant"),
+            AdamW(learning_rate=1.0, schedule=Constant(warmup=10)),
             lambda n: min(1.0, n / 10),
         ),
-        (OptimizerConfig(learning_rate=1.0, warmup_steps=100), lambda n: n / 100),
+        (AdamW(learning_rate=1.0, schedule=Cosine(warmup=100)), lambda n: n / 100),
         (  # the published formula, for D = 64
-            OptimizerConfig(learning_rate=(64 * 10) ** -0.5, warmup_steps=10, schedule="noam"),
+            AdamW(learning_rate=(64 * 10) ** -0.5, schedule=Noam(warmup=10)),
             lambda n: 64**-0.5 * min(n**-0.5, n * 10**-1.5),
         ),
     ],
     ids=["cosine", "warmup", "decay ends early", "constant", "warmup outlasts the run", "noam"],
 )
 def test_schedule_follows_its_formula(config, expected):
-    steps = range(1, 50 if config.warmup_steps < 40 else 41)
+    steps = range(1, 50 if config.schedule.warmup < 40 else 41)
     found = rates(config, steps, total_steps=40)
     np.testing.assert_allclose(found, [expected(n) for n in steps], rtol=1e-5, atol=1e-7)
 
 
 def test_schedule_passes_its_landmarks():
-    config = OptimizerConfig(learning_rate=0.8, warmup_steps=10, min_lr_ratio=0.5)
+    config = AdamW(learning_rate=0.8, schedule=Cosine(warmup=10, min_lr_ratio=0.5))
     first, middle_of_warmup, peak, halfway, end, after = rates(config, [1, 5, 10, 25, 40, 1000], total_steps=40)
     np.testing.assert_allclose([first, middle_of_warmup, peak], [0.08, 0.4, 0.8], rtol=1e-6)
     np.testing.assert_allclose([halfway, end, after], [0.6, 0.4, 0.4], rtol=1e-6)
 
 
 def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
-    by_steps = OptimizerConfig(learning_rate=0.1, warmup_steps=2, decay_steps=5)
-    by_tokens = OptimizerConfig(learning_rate=0.1, warmup_tokens=2 * 37, decay_tokens=5 * 37)
+    by_steps = AdamW(learning_rate=0.1, schedule=Cosine(warmup=2, end=5))
+    by_tokens = AdamW(learning_rate=0.1, schedule=Cosine(unit="tokens", warmup=2 * 37, end=5 * 37))
     for (params, rate), (token_params, token_rate) in zip(run(by_steps), run(by_tokens, tokens=37), strict=True):
         np.testing.assert_allclose(rate, token_rate, rtol=1e-6)
         for name, x in params.items():
@@ -284,7 +281,7 @@ def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
 
 
 def test_token_schedule_ignores_the_length_of_the_run():
-    config = OptimizerConfig(learning_rate=0.1, decay_tokens=100)
+    config = AdamW(learning_rate=0.1, schedule=Cosine(unit="tokens", end=100))
     assert [rate for _, rate in run(config, total_steps=3)] == [rate for _, rate in run(config, total_steps=1000)]
 
 
@@ -302,7 +299,7 @@ def test_tokens_are_counted_exactly_beyond_what_a_word_holds(tokens, updates):
 
 @pytest.mark.parametrize("final", [2_000_000_000, 260_000_000_000])
 def test_schedules_of_billions_of_tokens_reach_their_floor(final):
-    config = OptimizerConfig(learning_rate=1.0, warmup_tokens=final // 10, decay_tokens=final)
+    config = AdamW(learning_rate=1.0, schedule=Cosine(unit="tokens", warmup=final // 10, end=final))
     progress = [final // 20, final // 10, final // 2, final, 2 * final]
     expected = [cosine_rate(n, 1.0, final // 10, final, 0.1) for n in progress]
     np.testing.assert_allclose(rates(config, progress, total_steps=1), expected, rtol=1e-5)
@@ -318,26 +315,25 @@ def test_steps_are_counted_whatever_the_tokens():
 
 
 def test_zero_progress_has_rate_zero_before_a_warmup():
-    options = {"peak": 1.0, "end": 10, "min_lr_ratio": 0.1}
-    assert cosine(jnp.float32(0), warmup=2, **options) == 0.0
-    assert cosine(jnp.float32(0), warmup=0, **options) == 1.0
+    for warmup, expected in ((2, 0.0), (0, 1.0)):
+        assert rates(AdamW(learning_rate=1.0, schedule=Cosine(warmup=warmup)), [0], total_steps=10) == [expected]
 
 
 def test_constant_schedule_may_warm_up_over_tokens():
-    config = OptimizerConfig(learning_rate=1.0, schedule="constant", warmup_tokens=14)
+    config = AdamW(learning_rate=1.0, schedule=Constant(unit="tokens", warmup=14))
     np.testing.assert_allclose([rate for _, rate in run(config, tokens=7)][:3], [0.5, 1.0, 1.0])
 
 
 def test_update_without_progress_is_refused():
-    config = OptimizerConfig()
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=TABLE.__getitem__)
+    config = AdamW()
+    optimizer = make_optimizer(config, total_steps=1, parameter=TABLE.__getitem__)
     with pytest.raises(TypeError, match="progress"):
         jax.eval_shape(lambda params: optimizer.update(params, optimizer.init(params), params), tree(0))
 
 
 def run_optimizer(config, gradients, tokens):
     """Parameters, from 0, after each update."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=100), parameter=TABLE.__getitem__)
+    optimizer = make_optimizer(config, total_steps=100, parameter=TABLE.__getitem__)
     params = {"kernel": np.zeros(2, np.float32)}
     state, path, update = optimizer.init(params), [], jax.jit(optimizer.update)
     for gradient, count in zip(gradients, tokens, strict=True):
@@ -349,7 +345,7 @@ def run_optimizer(config, gradients, tokens):
 
 def test_sgd_follows_the_gradient_and_its_momentum():
     gradients = [np.array([1.0, -2.0], np.float32), np.array([0.5, 0.5], np.float32)]
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", max_grad_norm=None)
+    config = SGD(learning_rate=0.1, max_grad_norm=None, schedule=Constant())
     (first, second), _ = run_optimizer(config, gradients, [1, 1])
     np.testing.assert_allclose(first, [-0.1, 0.2], rtol=1e-6)
     np.testing.assert_allclose(second, [-0.15, 0.15], rtol=1e-6)
@@ -358,15 +354,13 @@ def test_sgd_follows_the_gradient_and_its_momentum():
 
 
 def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
-    config = OptimizerConfig(
-        name="sgd", learning_rate=0.1, schedule="constant", max_grad_norm=None, reference_tokens=10
-    )
+    config = SGD(learning_rate=0.1, max_grad_norm=None, reference_tokens=10, schedule=Constant())
     (first, second), state = run_optimizer(config, [np.ones(2, np.float32)] * 2, [10, 5])
     np.testing.assert_allclose(first, -0.1, rtol=1e-6)
     np.testing.assert_allclose(second - first, -0.05, rtol=1e-6)
     np.testing.assert_allclose(current_learning_rate(state), 0.05, rtol=1e-6)
     with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1, got 0"):
-        OptimizerConfig(reference_tokens=0)
+        AdamW(reference_tokens=0)
 
 
 HEADED = TABLE | {
@@ -377,7 +371,7 @@ HEADED = TABLE | {
 
 def after_each_update(config, kernel, gradients):
     """Parameters after an update with each gradient of the output layer's kernel, which is [4, 3]."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=9), parameter=HEADED.__getitem__)
+    optimizer = make_optimizer(config, total_steps=9, parameter=HEADED.__getitem__)
     params = tree(0) | {"head": {"kernel": kernel, "bias": np.full(3, 5.0, np.float32)}}
     state, update, history = optimizer.init(params), jax.jit(optimizer.update), []
     for number, gradient in enumerate(gradients):
@@ -392,7 +386,7 @@ def test_output_weights_beyond_the_maximum_norm_are_rescaled_after_the_update_an
     kernel = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
     kernel *= np.array([[0.1, 2.9, 3.5]], np.float32) / np.linalg.norm(kernel, axis=0, keepdims=True)
     # The first class stays within the bound, the second passes it by the update, the third was beyond it before.
-    config = OptimizerConfig(name="sgd", learning_rate=0.5, schedule="constant", max_grad_norm=None)
+    config = SGD(learning_rate=0.5, max_grad_norm=None, schedule=Constant())
     (free,) = after_each_update(config, kernel, [-kernel])
     (bounded,) = after_each_update(dataclasses.replace(config, head_max_norm=3.0), kernel, [-kernel])
     norms = np.linalg.norm(free["head"]["kernel"], axis=0)
@@ -404,7 +398,7 @@ def test_output_weights_beyond_the_maximum_norm_are_rescaled_after_the_update_an
 
 
 def test_output_weights_never_exceed_the_maximum_norm():
-    config = OptimizerConfig(learning_rate=0.3, schedule="constant", weight_decay=0.1, head_max_norm=0.7)
+    config = AdamW(learning_rate=0.3, weight_decay=0.1, head_max_norm=0.7, schedule=Constant())
     kernel = tree(0)["dense"]["kernel"]
     gradients = [leaves(tree(20 + number))["kernel"] for number in range(4)]
     for params in after_each_update(config, kernel, gradients):
@@ -414,13 +408,12 @@ def test_output_weights_never_exceed_the_maximum_norm():
 
 
 def test_a_maximum_norm_of_output_weights_is_refused_where_none_are_trained():
-    config = OptimizerConfig(head_max_norm=3.0)
-    schedule = make_schedule(config, total_steps=1)
+    config = AdamW(head_max_norm=3.0)
     ones = functools.partial(np.ones, dtype=np.float32)
     params = {"head": {"kernel": ones((4, 3)), "bias": ones(3)}, "dense": {"kernel": ones((4, 3))}}
     message = "optimizer.head_max_norm needs a model with a separate, trained output layer"
-    frozen = make_optimizer(config, schedule, parameter=HEADED.__getitem__, frozen=lambda path: path[0] == "head")
+    frozen = make_optimizer(config, total_steps=1, parameter=HEADED.__getitem__, frozen=lambda path: path[0] == "head")
     with pytest.raises(ConfigError, match=message):
         frozen.init(params)
     with pytest.raises(ConfigError, match=message):
-        make_optimizer(config, schedule, parameter=TABLE.__getitem__).init({"dense": params["dense"]})
+        make_optimizer(config, total_steps=1, parameter=TABLE.__getitem__).init({"dense": params["dense"]})
