@@ -34,6 +34,12 @@ def test_a_run_that_is_extended_says_so_and_its_older_checkpoints_still_load(
         quick_fit(longer, tmp_path)
     with pytest.raises(RunMismatchError, match="seed: 0 -> 1"):
         quick_fit(update(longer, seed=1), tmp_path, extend=True)
+    written = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(written.replace('"total_steps": 3', '"total_steps": 6'))
+    for extend in (False, True):
+        with pytest.raises(RunMismatchError, match=r"config\.json was edited .* undo the change: total_steps: 3 -> 6"):
+            quick_fit(longer, tmp_path, extend=extend)
+    (tmp_path / "config.json").write_text(written)
     assert int(quick_fit(longer, tmp_path, extend=True).state.step) == 6
     assert read_environment(tmp_path)["extended_from_total_steps"] == [3]
     assert read_config(tmp_path).total_steps == 6

@@ -153,10 +153,16 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
     """Checks that a checkpoint has the processor and the data of the run that continues.
 
     Raises:
-      RunMismatchError: when the data has changed.
+      RunMismatchError: when the data has changed, or total_steps was edited.
       RunError: when the run's config or processor was edited.
     """
-    _, processor = read_run_files(workdir, record)
+    config, processor = read_run_files(workdir, record)
+    planned, total_steps = record.identity.get("total_steps"), config["total_steps"]
+    if planned not in (None, total_steps) and planned not in read_environment(workdir).get(EXTENDED, []):
+        raise RunMismatchError(
+            f"{workdir / CONFIG_FILE} was edited since the run was trained; undo the change: total_steps: {planned} -> "
+            f"{total_steps}"
+        )
     if json_digest(run.processor) != record.processor_digest:
         changed = _listed(differences(processor, run.processor))
         raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{changed}")
