@@ -9,7 +9,7 @@ import jax
 
 from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_types
 from jaxnlp.inference.caches import use_compilation_cache
-from jaxnlp.models import ModelConfig
+from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -81,7 +81,7 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
         raise RunError(f"the config or the processor of {folder} cannot be read: {error}") from error
     model = model_config.build(processor)
     here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *model_config.inputs(processor))["params"]
+    shapes = parameter_shapes(model, *model_config.inputs(processor))
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
     return Trained(
         task=task,

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Before jax is imported: it reads them once.
 os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's threads would spin while they wait
 flags = ["--xla_force_host_platform_device_count=8"]
 if os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1":
     # Test programs run for milliseconds: XLA's older emitters and one thread compile them in less than half the time.

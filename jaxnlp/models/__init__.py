@@ -1,6 +1,7 @@
 """Model families, one a file: its frozen Config and its Module."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -136,6 +137,20 @@ class ModelConfig(Config):
             lines = "".join(f"\n  model.{name}: {before.get(name)!r} -> {now.get(name)!r}" for name in changed)
             raise ValueError(f"its model has another architecture; set the --model options to its values:{lines}")
         return Adopted(self, pretrained.params, pretrained.processor)
+
+
+def parameter_shapes(model: nn.Module, *inputs: Any, **options: Any) -> Any:
+    """The parameters of a model as jax.ShapeDtypeStructs. A model is traced once: JAX keeps the shapes of equal ones.
+
+    Args:
+      inputs, options: those of the model's `__call__`; the inputs may be shapes, as `ModelConfig.inputs` gives them.
+    """
+    return _init.eval_shape(model, jax.random.key(0), *inputs, **options)["params"]
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
+def _init(model: nn.Module, *arguments: Any, **options: Any) -> Any:
+    return model.init(*arguments, **options)
 
 
 __getattr__, __dir__ = lazily(__name__, __path__, own=("Adopted", "ModelConfig", "Parameter"))

@@ -204,6 +204,8 @@ def stack(
         in_axes=nn.broadcast,
         length=layers,
         unroll=1 if compute.scan_layers else layers,
+        # This check traces the block once more. It stays where random numbers are drawn: it decides which ones.
+        check_constancy_invariants=not deterministic or module.is_initializing(),
     )
     x, outputs = scanned(block(name="blocks"), x, read)
     return StackOutput(x, outputs, None)

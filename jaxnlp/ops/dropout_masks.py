@@ -16,6 +16,7 @@ from jaxnlp.ops.checks import expect
 from jaxnlp.ops.matrix_products import accumulator
 
 
+@functools.partial(jax.jit, inline=True)  # traced once for each shape
 def _mix(x: jax.Array) -> jax.Array:
     """A bijection of uint32 in which every input bit flips each output bit with probability near 1/2.
 

@@ -10,6 +10,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from benchmarks import attention, bert_finetune, cross_entropy, gpt_names, lstm_lm, text_cnn, vit
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import TransformerCompute
@@ -36,7 +37,7 @@ def of_function(function, *arguments):
 
 
 def of_model(model, *arguments):
-    params = jax.eval_shape(model.init, jax.random.key(0), *arguments)["params"]
+    params = parameter_shapes(model, *arguments)
     return of_function(lambda params: model.apply({"params": params}, *arguments), params)
 
 

@@ -20,6 +20,7 @@ from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import target_decoder_of
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert_classifier import BertClassifier, Head
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.text_cnn import TextCNN
@@ -284,7 +285,7 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
 
     classifier = bert_finetune.CONFIG.build(bert_finetune.processor())
     inputs = bert_finetune.CONFIG.inputs(bert_finetune.processor())
-    expected = size(jax.eval_shape(classifier.init, jax.random.key(0), *inputs)["params"])
+    expected = size(parameter_shapes(classifier, *inputs))
     assert size_of(bert) == expected
 
     lstm = lstm_lm.CONFIG.build(sized(lstm_lm.VOCABULARY))

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.convert.pretrained import HEAD_PREFIXES
-from jaxnlp.models import ModelConfig
+from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.typing import Params
@@ -71,7 +71,7 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     others = flatten_dict(_heads(folder, parts.get("head")))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     model = config.build(processor)
-    expected = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))["params"]
+    expected = parameter_shapes(model, *config.inputs(processor))
     shapes = [{path: x.shape for path, x in flatten_dict(tree).items()} for tree in (params, expected)]
     paths = shapes[0].keys() | shapes[1].keys()
     different = sorted("/".join(path) for path in paths if shapes[0].get(path) != shapes[1].get(path))

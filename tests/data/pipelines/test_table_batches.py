@@ -31,7 +31,7 @@ def test_a_split_is_sorted_by_length_and_padded_to_a_multiple():
 
 
 def test_training_batches_have_all_examples_and_the_length_of_the_longest():
-    examples, _ = tokenized(PROCESSOR, ROWS)
+    examples, _ = tokenized(PROCESSOR, 50 * ROWS)  # Grain shuffles few examples slowly
     batches = iter(training_batches(examples, PROCESSOR, order_seed=0, pool_seed=0, batch_size=2, multiple=2))
     masks = [next(batches)["attention_mask"] for _ in range(20)]
     assert {int(length) for mask in masks for length in mask.sum(axis=1)} == {3, 4, 5, 6}

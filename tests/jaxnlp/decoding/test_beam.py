@@ -10,6 +10,7 @@ from jaxnlp.decoding import beam
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.completion import complete
 from jaxnlp.decoding.generation import Decoder, decoder_of, pad_to_bucket
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
@@ -45,7 +46,7 @@ every_model = pytest.mark.parametrize("model", [*CONFIGS, "recurrent"], indirect
 def tiny(kind):
     """Parameters, decoder, log-probabilities of what follows, [B, T, V], by a pass without cache; and V."""
     model = CONFIGS[kind].build(sized(SIZE))
-    shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
+    shapes = parameter_shapes(model, np.zeros((1, 1), np.int32))
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: 0.5 * generator.normal(size=leaf.shape).astype(np.float32), shapes)
     forward = jax.jit(lambda tokens: model.apply({"params": params}, tokens))

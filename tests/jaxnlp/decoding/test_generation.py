@@ -8,6 +8,7 @@ import pytest
 
 from jaxnlp.decoding.generation import Decoder, bucket_length, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling, sample
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
@@ -67,7 +68,7 @@ def tiny_gpt(context, variant="vanilla"):
     settings |= VARIANTS[variant]
     config = settings.pop("kind", GPTConfig)(context_length=context, **settings)
     model = config.build(sized(11))
-    shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
+    shapes = parameter_shapes(model, np.zeros((1, 1), np.int32))
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
     decoder = decoder_of(model)

@@ -10,6 +10,7 @@ import scipy.special
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import generate, target_decoder_of
 from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from tests.processors import translating
@@ -29,7 +30,7 @@ each_model = pytest.mark.parametrize("kind", CONFIGS)
 def translator(kind="transformer"):
     """Model, decoder, parameters, and the log-probabilities [B, V] of what follows targets [B, T]."""
     model = CONFIGS[kind].build(translating(SIZE))
-    shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, PROMPT)["params"]
+    shapes = parameter_shapes(model, SOURCE, PROMPT)
     generator = np.random.default_rng(3)
     params = jax.tree.map(lambda leaf: np.float32(0.7 * generator.normal(size=leaf.shape)), shapes)
     forward = jax.jit(lambda source, mask, inputs: model.apply({"params": params}, source, inputs, mask))

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
@@ -40,9 +41,8 @@ def make_key(seed):
     return jax.random.key(seed, impl="rbg")  # compiles faster than the default
 
 
-@functools.cache
 def shapes_of(model):
-    return jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
+    return parameter_shapes(model, np.zeros((1, 1), np.int32))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -11,6 +11,7 @@ import scipy.special
 import torch
 from flax.traverse_util import flatten_dict
 
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from tests.processors import translating
 
@@ -37,7 +38,7 @@ def model_of(**changes):
     config = dataclasses.replace(CONFIG, **changes)
     size = TARGET_SIZE if config.embeddings == "shared" else SOURCE_SIZE
     model = config.build(translating(size, TARGET_SIZE))
-    shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, INPUTS)["params"]
+    shapes = parameter_shapes(model, SOURCE, INPUTS)
     draw = np.random.default_rng(1)
     return model, jax.tree.map(lambda leaf: np.float32(0.5 * draw.normal(size=leaf.shape)), shapes)
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.text.word_inputs import UNKNOWN_ID
@@ -37,7 +38,7 @@ def test_every_parameter_is_described(tag_column, label_width):
     config = dataclasses.replace(CONFIG, label_width=label_width)
     processor = processor_of(tag_column)
     model = config.build(processor)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))["params"]
+    shapes = parameter_shapes(model, *config.inputs(processor))
     found = assert_described(config, shapes)
     assert {path for path, entry in found.items() if entry.head} == {
         ("scorer", "head", name) for name in ("kernel", "bias")

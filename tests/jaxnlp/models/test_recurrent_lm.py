@@ -11,7 +11,7 @@ import torch
 
 from jaxnlp.decoding.generation import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
-from jaxnlp.models import ModelConfig
+from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.saving.serialization import from_json, to_json
@@ -33,7 +33,7 @@ RATES = ("embedding", "input", "hidden", "output", "weight")
 def made(name):
     """A model, and parameters larger than the initial ones, so that everything shows in the logits."""
     model = SHAPES[name].build(sized(VOCABULARY))
-    shapes = jax.eval_shape(model.init, jax.random.key(1), TOKENS)["params"]
+    shapes = parameter_shapes(model, TOKENS)
     generator = np.random.default_rng(2)
     return model, jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
 
@@ -166,7 +166,7 @@ def test_tied_models_have_no_output_matrix_and_project_where_widths_differ():
 def test_homeworks_model_has_as_many_parameters_as_published():
     """8.8 million: 33,278 words, 128 wide throughout, two LSTM layers, an output layer with bias."""
     model = RecurrentLMConfig(embedding_width=128, widths=(128, 128)).build(sized(33_278))
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    shapes = parameter_shapes(model, jnp.zeros((1, 1), jnp.int32))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 2 * 33_278 * 128 + 33_278 + 2 * (2 * 128 * 512 + 512)
 
 

@@ -5,6 +5,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.tasks import Trained
@@ -40,7 +41,7 @@ def built(config):
 def test_every_variant_scores_labels_and_describes_its_parameters(name):
     config = VARIANTS[name]
     model, inputs = built(config)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
+    shapes = parameter_shapes(model, *inputs)
     arrays = [BATCH[name] for name in config.reads]
     found = jax.eval_shape(lambda p: model.apply({"params": p}, *arrays), shapes)
     chex.assert_shape(found.scores, (2, 8, 3))

@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.vit import Stem, ViT, ViTConfig, patches_of, sinusoidal_positions_2d
 
 SIZE, CLASSES = 8, 5
@@ -19,7 +20,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (3, SIZE, SIZE, 3), dtype=np.
 def with_random_params(config):
     """A model, and parameters that are larger than initial ones, so that all of them count."""
     model = config.build(PROCESSOR)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(PROCESSOR))["params"]
+    shapes = parameter_shapes(model, *config.inputs(PROCESSOR))
     generator = np.random.default_rng(1)
     return model, jax.tree.map(lambda x: generator.normal(scale=0.3, size=x.shape).astype(np.float32), shapes)
 

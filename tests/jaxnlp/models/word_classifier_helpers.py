@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
+from jaxnlp.models import parameter_shapes
+
 VOCABULARY, WIDTH, OUTPUTS = 11, 4, 3
 WORDS = ("[PAD]", *"abcdefghij")
 PROCESSOR = types.SimpleNamespace(vocabulary_size=VOCABULARY, outputs=OUTPUTS, words=WORDS)
@@ -20,7 +22,7 @@ UPSTREAM = np.random.default_rng(1).normal(size=(3, OUTPUTS)).astype(np.float32)
 def with_random_params(config):
     """A model, and parameters that are larger than initial ones, so that all of them count."""
     model = config.build(PROCESSOR)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), *map(zeros_like, config.inputs(PROCESSOR)))["params"]
+    shapes = parameter_shapes(model, *map(zeros_like, config.inputs(PROCESSOR)))
     draw = np.random.default_rng(2)
     return model, jax.tree.map(lambda x: draw.normal(scale=0.5, size=x.shape).astype(np.float32), shapes)
 

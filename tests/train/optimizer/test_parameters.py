@@ -5,6 +5,7 @@ import functools
 import jax
 import pytest
 
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
@@ -66,7 +67,7 @@ PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("u
 def test_weight_decay_is_for_these_matrices_and_muon_for_those_that_are_not_heads(model, hidden, heads):
     processor = PARTS if isinstance(model, BertClassifierConfig) else sized(7)
     built = model.build(processor)
-    shapes = jax.eval_shape(built.init, jax.random.key(0), *model.inputs(processor))["params"]
+    shapes = parameter_shapes(built, *model.inputs(processor))
 
     described = functools.partial(describe, model.parameter)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.tasks import Trained
@@ -29,7 +30,7 @@ CONFIGS = {
 
 def random_params(model):
     tokens = np.ones((1, 2), np.int32)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), tokens, tokens)["params"]
+    shapes = parameter_shapes(model, tokens, tokens)
     generator = np.random.default_rng(3)
     return jax.tree.map(lambda leaf: np.float32(0.7 * generator.normal(size=leaf.shape)), shapes)
 
