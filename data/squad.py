@@ -12,13 +12,12 @@ Without an `id`, questions are numbered from 1.
 Source: Rajpurkar et al. 2016 and 2018 for the format.
 """
 
-import contextlib
 import dataclasses
 import functools
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,7 +33,7 @@ from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
 from jaxnlp.config import Count, Natural, Within
 from jaxnlp.input_files.json_objects import json_objects
-from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
 from jaxnlp.text.question_contexts import AnswerSpan, ContextQuestion, ContextWindow, QuestionProcessor
 from jaxnlp.text.raw_texts import is_blank
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
@@ -147,12 +146,11 @@ class QuestionContexts(TextFiles):
             for split, path in paths.items()
         }
         if self.validation is None:
-            contexts = list(dict.fromkeys(one.context for one in questions["train"]))
-            _, held_out = hold_out(contexts, str(paths["train"]), "contexts")
-            sides: dict[bool, list[ContextQuestion]] = {True: [], False: []}
-            for one in questions["train"]:
-                sides[one.context in set(held_out)].append(one)
-            questions |= {"train": sides[False], "validation": sides[True]}
+            train = questions["train"]
+            contexts = list(dict.fromkeys(one.context for one in train))
+            held_out = set(hold_out(contexts, str(paths["train"]), "contexts")[1])
+            for split, held in (("train", False), ("validation", True)):
+                questions[split] = [one for one in train if (one.context in held_out) == held]
         return questions
 
     def _invented(self) -> dict[str, list[ContextQuestion]]:
@@ -264,7 +262,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
     for index, (line, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
         question, context = (_text(fields, name, where) for name in ("question", "context"))
-        name = str(fields.get("id", index))
+        name = str(index if fields.get("id") is None else fields["id"])
         if name in names:
             raise DataError(f"{where}: the id {name!r} occurs twice, so a prediction would be lost; change it")
         names.add(name)
@@ -285,18 +283,15 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
 
 def _questions(text: str, file: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
     """The line or number of each question, its position for messages, and its fields."""
-    whole: Any = None
-    with contextlib.suppress(json.JSONDecodeError):  # JSON lines, or an error that their reader names
-        whole = json.loads(text) if text.lstrip().startswith("{") else None
-    if isinstance(whole, dict) and "data" in whole:
-        rows = [row for entry in _list(whole, "data", file) for row in _of_article(entry, file)]
-        questions = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
-    else:
-        questions = ((line, f"{file}, line {line}", row) for line, row in json_objects(text, file))
-    for number, where, row in questions:
-        if not isinstance(row, dict):
-            raise DataError(f"{where}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
-        yield number, where, row
+    for line, value in json_objects(text, file):
+        found: Iterable[tuple[int, str, Any]] = [(line, f"{file}, line {line}", value)]
+        if isinstance(value, dict) and "data" in value:
+            rows = (row for entry in _list(value, "data", file) for row in _of_article(entry, file))
+            found = ((number, f"{file}, question {number}", row) for number, row in enumerate(rows, 1))
+        for number, where, row in found:
+            if not isinstance(row, dict):
+                raise DataError(f"{where}: expected a question as a JSON object, got {json.dumps(row)[:40]}")
+            yield number, where, row
 
 
 def _of_article(entry: Any, file: str) -> Iterator[Any]:
@@ -317,6 +312,8 @@ def _list(fields: Any, name: str, where: str) -> list[Any]:
 def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
     if not isinstance(fields.get(name), str):
         raise DataError(f"{where}: expected {name} as a text, got {json.dumps(fields.get(name))[:40]}")
+    if has_surrogate(fields[name]):
+        raise DataError(f"{where}: {name} has half of a surrogate pair, which is not a character; remove it")
     return fields[name]
 
 
@@ -336,14 +333,16 @@ def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Answe
 
 
 def _span(given: Any, context: str, where: str) -> AnswerSpan:
-    """An answer in its context: at the given character, or at the nearest occurrence."""
+    """An answer in its context, without blanks around it: at the given character, or at the nearest occurrence."""
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):
         expected = '{"text": "...", "answer_start": 0}'
         raise DataError(f"{where}: expected an answer as {expected}, got {json.dumps(given)[:60]}")
-    starts = [index for index in range(len(context)) if context.startswith(text, index)]
-    if not starts:
+    start = max(0, start or 0) + len(text) - len(text.lstrip())
+    text = text.strip()
+    starts = context.rfind(text, 0, start + len(text)), context.find(text, start)
+    if max(starts) < 0:
         raise DataError(f"{where}: the answer {text!r} does not occur in the context; copy it from there")
-    nearest = min(starts, key=lambda index: abs(index - (start or 0)))
+    nearest = min((index for index in starts if index >= 0), key=lambda index: abs(index - start))
     return AnswerSpan(nearest, nearest + len(text), text)

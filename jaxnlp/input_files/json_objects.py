@@ -1,4 +1,4 @@
-"""JSON files of objects: one object a line, or a list of objects."""
+"""JSON files of objects: one object a line, a list of objects, or one object."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _SEPARATOR = re.compile(r"[\s,]*")
 
 
 def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
-    """The values of JSON lines, or of a list, each with the line at which it starts, from 1.
+    """The values of JSON lines, or of a list, each with the line at which it starts, from 1; or one object.
 
     Args:
       text: of the file, with LF at line ends.
@@ -20,7 +20,11 @@ def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
 
     Raises: DataError naming the line that is not JSON, or whose object has a name twice.
     """
-    if not text.lstrip().startswith("["):
+    first = text.lstrip().partition("\n")[0].rstrip()
+    if first.startswith("{") and not first.endswith("}"):
+        yield text.partition("{")[0].count("\n") + 1, _parsed(text, file, 1)
+        return
+    if not first.startswith("["):
         for line, content in enumerate(text.split("\n"), 1):
             if content.strip():
                 yield line, _parsed(content, file, line)

@@ -11,6 +11,7 @@ from jaxnlp.input_files.json_objects import json_objects
         ('{"a": 1}\n {"a": "[x]"} \n', [(1, {"a": 1}), (2, {"a": "[x]"})]),
         ("[]", []),
         ('\n[{"a": 1},\n{"a":\n2}, 3\n]\n', [(2, {"a": 1}), (3, {"a": 2}), (4, 3)]),
+        ('\n{\n"a": 1}\n', [(2, {"a": 1})]),
     ],
 )
 def test_values_have_the_line_at_which_they_start(text, values):
@@ -23,6 +24,8 @@ def test_values_have_the_line_at_which_they_start(text, values):
         ("1\n{", "x.json, line 2: not JSON: Expecting property name .* at character 2; expected an object a line"),
         ("[1,\n 2", "x.json, line 2: not JSON"),
         ('[{},\n{"a": 1, "a": 2}]', "x.json, line 2: not JSON: the name 'a' occurs twice"),
+        ('{"a": [\n1\n2]}', "x.json, line 3: not JSON: Expecting ',' delimiter at character 1"),
+        ('{"a":' * 100_000, "x.json, line 1: not JSON: .*recursion"),
         ("1\n" + "[" * 100_000, "x.json, line 2: not JSON: .*recursion"),
         ("[" * 100_000, "x.json, line 1: not JSON: .*recursion"),
     ],
