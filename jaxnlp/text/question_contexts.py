@@ -1,6 +1,7 @@
 """Questions about a context, such as an article, and the windows of tokens in which a model looks for the answer."""
 
 import dataclasses
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +12,8 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 MAX_QUESTION = 64
 """Number of tokens to which questions are truncated, or half of a window if that is less."""
+CHUNK = 64
+"""Number of texts that are tokenized at a time; the `tokenizers` library needs 100 bytes for each token."""
 
 
 class AnswerSpan(NamedTuple):
@@ -58,13 +61,15 @@ class ContextWindow(NamedTuple):
 
     def tokens_of(self, answers: Sequence[AnswerSpan]) -> tuple[int, int]:
         """The first and the last token of the words of the first answer; token 0, [CLS], twice, unless the window has
-        the whole answer."""
+        these words whole."""
         starts, stops = self.offsets.T
         for answer in answers[:1]:
             inside = np.flatnonzero((stops > answer.start) & (starts < answer.stop))
             if inside.size and starts[stops > 0][0] <= answer.start and answer.stop <= stops.max():
-                first, last = (np.flatnonzero(side) for side in self.edges.T)
-                return int(first[first <= inside[0]][-1]), int(last[last >= inside[-1]][0])
+                first = np.flatnonzero(self.edges[: inside[0] + 1, 0])[-1]
+                lasts = np.flatnonzero(self.edges[inside[-1] :, 1]) + inside[-1]
+                if first and lasts.size:
+                    return int(first), int(lasts[0])
         return 0, 0
 
 
@@ -99,22 +104,20 @@ class QuestionProcessor:
     def windows(self, questions: Sequence[ContextQuestion]) -> list[ContextWindow]:
         """The windows of all questions, in their order; a short context is one window."""
         tokenizer, longest = self.vocabulary.tokenizer, min(MAX_QUESTION, self.max_length // 2)
-        heads = [one.question.strip() for one in questions]
-        encoded = tokenizer.encode_batch(heads, add_special_tokens=False)
-        for index, encoding in enumerate(encoded):
-            if len(encoding) > longest:
-                heads[index] = heads[index][: encoding.offsets[longest - 1][1]]
-        tokenizer.enable_truncation(self.max_length, stride=self.overlap, strategy="only_second")
-        try:
-            pairs = [(head, one.context) for head, one in zip(heads, questions, strict=True)]
-            encodings: list[Encoding] = tokenizer.encode_batch(pairs)
-        finally:
-            tokenizer.no_truncation()
-        return [
-            _window(index, part)
-            for index, encoding in enumerate(encodings)
-            for part in (encoding, *encoding.overflowing)
-        ]
+        template, found = tokenizer.encode("", ""), list[ContextWindow]()
+        distinct = list(dict.fromkeys(text for one in questions for text in (one.question, one.context)))
+        encoded = dict[str, _Tokens]()
+        for begin in range(0, len(distinct), CHUNK):
+            texts = distinct[begin : begin + CHUNK]
+            encodings: list[Encoding] = tokenizer.encode_batch(texts, add_special_tokens=False)
+            encoded |= zip(texts, map(_tokens, texts, encodings), strict=True)
+        for index, one in enumerate(questions):
+            question, context = encoded[one.question].ids[:longest], encoded[one.context]
+            room = self.max_length - len(question) - 3
+            for start in range(0, max(1, len(context.ids) - self.overlap), room - self.overlap):
+                part = _Tokens(*(array[start : start + room] for array in context))
+                found.append(_window(index, question, part, template))
+        return found
 
     def batch(self, windows: Sequence[ContextWindow], size: int, length: int) -> dict[str, np.ndarray]:
         """Windows as a batch of B rows; the last ones are padding.
@@ -155,11 +158,29 @@ class QuestionProcessor:
         return cls(vocabulary, int(fields["max_length"]), int(fields["overlap"]))
 
 
-def _window(index: int, encoding: Encoding) -> ContextWindow:
-    of_context = np.array([part == 1 for part in encoding.sequence_ids])
-    offsets = np.where(of_context[:, None], np.array(encoding.offsets, np.int32), 0)
-    words = np.array([-1 if word is None else word for word in encoding.word_ids])
+class _Tokens(NamedTuple):
+    """The tokens of a text, and their rows of a window's `offsets` and `edges`."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    edges: np.ndarray
+
+
+def _tokens(text: str, encoding: Encoding) -> _Tokens:
+    offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+    if not text.isascii():  # tokens do not have the accents that the tokenizer removes; answers do
+        bases = np.flatnonzero([unicodedata.category(character) != "Mn" for character in f"{text} "])
+        offsets[:, 1] = bases[np.searchsorted(bases, offsets[:, 1])]
+    words = np.array([-1, *encoding.word_ids, -1])
     changes = words[1:] != words[:-1]
-    edges = np.stack([np.append(True, changes), np.append(changes, True)], axis=1) & of_context[:, None]
+    return _Tokens(np.array(encoding.ids, np.int32), offsets, np.stack([changes[:-1], changes[1:]], axis=1))
+
+
+def _window(index: int, question: np.ndarray, part: _Tokens, template: Encoding) -> ContextWindow:
+    """Args: template: [CLS] [SEP] [SEP]."""
+    (cls, sep, _), segment, before = template.ids, template.type_ids[-1], len(question) + 2
+    tokens = np.array([cls, *question, sep, *part.ids, sep], np.int32)
+    offsets, edges = (np.pad(array, [(before, 1), (0, 0)]) for array in part[1:])
     edges[0] = True
-    return ContextWindow(index, np.array(encoding.ids, np.int32), np.array(encoding.type_ids, np.int32), offsets, edges)
+    segments = np.where(np.arange(len(tokens)) < before, 0, segment).astype(np.int32)
+    return ContextWindow(index, tokens, segments, offsets, edges)

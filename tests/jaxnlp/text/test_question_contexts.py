@@ -80,6 +80,27 @@ def test_an_answer_that_a_window_cuts_is_in_none():
     assert {window.tokens_of([span(context, "Ann was born in Oslo")]) for window in found} == {(0, 0)}
 
 
+def test_no_answer_begins_or_ends_within_a_word_that_a_window_cuts():
+    context = " ".join(["lima"] * 9)
+    found = windows(context, "?", dataclasses.replace(PROCESSOR, max_length=9, overlap=0))
+    assert [tokens(window)[3:-1] for window in found[:2]] == [
+        ["lim", "##a"] * 2 + ["lim"],
+        ["##a", "lim"] * 2 + ["##a"],
+    ]
+    assert found[0].edges[3:-1].tolist() == [[True, False], [False, True]] * 2 + [[True, False]]
+    assert found[1].edges[3:-1].tolist() == [[False, True], [True, False]] * 2 + [[False, True]]
+    cut = [AnswerSpan(10, 12, "li"), AnswerSpan(13, 14, "a")]
+    assert [window.tokens_of([answer]) for answer in cut for window in found[:2]] == [(0, 0)] * 4
+
+
+@pytest.mark.parametrize("context", ["Limá", "Lima\u0301", "Lima\u0301.", "Lima\u0301 x"])
+def test_answers_have_the_accents_that_the_tokenizer_removes(context):
+    (window,) = windows(context)
+    word = context.split()[0].removesuffix(".")
+    assert window.tokens_of([span(context, word)]) == (7, 8)
+    assert context[window.offsets[7, 0] : window.offsets[8, 1]] == word
+
+
 def test_a_long_question_is_truncated_and_leaves_room_for_the_context():
     (window, *_) = windows("Ann was born in Lima.", question="where was " * 40)
     assert tokens(window)[1:10] == [*(["where", "was"] * 4), SEP]
