@@ -86,16 +86,19 @@ def _heads(folder: Path, head: Any) -> Params:
         return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
     try:
         return read_head(folder, ExportedHead(**head))
-    except (TypeError, KeyError) as error:
+    except TypeError as error:
         raise PretrainedError(
             f"{folder} has neither {HEADS} nor the head of {EXPORTED}; export the run again"
         ) from error
 
 
 def read_head(folder: Path, head: ExportedHead) -> Params:
-    """The parameters of a head, from the weights of Transformers. Raises: KeyError for a missing tensor."""
+    """The parameters of a head, from the weights of Transformers. Raises: PretrainedError for a missing tensor."""
     tensors = read_tensors(folder, str(folder))
-    weight, bias = (np.asarray(tensors[f"{head.prefix}{name}"], np.float32) for name in ("weight", "bias"))
+    try:
+        weight, bias = (np.asarray(tensors[f"{head.prefix}{name}"], np.float32) for name in ("weight", "bias"))
+    except KeyError as error:
+        raise PretrainedError(f"{folder}: the weights do not have the tensor {error}") from error
     kernel = np.ascontiguousarray(weight.T) / head.scale
     bias = (bias.reshape(-1) - head.shift) / head.scale  # [1, C] next to a program of its own
     return {head.name: {"kernel": kernel, "bias": bias}}

@@ -1,10 +1,12 @@
 import json
+import shutil
 
 import jax
 import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.numpy import load_file, save_file
 
 import jaxnlp
 from jaxnlp.models.extractive_qa import BertSpanConfig
@@ -62,4 +64,17 @@ def test_a_changed_export_is_refused(exported, tmp_path, bert):
     parts = json.loads((folder / "jaxnlp.json").read_text())
     (folder / "jaxnlp.json").write_text(json.dumps(parts | {"head": None}))
     with pytest.raises(jaxnlp.convert.PretrainedError, match="export the run again"):
+        jaxnlp.load_pretrained(folder)
+
+
+def test_weights_without_the_head_and_other_heads_are_refused(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    (folder / "jaxnlp.json").unlink()
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"qa_outputs.bias": np.zeros(3, np.float32)}, folder / "model.safetensors")
+    with pytest.raises(jaxnlp.convert.PretrainedError, match="expected 2 outputs of qa_outputs, got 3"):
+        jaxnlp.load_pretrained(folder)
+    del tensors["qa_outputs.weight"]
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(jaxnlp.convert.PretrainedError, match="not have the tensor 'qa_outputs"):
         jaxnlp.load_pretrained(folder)
