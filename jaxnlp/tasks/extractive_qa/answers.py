@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -87,7 +87,8 @@ def ask(
       `n_best` below 1.
     """
     texts = require_texts(questions, "questions")
-    contexts = [context] * len(texts) if isinstance(context, str) else require_texts(context, "contexts")
+    one = isinstance(context, str) or not isinstance(context, Iterable)
+    contexts = require_texts([context] if one else list(context), "contexts") * (len(texts) if one else 1)
     if len(contexts) != len(texts):
         raise ValueError(f"give one context, or one for each of the {len(texts)} questions; got {len(contexts)}")
     if n_best is not None and n_best < 1:

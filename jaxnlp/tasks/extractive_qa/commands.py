@@ -12,7 +12,7 @@ import tyro
 
 from jaxnlp.config import Count
 from jaxnlp.input_files.notes import report_blank
-from jaxnlp.input_files.rows import name_of, read_text, rows_of
+from jaxnlp.input_files.rows import chunks, name_of, read_text, rows_of
 from jaxnlp.pages.page import page
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -61,24 +61,23 @@ class Ask(Command):
         context = read_text(self.context)
         if not context.strip():
             raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")
-        rows = list(rows_of(self.questions, (), self.file, count=1))
-        questions = [question for (question,) in rows]
-        options: dict[str, Any] = {"no_answer_threshold": self.no_answer_threshold}
-        answers = trained.ask(questions, context, n_best=self.n_best, **options)
-        for question, answer in zip(questions, answers, strict=True):
-            print(self._shown(question, answer))
-        blank = blank_rows(rows, 0)
-        report_blank(blank, len(rows), self.questions, self.file)
-        without = sum(bool(answer) and not answer[0].text for answer in answers)
+        options: dict[str, Any] = {"n_best": self.n_best, "no_answer_threshold": self.no_answer_threshold}
+        blank, sections, count, without = list[int](), list[str](), 0, 0
+        for rows in chunks(rows_of(self.questions, (), self.file, count=1)):
+            questions = [question for (question,) in rows]
+            for question, answers in zip(questions, trained.ask(questions, context, **options), strict=True):
+                print(self._shown(question, answers))
+                without += bool(answers) and not answers[0].text
+                if self.html is not None:
+                    sections.append(_section(question, context, answers))
+            blank += blank_rows(rows, count)
+            count += len(rows)
+        report_blank(blank, count, self.questions, self.file)
         if without:
-            print(
-                f"note: {name_of(self.context)} has no answer to {without:,} of {len(rows):,} questions",
-                file=sys.stderr,
-            )
+            note = f"{name_of(self.context)} has no answer to {without:,} of {count:,} questions"
+            print(f"note: {note}", file=sys.stderr)
         if self.html is not None:
-            body = "\n".join(
-                _section(question, context, answer) for question, answer in zip(questions, answers, strict=True)
-            )
+            body = "\n".join(sections)
             write_file(self.html, page(f"Answers in {name_of(self.context)}", body, _STYLE).encode())
             print(f"answers in {self.html}", file=sys.stderr)
 

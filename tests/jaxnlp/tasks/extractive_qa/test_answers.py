@@ -30,6 +30,7 @@ def test_answers_do_not_depend_on_the_other_questions_or_on_how_they_are_given(b
         np.testing.assert_allclose(alone.log_prob, answer.log_prob, rtol=1e-4)
     assert [answer.text for answer in found[2:]] == ["", ""]
     assert bert.ask([QUESTION, "Where?"], CONTEXT)[0] == bert.ask(QUESTION, CONTEXT)
+    assert bert.ask(questions, iter(contexts)) == found
     assert bert.ask([], CONTEXT) == []
 
 
@@ -75,6 +76,8 @@ def test_programs_are_compiled_ahead(bert):
         (([QUESTION, QUESTION], [CONTEXT]), {}, "one for each of the 2 questions; got 1"),
         (([QUESTION, 3], CONTEXT), {}, "expected questions, got int"),
         (([QUESTION], [None]), {}, "expected contexts, got NoneType"),
+        ((QUESTION, None), {}, "expected contexts, got NoneType"),
+        ((QUESTION, "Lim\ud800"), {}, "expected contexts of characters"),
         ((QUESTION, CONTEXT), {"n_best": 0}, "n_best must be at least 1"),
     ],
 )
