@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Natural, Rate
+from jaxnlp.config import Count, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.nn.dense import Dense
@@ -103,7 +103,7 @@ class RecurrentSpanConfig(AnswerSpanConfig):
     compute: RecurrentCompute = dataclasses.field(default_factory=RecurrentCompute, kw_only=True)
     embedding_width: Count = 64
     """Width of the token embeddings, D."""
-    feature_width: Natural = 8
+    feature_width: Count = 8
     """Width of the embedding of whether a token is in the question, or in both texts."""
     widths: tuple[Count, ...] = (64, 64)
     """Width of each recurrent layer in each direction, K, first to last."""
@@ -173,9 +173,9 @@ class RecurrentSpan(nn.Module):
 
 def _kinds(tokens: jax.Array, segments: jax.Array, attention_mask: jax.Array) -> jax.Array:
     """0 for a token of the question, 1 for one of the text that is also in the question, 2 for the others [B, T]."""
+    chex.assert_equal_shape([tokens, segments, attention_mask])
     asked = (segments == 0) & attention_mask
     common = ((tokens[:, :, None] == tokens[:, None]) & asked[:, None]).any(axis=-1)
-    chex.assert_equal_shape([tokens, common])
     return jnp.where(segments == 0, 0, jnp.where(common, 1, 2))
 
 

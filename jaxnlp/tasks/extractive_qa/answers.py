@@ -77,11 +77,12 @@ def ask(
     Args:
       questions: one question, or a list of N.
       context: a text for all questions, or a list of N. Long ones are read in windows.
-      n_best: number of answers with distinct texts in the list for each question; None = one answer, not a list.
+      n_best: maximum number of answers with distinct texts in the list for each question; None = one answer, not a
+        list.
       no_answer_threshold: no answer must be better than the best span by more than this; None = that of the task.
 
-    Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer, and for a
-      blank question or context.
+    Returns: for each question an `Answer`, or a list of them. Its text is "" if the context has no answer. For a blank
+      question or context, the text is "", or the list is empty.
 
     Raises: ValueError for arguments that are not texts, when the numbers of contexts and questions differ, and for
       `n_best` below 1.

@@ -41,12 +41,12 @@ class Ask(Command):
     file: Path | None = None
     """A UTF-8 file with one question a line; - = standard input."""
     n_best: Count = 1
-    """Number of answers to each question, with their confidences, the best first."""
+    """Maximum number of answers to each question; from 2, with their confidences, the best first."""
     no_answer_threshold: float | None = None
     """No answer must be better than the best answer by more than this; None = as in training. Higher values give more
     answers."""
     json: bool = False
-    """Print a JSON object for each question: its answers, their first and last characters, and their confidences."""
+    """Print a JSON object for each question: its answers, their positions in the text, and their confidences."""
     html: Path | None = None
     """Also write a page of the text with the best answer to each question marked."""
 
