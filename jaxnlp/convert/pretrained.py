@@ -226,17 +226,10 @@ def save_pretrained(
             tensors[bias] = tensors[bias][None]
             settings["auto_map"] = {"AutoModelForSequenceClassification": classifier.program}
         settings |= {"problem_type": classifier.problem} if classifier.head.reads_pooler else {}
-        settings |= {"classifier_dropout": classifier.dropout_rate}
-        settings |= (
-            {}
-            if not classifier.names
-            else {
-                "id2label": {
-                    str(label): name for label, name in enumerate(classifier.names)
-                },  # also defines num_labels
-                "label2id": {name: label for label, name in enumerate(classifier.names)},
-            }
-        )
+        settings["classifier_dropout"] = classifier.dropout_rate
+        if classifier.names:
+            settings["id2label"] = {str(label): name for label, name in enumerate(classifier.names)}  # also num_labels
+            settings["label2id"] = {name: label for label, name in enumerate(classifier.names)}
     documents = {CONFIG: settings, **module_files(config.width, *pretrained[4:])}
     files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}
     folder.parent.mkdir(parents=True, exist_ok=True)
