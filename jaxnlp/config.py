@@ -39,6 +39,7 @@ Seed = Annotated[int, Within("[0, 4294967296)")]
 Rate = Annotated[float, Within("[0, 1)")]
 Fraction = Annotated[float, Within("[0, 1]")]
 ProperFraction = Annotated[float, Within("(0, 1)")]
+Finite = Annotated[float, Within("(-inf, inf)")]
 Positive = Annotated[float, Within("(0, inf)")]
 NonNegative = Annotated[float, Within("[0, inf)")]
 

@@ -5,7 +5,7 @@ Merity et al. 2018 (AWD-LSTM).
 """
 
 import dataclasses
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.config import Count, Rate, Within
+from jaxnlp.config import Count, Finite, Rate
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
@@ -59,7 +59,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Whether the output layer has a bias for each word."""
     init_bias_from_unigram: bool = False
     """Initialise the output bias so that each word is predicted by its frequency in training."""
-    forget_bias: Annotated[float, Within("(-inf, inf)")] = 0.0
+    forget_bias: Finite = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     embedding_dropout_rate: Rate = 0.0
     """Share of the vocabulary's words whose embeddings are zero for a whole training batch."""

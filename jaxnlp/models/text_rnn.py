@@ -12,13 +12,13 @@ Source: Yang et al. 2016, section 2.2, for the attention; here it is over the wo
 """
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Rate, Within
+from jaxnlp.config import Count, Finite, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
@@ -46,7 +46,7 @@ class TextRNNConfig(WordClassifierConfig):
     pooling: Literal["last", "mean", "max", "attention"] = "last"
     """Input of the classifier: the last state of each direction, or the outputs' mean, maximum or attention-weighted
     mean."""
-    forget_bias: Annotated[float, Within("(-inf, inf)")] = 0.0
+    forget_bias: Finite = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     hidden_dropout_rate: Rate = 0.0
     """Share of the features between layers dropped in training, the same ones at all positions."""

@@ -1,6 +1,7 @@
 """Questions about a context, such as an article, and the windows of tokens in which a model looks for the answer."""
 
 import dataclasses
+import logging
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -14,6 +15,9 @@ MAX_QUESTION = 64
 """Number of tokens to which questions are truncated, or half of a window if that is less."""
 CHUNK = 64
 """Number of texts that are tokenized at a time; the `tokenizers` library needs 100 bytes for each token."""
+
+
+_logger = logging.getLogger(__name__)
 
 
 class AnswerSpan(NamedTuple):
@@ -111,6 +115,11 @@ class QuestionProcessor:
             texts = distinct[begin : begin + CHUNK]
             encodings: list[Encoding] = tokenizer.encode_batch(texts, add_special_tokens=False)
             encoded |= zip(texts, map(_tokens, texts, encodings), strict=True)
+        long = [one.question for one in questions if len(encoded[one.question].ids) > longest]
+        if long:
+            _logger.warning(
+                "%s questions are longer than %s tokens and truncated, such as %.60s", len(long), longest, long[0]
+            )
         for index, one in enumerate(questions):
             question, context = encoded[one.question].ids[:longest], encoded[one.context]
             room = self.max_length - len(question) - 3

@@ -6,12 +6,12 @@ Sources: Rajpurkar et al. 2016 and 2018 for the task; Devlin et al. 2019, sectio
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Within
+from jaxnlp.config import Count, Finite
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.extractive_qa import AnswerSpanConfig, BertSpanConfig
@@ -37,7 +37,7 @@ class ExtractiveQA(Task):
 
     max_answer_tokens: Count = 30
     """Maximum length of an answer in tokens."""
-    no_answer_threshold: Annotated[float, Within("(-inf, inf)")] = 0.0
+    no_answer_threshold: Finite = 0.0
     """A question has no answer if the log-probability of no answer is higher than that of the best answer by more than
     this. `evaluate RUN threshold` finds the best one."""
 

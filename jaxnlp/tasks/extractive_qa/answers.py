@@ -85,7 +85,7 @@ def ask(
       question or context, the text is "", or the list is empty.
 
     Raises: ValueError for arguments that are not texts, when the numbers of contexts and questions differ, and for
-      `n_best` below 1.
+      `n_best` below 1 or a threshold that is not finite.
     """
     texts = require_texts(questions, "questions")
     one = isinstance(context, str) or not isinstance(context, Iterable)
@@ -96,6 +96,8 @@ def ask(
         raise ValueError(f"n_best must be at least 1, got {n_best}")
     task: Any = trained.task
     threshold = task.no_answer_threshold if no_answer_threshold is None else no_answer_threshold
+    if not math.isfinite(threshold):
+        raise ValueError(f"no_answer_threshold must be a finite number, got {threshold}")
     nothing = Answer(*_NOWHERE, -math.inf)
 
     def answers(rows: list[tuple[str, str]]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, Finite
 from jaxnlp.input_files.notes import report_blank
 from jaxnlp.input_files.rows import chunks, name_of, read_text, rows_of
 from jaxnlp.pages.page import page
@@ -42,7 +42,7 @@ class Ask(Command):
     """A UTF-8 file with one question a line; - = standard input."""
     n_best: Count = 1
     """Maximum number of answers to each question; from 2, with their confidences, the best first."""
-    no_answer_threshold: float | None = None
+    no_answer_threshold: Finite | None = None
     """No answer must be better than the best answer by more than this; None = as in training. Higher values give more
     answers."""
     json: bool = False

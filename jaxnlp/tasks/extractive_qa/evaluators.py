@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxnlp.config import Finite
 from jaxnlp.corpus import DataError
 from jaxnlp.ops.answer_spans import BestSpans
 from jaxnlp.pages.blocks import MarkedText, Table
@@ -30,7 +31,7 @@ class Validation(Evaluator):
     that of the best answer, {id: difference}. The evaluation script of SQuAD reads both.
     """
 
-    no_answer_threshold: float | None = None
+    no_answer_threshold: Finite | None = None
     """No answer must be better than the best answer by more than this; None = as in training."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:

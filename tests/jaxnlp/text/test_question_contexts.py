@@ -101,8 +101,9 @@ def test_answers_have_the_accents_that_the_tokenizer_removes(context):
     assert context[window.offsets[7, 0] : window.offsets[8, 1]] == word
 
 
-def test_a_long_question_is_truncated_and_leaves_room_for_the_context():
+def test_a_long_question_is_truncated_with_a_note_and_leaves_room_for_the_context(caplog):
     (window, *_) = windows("Ann was born in Lima.", question="where was " * 40)
+    assert "1 questions are longer than 8 tokens and truncated, such as where was where" in caplog.text
     assert tokens(window)[1:10] == [*(["where", "was"] * 4), SEP]
     assert (window.offsets[:, 1] > 0).sum() >= 3
 

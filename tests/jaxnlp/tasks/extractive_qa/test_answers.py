@@ -79,6 +79,7 @@ def test_programs_are_compiled_ahead(bert):
         ((QUESTION, None), {}, "expected contexts, got NoneType"),
         ((QUESTION, "Lim\ud800"), {}, "expected contexts of characters"),
         ((QUESTION, CONTEXT), {"n_best": 0}, "n_best must be at least 1"),
+        ((QUESTION, CONTEXT), {"no_answer_threshold": float("nan")}, "no_answer_threshold must be a finite number"),
     ],
 )
 def test_wrong_arguments_are_refused(bert, arguments, options, words):
