@@ -27,7 +27,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     max_length_of,
     vocabulary_of,
 )
-from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
+from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportCommand, ExportedHead, description, heads_file
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_CLASS, PROGRAM_FILE, torch_classifier
 from jaxnlp.text.raw_texts import blank_rows, one_line
 
@@ -105,7 +105,7 @@ class PairAttention(Attention):
 
 
 @dataclasses.dataclass(frozen=True)
-class Export(Command):
+class Export(ExportCommand):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
     The directory includes the pretraining heads, and the pooling and the maximum length for sentence-transformers. A
@@ -119,17 +119,7 @@ class Export(Command):
 
     summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
 
-    folder: tyro.conf.Positional[Path]
-    """Directory to write: new, or empty."""
-
     def __call__(self, trained: Trained) -> None:
-        """Writes the directory atomically, and prints its contents.
-
-        Raises:
-          ValueError: when the model does not have a BERT.
-          WeightsError: for variants that Transformers' BERT does not have.
-          OSError: when the directory is not empty or cannot be written.
-        """
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}

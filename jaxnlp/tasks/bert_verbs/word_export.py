@@ -1,23 +1,21 @@
 """`jaxnlp export` of taggers and parsers."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import tyro
 
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_TOKENS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
-from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportCommand, ExportedHead, description, heads_file
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportWords(Command):
+class ExportWords(ExportCommand):
     """Writes the BERT of a tagger or a parser as a directory that Hugging Face Transformers reads, with its tokenizer.
 
     A tagger that is only a BERT, without CRF, recurrent layers, word embeddings and characters, becomes a
@@ -26,17 +24,7 @@ class ExportWords(Command):
     saved separately in heads.safetensors. `jaxnlp.load_pretrained` and the verbs read back the whole model.
     """
 
-    folder: tyro.conf.Positional[Path]
-    """Directory to write: new, or empty."""
-
     def __call__(self, trained: Trained) -> None:
-        """Writes the directory atomically, and prints its contents.
-
-        Raises:
-          ValueError: when the model does not have a BERT.
-          WeightsError: for variants that Transformers' BERT does not have.
-          OSError: when the directory is not empty or cannot be written.
-        """
         pretrained, others = bert_of_words(trained)
         tagger = token_classifier_of(trained)
         config: Any = dataclasses.replace(trained.model.config, encoder=pretrained.config)

@@ -6,35 +6,24 @@ from typing import Any
 
 import jax
 import numpy as np
-import tyro
 
 from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
-from jaxnlp.tasks import Command, Task, Trained
-from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
+from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks.bert_verbs.exported import ExportCommand, ExportedHead, description, read_exported, read_head
 from jaxnlp.text.question_contexts import QuestionProcessor
 
 OUR_HEAD = ExportedHead(HEAD, OF_SPANS.prefix)
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportSpans(Command):
+class ExportSpans(ExportCommand):
     """Writes a BERT that finds answers as a directory that Hugging Face Transformers reads: a BertForQuestionAnswering
     with its tokenizer. `jaxnlp.load_pretrained` and the verbs read it back."""
 
-    folder: tyro.conf.Positional[Path]
-    """Directory to write: new, or empty."""
-
     def __call__(self, trained: Trained) -> None:
-        """Writes the directory atomically.
-
-        Raises:
-          ValueError: when the model does not have a BERT.
-          WeightsError: for variants that Transformers' BERT does not have.
-          OSError: when the directory is not empty or cannot be written.
-        """
         config: Any = trained.model.config
         if not isinstance(config, BertSpanConfig):
             raise ValueError(
