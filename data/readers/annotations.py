@@ -34,6 +34,8 @@ from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
 SPAN_FIELDS = ("entities", "spans", "label", "labels")
 """Keys of the entities of an object with a text."""
+WORD_FIELDS, LABEL_FIELDS = ("words", "tokens"), ("labels", "ner_tags", "tags")
+"""Keys of the words of an object that are split already, and of their labels."""
 _SPACE = re.compile(r"(?:\s|\\n)+")
 
 Words = tuple[tuple[str, ...], tuple[str, ...] | None]
@@ -72,8 +74,8 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
         position = f"sentence {number}, line {line}"
         if not isinstance(value, dict):
             raise DataError(f"{where}: expected an object, got {type(value).__name__}")
-        if "words" in value:
-            words, labels = _split_already(value, where)
+        if name := next((name for name in WORD_FIELDS if _has_words(value.get(name))), None):
+            words, labels = _split_already(value, name, where)
         else:
             annotated = _annotated(value, where, position, counts)
             if annotated is None:
@@ -97,10 +99,18 @@ def is_json(text: str) -> bool:
     return True
 
 
-def _split_already(fields: dict[str, Any], where: str) -> Words:
-    """The words and the labels of {"words": [...], "labels": [...]}."""
-    words, labels = fields["words"], fields.get("labels")
-    for name, value in (("words", words), ("labels", [] if labels is None else labels)):
+def _has_words(value: Any) -> bool:
+    """Whether a value is a list of words; the tokens of Prodigy are objects."""
+    return isinstance(value, list) and not any(isinstance(item, dict) for item in value)
+
+
+def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words:
+    """The words and the labels of {"words": [...], "labels": [...]}, or with the names of the library datasets."""
+    label_name = next((name for name in LABEL_FIELDS if name in fields), "labels")
+    words, labels = fields[words_name], fields.get(label_name)
+    if isinstance(labels, list) and labels and all(isinstance(label, int) for label in labels):
+        raise DataError(f"{where}: expected the names of labels as {label_name}, got their numbers; write B-PER for 1")
+    for name, value in ((words_name, words), (label_name, [] if labels is None else labels)):
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
             raise DataError(f"{where}: {name} must be a list of strings that are not blank")
         # Files of predictions have a word a line, with tabs between the columns.
@@ -121,7 +131,7 @@ def _annotated(fields: dict[str, Any], where: str, position: str, counts: Counts
         return None
     text = fields.get("text")
     if not isinstance(text, str):
-        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(fields) or 'neither'}")
+        raise DataError(f"{where}: expected a string as text, or a list as words, got {', '.join(fields) or 'neither'}")
     present = [name for name in dict.fromkeys((*SPAN_FIELDS, *fields)) if name in fields]
     names = [name for name in present if name in SPAN_FIELDS or _has_regions(fields[name])]
     filled = [name for name in names if _has_entities(fields[name])]

@@ -40,9 +40,10 @@ def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tupl
     Raises: DataError when there are fewer sentences.
     """
     if len(sentences) < 10:
+        ends = " (in columns, an empty line ends a sentence)" * (what == "sentences")
         raise DataError(
-            f"{file}: expected at least 10 {what}, to hold out a tenth of them, got {len(sentences)}; give more, or a "
-            "validation file with --data.validation FILE"
+            f"{file}: expected at least 10 {what}, to hold out a tenth of them, got {len(sentences)}{ends}; give more, "
+            "or a validation file with --data.validation FILE"
         )
     chosen = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
     train = [one for index, one in enumerate(sentences) if index not in chosen]

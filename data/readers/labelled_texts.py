@@ -1,7 +1,9 @@
 """The rows of one part of labelled texts, and its targets: a table of the user's, or a known data set."""
 
+import collections
 import dataclasses
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +25,8 @@ from jaxnlp.input_files.tables import (
 from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets, whole_number
 from jaxnlp.text.classifier_processor import LabelledText
 
+_LIST = re.compile(r"""\[(['"].*)?\]$""")
+"""A list in Python's notation."""
 _logger = logging.getLogger(__name__)
 
 Predicted = Literal["class", "classes", "number"]
@@ -130,6 +134,12 @@ class TextSource:
             return self.scale([self._parsed(Number(0.0, 1.0), row, path) for row in rows])
         names = set(map(whole_number, labels))
         if self.predict == "classes":
+            for row in rows:
+                if _LIST.match(str(row.label)):
+                    raise DataError(
+                        f"{path}, line {row.line}: {column} is written as a list, {str(row.label)[:40]}; write its "
+                        f"classes with {self.separator!r} between them, or use JSON lines"
+                    )
             names = {part.strip() for label in labels for part in label.split(self.separator)} - {""}
         if len(names) < (1 if self.predict == "classes" else 2):
             raise DataError(f"{path}: expected at least two distinct labels in the column {column}, got {len(names)}")
@@ -139,6 +149,12 @@ class TextSource:
                 f"{min(names)[:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
             )
         ordered = tuple(sorted(names))
+        by_case = collections.defaultdict(list)
+        for name in ordered:
+            by_case[name.casefold()].append(name)
+        for same in by_case.values():
+            if len(same) > 1:
+                _logger.warning("%s: %s are different classes; they differ only in case", path, " and ".join(same))
         return SeveralClasses(ordered, self.separator) if self.predict == "classes" else OneClass(ordered)
 
     def scale(self, numbers: Sequence[float]) -> Number:

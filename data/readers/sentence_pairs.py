@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +11,10 @@ from data import DataError
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
+
+_QUOTED = re.compile(r'".*"".*"')
+"""A field as a spreadsheet writes it: in quotes, with two for each quote inside."""
+_logger = logging.getLogger(__name__)
 
 
 def read_pairs(
@@ -32,6 +38,14 @@ def read_pairs(
     files = [_lines(path, encoding) for path in paths]
     if len(paths) == 1:
         columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
+        quoted = [line for line, row in enumerate(columns, 1) if any(map(_QUOTED.fullmatch, row))]
+        if quoted:
+            _logger.warning(
+                "%s: quotes are read as characters, the first in line %s; if a spreadsheet wrote them, save its "
+                "columns as two text files",
+                paths[0],
+                quoted[0],
+            )
     else:
         _refuse_unequal(paths, *files)
         columns = list(itertools.zip_longest(files[0], files[1], fillvalue=""))

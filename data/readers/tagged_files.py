@@ -15,6 +15,8 @@ from jaxnlp.text.tag_schemes import Scheme, check_label
 from jaxnlp.text.word_split import Unit
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
+HEADER_CELLS = {"word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos"}
+"""Names of columns, in lower case: a first line of these alone is a header."""
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
@@ -117,6 +119,10 @@ def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool
     reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - table.width)
     for sentence in table.sentences:
         words = sentence.column(columns.word, str(path))
+        if sentence.number == 1 and {cell.lower() for cell in sentence.rows[0]} <= HEADER_CELLS:
+            raise DataError(
+                f"{path}, line {sentence.lines[0]}: a header, {' '.join(sentence.rows[0])}; remove this line"
+            )
         if columns.has_index:
             words = tuple(_WITH_INDEX.sub(r"\1", word) for word in words)
         labels = sentence.column(columns.label, str(path)) if reads_labels else None

@@ -70,7 +70,8 @@ def text_files(given: Sequence[str]) -> list[Path]:
     for name in given:
         path = Path(name).expanduser()
         if path.is_dir():
-            files = [file for file in path.rglob("*") if file.name.endswith((".txt", ".txt.gz")) and file.is_file()]
+            there = [file for file in path.rglob("*") if file.is_file()]
+            files = [file for file in there if file.name.lower().endswith((".txt", ".txt.gz"))]
             if not files:
                 raise DataError(
                     f'the folder {path} has no .txt files; give others by a pattern: --data.path "{path}/*"'

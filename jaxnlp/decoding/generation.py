@@ -161,6 +161,8 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
         expect_tokens(prompt, decoder.vocabulary_size, "the prompt")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
+    if max_new_tokens != int(max_new_tokens):
+        raise ValueError(f"max_new_tokens must be a whole number, got {max_new_tokens}")
 
 
 def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:

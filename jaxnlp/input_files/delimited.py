@@ -178,8 +178,9 @@ def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
             records[index] = Record(line, [""] * width)
             continue
         name = between(delimiter)
+        remedy = f'quote a field that contains a {name.removesuffix("s")} or a quote, with "" for a quote'
         raise DataError(
-            f"{file}, line {line}: expected {width} fields between {name}, as in the header, got {len(fields)}; quote "
-            f'a field that contains a {name.removesuffix("s")} or a quote, with "" for a quote'
+            f"{file}, line {line}: expected {width} fields between {name}, as in the header, got {len(fields)}; "
+            + (remedy if len(fields) > width else "add the missing fields, which may be empty")
         )
     return records

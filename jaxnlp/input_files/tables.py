@@ -116,8 +116,8 @@ def table_format(path: Path) -> TableFormat:
     """The format of a table by its suffix. Raises: DataError for other suffixes."""
     if _suffix(path) not in ENDINGS:
         raise DataError(
-            f"{path} must end in .csv (fields separated by commas), .tsv or .txt (by tabs) or .jsonl (JSON "
-            "objects), or in one of these with .gz"
+            f"{path} must end in .csv (fields separated by commas), .tsv or .txt (by tabs), .jsonl or .json (objects), "
+            "or in one of these with .gz; save a spreadsheet as .csv"
         )
     return ENDINGS[_suffix(path)]
 
@@ -305,7 +305,8 @@ def _json_text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}")
+        remedy = "; pandas writes rows with orient='records'" if isinstance(value, dict) else ""
+        raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}{remedy}")
     if has_surrogate(value):
         raise DataError(f"{where} has half of a surrogate pair, which is not a character: {value[:40]!a}; remove it")
     return value

@@ -49,9 +49,8 @@ def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = T
         and, if possible, the encoding that the file probably has.
     """
     if not path.is_file():
-        raise FileNotFoundError(
-            f"the text file {path} does not exist; give a text file (--data.path, --data.train, --file)"
-        )
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"the text file {path} {problem}; give a text file (--data.path, --data.train, --file)")
     text = decoded(path.read_bytes(), path, encoding)
     if not text:
         raise DataError(f"{path} is empty; give a file with text")

@@ -74,6 +74,12 @@ def test_all_tools_give_the_same_sentence(found):
     assert second.line == 2 + len(json.dumps(found, indent=2).split("\n"))
 
 
+def test_the_fields_of_the_library_datasets_are_words_and_labels():
+    for label_name in ("ner_tags", "tags", "labels"):
+        (sentence,) = read({"id": "0", "tokens": ["Rome"], label_name: ["B-LOC"]})
+        assert (sentence.words, sentence.labels) == (("Rome",), ("B-LOC",))
+
+
 def test_words_may_have_labels_and_texts_are_divided_at_entities():
     counts = Counts()
     first, second = read(
@@ -160,7 +166,8 @@ def test_of_several_annotations_the_ground_truth_or_the_first_is_read():
         ('[{"text": "a"},\n {"text" "b"}]', r"line 2: not JSON: Expecting ':' delimiter at character 10"),
         ("3", r"line 1 \(sentence 1\): expected an object, got int"),
         ('[{"text": "a"},\n1]', r"line 2 \(sentence 2\): expected an object, got int"),
-        ({"tokens": []}, "expected a string as text, or a list of words, got tokens"),
+        ({"tokens": [{"text": "a"}]}, "expected a string as text, or a list as words, got tokens"),
+        ({"tokens": ["a", "b"], "ner_tags": [0, 1]}, "expected the names of labels as ner_tags, got their numbers"),
         ({"text": "a", "entities": {}}, "entities must be a list, got dict"),
         ({"text": "a", "label": "X"}, "label must be a list, got str"),
         ({"text": "a", "entities": [[0, 2, "X"]]}, "expected 0 <= start < end <= 1, the length of the text, got 0 and"),

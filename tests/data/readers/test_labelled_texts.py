@@ -129,3 +129,20 @@ def test_the_projects_files_are_read_whole(part, name, rows, skipped, caplog):
     assert len(found) == rows
     assert len(caplog.messages) == skipped
     assert all((label is None) == ("test" in name) for *_, label in found)
+
+
+def test_classes_that_differ_only_in_case_are_reported(tmp_path, caplog):
+    path = written(tmp_path, "text,label\na,pos\nb,POS\nc,neg\n")
+    source = TextSource(Columns(("text",), "label"), str(path))
+    assert source.targets((path, source.read(path)[0])).names == ("POS", "neg", "pos")
+    assert "POS and pos are different classes; they differ only in case" in caplog.text
+
+
+@pytest.mark.parametrize("label", ["\"['a', 'b']\"", "[]"])
+def test_classes_that_are_written_as_a_python_list_are_refused(tmp_path, label):
+    path = written(tmp_path, f'text,label\nx,"a,b"\ny,{label}\n')
+    source = TextSource(Columns(("text",), "label"), str(path), predict="classes")
+    with pytest.raises(
+        DataError, match=r"line 3: label is written as a list, \[.*; write its classes with ',' between"
+    ):
+        source.targets((path, source.read(path)[0]))

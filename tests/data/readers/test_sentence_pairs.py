@@ -108,6 +108,14 @@ def test_a_line_that_is_no_pair_is_named(tmp_path):
         read_pairs([path])
 
 
+def test_quotes_of_a_spreadsheet_are_reported(tmp_path, caplog):
+    path = tmp_path / "pairs.tsv"
+    path.write_text('"a" is one\tb\n"He said ""hi"""\tc\n', encoding="utf-8")
+    (_, second), _ = read_pairs([path])
+    assert second.source == '"He said ""hi"""'
+    assert "quotes are read as characters, the first in line 2; if a spreadsheet wrote them" in caplog.text
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none.en"):
         read_pairs([tmp_path / "none.en", tmp_path / "none.de"])

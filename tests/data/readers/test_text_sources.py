@@ -65,7 +65,7 @@ def test_tiny_shakespeare_has_its_published_size():
 @pytest.fixture
 def poems(tmp_path, monkeypatch):
     """A folder of texts, other files, and a subfolder; it is the current folder."""
-    for name in ("b.txt", "a.txt", "notes.md", "deep/c.txt", "deep/.x.png"):
+    for name in ("b.txt", "a.txt", "E.TXT", "notes.md", "deep/c.txt", "deep/.x.png"):
         path = tmp_path / "poems" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name}\n")
@@ -77,10 +77,10 @@ def poems(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["."], ["a.txt", "b.txt", "d.txt.gz", "deep/c.txt"]),
+        (["."], ["E.TXT", "a.txt", "b.txt", "d.txt.gz", "deep/c.txt"]),
         (["b.txt", "a.txt"], ["a.txt", "b.txt"]),
         (["*.txt"], ["a.txt", "b.txt"]),
-        (["*"], ["a.txt", "b.txt", "d.txt.gz", "notes.md"]),
+        (["*"], ["E.TXT", "a.txt", "b.txt", "d.txt.gz", "notes.md"]),
         (["**/*.txt"], ["a.txt", "b.txt", "deep/c.txt"]),
         (["notes.md", "deep", "[a]*"], ["a.txt", "deep/c.txt", "notes.md"]),
     ],

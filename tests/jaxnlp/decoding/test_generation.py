@@ -215,6 +215,7 @@ def test_buckets_hold_their_prompts_and_are_few(capacity):
         ((2, 9), 1, "the prompt has 9 tokens, but the model's context has only 8; shorten it"),
         ((3,), 1, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), 0, "max_new_tokens must be at least 1, got 0"),
+        ((2, 3), 2.5, "max_new_tokens must be a whole number, got 2.5"),
     ],
     ids=str,
 )

@@ -109,7 +109,7 @@ def test_blank_rows_of_another_width_are_rows():
 @pytest.mark.parametrize(
     ("text", "delimiter", "message"),
     [
-        ("a,b\nx\n", ",", "t, line 2: expected 2 fields between commas, as in the header, got 1; quote a"),
+        ("a,b\nx\n", ",", "t, line 2: expected 2 fields between commas, as in the header, got 1; add the missing"),
         ("a\tb\nx\ty\tz\n", "\t", "line 2: expected 2 fields between tabs, .* contains a tab or a quote"),
         (
             'a,b\n"x,y\n',

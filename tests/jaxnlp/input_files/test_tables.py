@@ -98,6 +98,7 @@ def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
             "line 3: expected the names text, label, got text",
         ),
         ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
+        ("t.json", '{"text": {"0": "x"}, "label": {"0": 1}}', r"text must be a text, .*; pandas .* orient='records'"),
         ("t.jsonl", '{"text": "x", "label": {}}\n', "line 1: label must be a text, a number or a list"),
         (
             "t.jsonl",
@@ -121,7 +122,9 @@ def test_the_ending_of_the_name_is_the_format():
         *("csv", "tsv", "tsv"),
         *("json", "json"),
     ]
-    with pytest.raises(DataError, match=r"a.xlsx must end in .csv .*, .tsv or .txt .* or .jsonl"):
+    with pytest.raises(
+        DataError, match=r"a.xlsx must end in .csv .*, .tsv or .txt .*, .jsonl or .json .*; save a spreadsheet"
+    ):
         table_format(Path("a.xlsx"))
     names = ("a.TSV.GZ", "a.csv", "a.jsonl.gz", "a.txt", "a", "-")
     assert [is_table(Path(name)) for name in names] == [True, True, True, False, False, False]

@@ -129,7 +129,7 @@ def test_empty_file_is_refused_by_name(tmp_path, content):
 def test_missing_file_is_named_with_the_option_that_gives_it(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"the text file .*absent\.txt does not exist; .*--data\.path"):
         read_text_file(tmp_path / "absent.txt")
-    with pytest.raises(FileNotFoundError, match=re.escape(f"the text file {tmp_path} does not exist;")):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"the text file {tmp_path} is a folder;")):
         read_text_file(tmp_path)
 
 
