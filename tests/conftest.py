@@ -28,7 +28,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-LONGEST = ("tests/train/test_main.py", "tests/train/test_names.py")
+LONGEST = ("tests/train/test_names.py", "tests/train/test_start.py")
 """Files that take minutes."""
 
 

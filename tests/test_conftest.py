@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tests.conftest import covering, evenly_spaced, group_of, pytest_collection_modifyitems
+from tests.conftest import LONGEST, ROOT, covering, evenly_spaced, group_of, pytest_collection_modifyitems
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,10 @@ def test_the_tests_of_a_task_are_one_group_and_those_of_other_files_are_their_ow
     assert {group_of(name) for name in names} == {"tests/jaxnlp/tasks/tagging"}
     assert group_of("tests/jaxnlp/tasks/test_init.py") == "tests/jaxnlp/tasks/test_init.py"
     assert group_of("tests/train/test_loop.py") == "tests/train/test_loop.py"
+
+
+def test_the_longest_files_exist_and_come_first():
+    assert all((ROOT / file).is_file() for file in LONGEST)
+    items = [Case(f"{file}::test", 0, [], None) for file in ("tests/a.py", *LONGEST, "tests/b.py")]
+    pytest_collection_modifyitems(items)
+    assert [item.nodeid.partition("::")[0] for item in items] == [*LONGEST, "tests/a.py", "tests/b.py"]
