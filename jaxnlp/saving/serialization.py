@@ -34,7 +34,7 @@ def to_json(value: Any) -> Any:
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
+        return {"type": class_name(value), **fields}
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
@@ -47,7 +47,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
 
     Args:
       value: parsed JSON.
-      expected: a type: a dataclass or a base of it, tuple[X, ...], a union, a Literal, or a plain type.
+      expected: a type: a dataclass or a base of it, tuple[X, ...], tuple[X, Y], a union, a Literal, or a plain type.
       where: name of the value, for messages.
 
     Raises:
@@ -74,14 +74,19 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: expected a list, got {value!r}")
-        item = typing.get_args(expected)[0]
-        return tuple(from_json(element, item, where=f"{where}[{index}]") for index, element in enumerate(value))
+        items = typing.get_args(expected)
+        if items[-1:] == (Ellipsis,):
+            items = items[:1] * len(value)
+        if len(value) != len(items):
+            raise ConfigError(f"{where}: expected {len(items)} items, got {len(value)}")
+        pairs = enumerate(zip(value, items, strict=True))
+        return tuple(from_json(element, item, where=f"{where}[{index}]") for index, (element, item) in pairs)
     if dataclasses.is_dataclass(expected):
         return _dataclass_from_json(value, expected, where)
     if expected in (None, type(None)):
         fits = value is None
     elif expected is float:
-        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
     else:
         fits = type(value) is expected
     if not fits:
@@ -145,6 +150,11 @@ def trust(package: str) -> None:
     TRUSTED.add(package)
 
 
+def class_name(value: Any) -> str:
+    """The name "module:Class" of a value's class; `find_class` finds it by this name."""
+    return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
 def find_class(name: Any, *, where: str = "type") -> Any:
     """The class of a name "module:Class".
 
@@ -172,7 +182,7 @@ def find_class(name: Any, *, where: str = "type") -> Any:
 
 def processor_to_json(processor: Any) -> dict[str, Any]:
     """A processor's fields, and its class as "module:Class" under `type`."""
-    return {"type": f"{type(processor).__module__}:{type(processor).__qualname__}", **processor.to_json()}
+    return {"type": class_name(processor), **processor.to_json()}
 
 
 def processor_from_json(value: Any, where: str = "processor") -> Any:

@@ -21,6 +21,7 @@ from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.transformer import unstacked
+from jaxnlp.pages.blocks import Content
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -89,12 +90,12 @@ class Block(NamedTuple):
 
     Attributes:
       name: its heading; a later block with the same name replaces it.
-      content: a `jaxnlp.pages.blocks` dataclass: Table, Lines, HeatMap, MarkedText or Picture.
+      content: one of `jaxnlp.pages.blocks`: Table, Lines, HeatMap, MarkedText or Picture.
       keep: whether the page shows only the block of the latest step, or those of all steps, as for samples.
     """
 
     name: str
-    content: Any
+    content: Content
     keep: Literal["latest", "all"] = "latest"
 
 

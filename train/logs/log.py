@@ -19,7 +19,7 @@ from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
 from train.logs.compile_time import compile_seconds
 from train.logs.event_file import EventFile
-from train.report.blocks import block_to_json
+from train.report.blocks import LoggedBlock, block_to_json
 from train.run.folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, logged_steps, writes_folder
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -234,7 +234,7 @@ class RunLog:
         Raises:
           ValueError: when the report cannot draw a block; nothing is written then.
         """
-        rows = [block_to_json(step, block.name, block.keep, block.content) for block in blocks]
+        rows = [block_to_json(LoggedBlock(step, block.name, block.keep, block.content)) for block in blocks]
         for block, row in zip(blocks, rows, strict=True):
             self._append(BLOCKS_FILE, row)
             if isinstance(block.content, MarkedText) and self._writes:

@@ -12,7 +12,7 @@ from typing import Any
 from jaxnlp.saving.atomic_files import write_file
 from train.logs.json_lines import read_lines
 from train.report import plots
-from train.report.blocks import Drawn, block_from_json
+from train.report.blocks import LoggedBlock, block_from_json
 from train.report.metrics import charts, declared_metrics, progress_of
 from train.report.page import Figure, render_page
 
@@ -91,7 +91,7 @@ def read_metrics(path: Path) -> Rows:
     return [line.row for line in read_lines(path, step=int, split=str)]
 
 
-def read_blocks(path: Path) -> list[Drawn]:
+def read_blocks(path: Path) -> list[LoggedBlock]:
     """Blocks of a blocks.jsonl, in file order; [] without the file. A half-written last line is dropped.
 
     Raises:

@@ -1,7 +1,7 @@
 """Formats values for the report: escaped texts, numbers, durations."""
 
 import html
-import math
+import sys
 from typing import Any
 
 
@@ -16,8 +16,8 @@ def is_number(value: object) -> bool:
 
 
 def is_finite(value: object) -> bool:
-    """Whether the value is a finite number."""
-    return isinstance(value, int | float) and math.isfinite(value)
+    """Whether the value is a number that a float can represent, and finite."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def number(value: Any) -> str:

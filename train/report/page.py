@@ -7,7 +7,7 @@ from string import Template
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from train.report.blocks import Drawn, render_blocks
+from train.report.blocks import LoggedBlock, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
 from train.report.metrics import OBJECTIVE, Declared, best, early_stop, progress_of, spaced, title_of
 from train.report.plots import inline
@@ -174,7 +174,7 @@ def render_page(
     environment: Object,
     metrics: Mapping[str, Declared],
     rows: Rows,
-    blocks: Sequence[Drawn],
+    blocks: Sequence[LoggedBlock],
     figures: Sequence[Figure],
     files: Sequence[str] = (),
 ) -> str:

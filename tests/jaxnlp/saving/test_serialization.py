@@ -41,6 +41,7 @@ class Dog(Animal):
     label: str | int | None = None
     pack: tuple[Animal, ...] = ()
     described: Annotated[int, "how many legs"] = 4
+    born: tuple[str, int] = ("May", 2020)
 
     def __post_init__(self):
         if self.described < 0:
@@ -72,7 +73,7 @@ def through_text(value):
     [
         Dog(),
         Dog("Ída", (1.0, 0.1, -3e30), "large", Dog(friend=Animal("Tom")), 7, (Animal(), Dog(kind=3), Animal("x"))),
-        Dog(label="seven", friend=Animal(), weights=(2.0,)),
+        Dog(label="seven", friend=Animal(), weights=(2.0,), born=("June", 2021)),
         Owner(Dog(label=None), ((), (Animal("a"), Dog("b")))),
     ],
     ids=["defaults", "nested", "strings", "tuples of tuples"],
@@ -126,6 +127,9 @@ def test_whole_numbers_are_read_as_floats_where_floats_are_expected():
         ({"weights": 1.0}, "config.weights: expected a list, got 1.0"),
         ({"weights": [1.0, "2"]}, "config.weights[1]: expected float, got '2'"),
         ({"weights": [True]}, "config.weights[0]: expected float, got True"),
+        ({"weights": [10**400]}, "config.weights[0]: expected float, got 1000"),
+        ({"born": ["May"]}, "config.born: expected 2 items, got 1"),
+        ({"born": ["May", "2020"]}, "config.born[1]: expected int, got '2020'"),
         ({"kind": "medium"}, "config.kind: expected one of small, large, 3, got 'medium'"),
         ({"label": 1.5}, "config.label: expected str | int | None, got 1.5"),
         ({"pack": [{"type": f"{__name__}:Animal"}, 3]}, "config.pack[1]: expected an object with a key 'type', got 3"),

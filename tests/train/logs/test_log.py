@@ -169,25 +169,37 @@ def test_rows_are_on_disk_as_soon_as_they_are_logged(tmp_path):
         assert [row["step"] for row in rows(tmp_path)] == [1]
         assert rows(tmp_path, "blocks.jsonl") == [
             {
+                "type": "train.report.blocks:LoggedBlock",
                 "step": 1,
                 "name": "samples",
                 "keep": "all",
-                "kind": "MarkedText",
-                "content": {"paragraphs": [[["a", True], ["b", False]]], "note": ""},
+                "content": {
+                    "type": "jaxnlp.pages.blocks:MarkedText",
+                    "paragraphs": [[["a", True], ["b", False]]],
+                    "note": "",
+                },
             },
             {
+                "type": "train.report.blocks:LoggedBlock",
                 "step": 1,
                 "name": "t",
                 "keep": "latest",
-                "kind": "Table",
-                "content": {"header": ["n"], "rows": [[0.5]], "marks": [], "bars": [], "note": "", "folded": False},
+                "content": {
+                    "type": "jaxnlp.pages.blocks:Table",
+                    "header": ["n"],
+                    "rows": [[0.5]],
+                    "marks": [],
+                    "bars": [],
+                    "note": "",
+                    "folded": False,
+                },
             },
         ]
 
 
 def test_a_block_that_the_report_could_not_draw_is_refused_and_nothing_is_written(tmp_path):
-    bad = Block("heat", HeatMap(("r",), ("a", "b"), ((1.0,),)))
-    message = r"block 'heat': content\.weights\[0\]: expected 2 weights, got 1"
+    bad = Block("heat", HeatMap(("r",), ("a",), (("x",),)))
+    message = r"block 'heat': block\.content\.weights\[0\]\[0\]: expected float, got 'x'"
     with RunLog(tmp_path, console(), total_steps=10) as log, pytest.raises(ValueError, match=message):
         log.log_blocks(1, [sample("b"), bad])
     assert rows(tmp_path, "blocks.jsonl") == []

@@ -41,14 +41,15 @@ ROWS = [train_row(step) for step in range(1, 301)] + [validation_row(150, 1.25),
 
 
 def block(step, name, kind, keep="latest", **content):
-    return {"step": step, "name": name, "keep": keep, "kind": kind, "content": content}
+    content["type"] = f"jaxnlp.pages.blocks:{kind}"
+    return {"type": "train.report.blocks:LoggedBlock", "step": step, "name": name, "keep": keep, "content": content}
 
 
 def sample(step):
     return block(step, "Samples", "MarkedText", "all", paragraphs=[[["The ", True], [f"end {step}", False]]])
 
 
-CURVE = {"name": "each", "x": [1, 2], "y": [2.5, 2.0]}
+CURVE = {"type": "jaxnlp.pages.blocks:Line", "name": "each", "x": [1, 2], "y": [2.5, 2.0]}
 BLOCKS = [
     block(300, "Answers", "Table", header=["given", "share"], rows=[["Rome", 0.5]], bars=[1], marks=["good"]),
     block(300, "By position", "Lines", lines=[CURVE], x_label="position", y_label="Perplexity"),
@@ -270,8 +271,8 @@ def write_lines(path, *lines):
     [
         ("{", r"blocks\.jsonl, line 2: "),
         ("[1]", r"blocks\.jsonl, line 2: expected an object"),
-        (block(1, "a", "Video"), r"blocks\.jsonl, line 2: unknown kind of block 'Video'"),
-        (block(1, "a", "Table", header=["a"]), r"blocks\.jsonl, line 2: content\.rows: missing field of Table"),
+        (block(1, "a", "Video"), r"blocks\.jsonl, line 2: .*:Video' does not exist"),
+        (block(1, "a", "Table", header=["a"]), r"blocks\.jsonl, line 2: block\.content: .*'rows'"),
     ],
 )
 def test_a_broken_or_unknown_block_is_named_by_file_and_line(tmp_path, line, message):

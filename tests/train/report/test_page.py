@@ -2,7 +2,7 @@ import math
 import re
 
 from jaxnlp.pages.blocks import MarkedText
-from train.report.blocks import Drawn
+from train.report.blocks import LoggedBlock
 from train.report.metrics import declared_metrics
 from train.report.page import Figure, render_page
 
@@ -105,7 +105,7 @@ def test_a_run_that_declares_no_metrics_says_so():
 
 
 def test_blocks_are_sections_before_the_last_values():
-    text = page(blocks=[Drawn(5, "Samples", "all", MarkedText(((("The", True),),)))])
+    text = page(blocks=[LoggedBlock(5, "Samples", "all", MarkedText(((("The", True),),)))])
     assert text.index("<h2>Samples</h2>") < text.index("<h2>Last measured</h2>")
     assert "Samples" not in page()
 
@@ -194,7 +194,7 @@ def test_all_text_is_escaped():
             {"step": 1, "split": HOSTILE, "loss": 1.0, HOSTILE: 2.0, f"{HOSTILE}_per_second": 2.0},
             {"step": 2, "split": "train", "loss": "<b", HOSTILE: math.nan},
         ],
-        [Drawn(1, HOSTILE, "latest", MarkedText((((HOSTILE, True),),)))],
+        [LoggedBlock(1, HOSTILE, "latest", MarkedText((((HOSTILE, True),),)))],
         [Figure(HOSTILE, HOSTILE, *[FIGURES[0].wide] * 2)],
     )
     assert "<script" not in text
