@@ -11,7 +11,7 @@ CONTENTS = [
     blocks.Lines((blocks.Line("loss", (1, 2), (3.0, 2.5)),), "step", "nats"),
     blocks.HeatMap(("a",), ("b", "c"), ((0.25, 0.75),)),
     blocks.MarkedText(((("a", True), ("b", False)),)),
-    blocks.Picture("iVBORw0KGgo=", "a picture"),
+    blocks.Picture("iVBORw0KGgoAAAANSUhEUg==", "a picture"),
 ]
 
 
