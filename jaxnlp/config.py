@@ -47,7 +47,7 @@ NonNegative = Annotated[float, Within("[0, inf)")]
 @dataclasses.dataclass(frozen=True)
 class Config:
     """A frozen dataclass that checks its choices (`Literal` fields) and its numbers (`Within`) whenever it is created,
-    and refuses a text as a number.
+    and refuses a text as a number and a fraction as a whole number.
 
     A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs.
 
@@ -67,9 +67,12 @@ class Config:
             value = _with_floats(getattr(self, name), expected)
             object.__setattr__(self, name, value)
             choices = _choices(expected)
-            if isinstance(value, str) and {*_options(expected)} <= {int, float, type(None)}:
-                what = "a whole number" if float not in _options(expected) else "a number"
+            options = {*_options(expected)}
+            if isinstance(value, str) and options <= {int, float, type(None)}:
+                what = "a whole number" if float not in options else "a number"
                 raise ValueError(f"{self.full_name(name)} must be {what}, got the text {value!r}")
+            if isinstance(value, float) and int in options and float not in options:
+                raise ValueError(f"{self.full_name(name)} must be a whole number, got {value!r}")
             if choices and not _fits(value, expected):
                 close = difflib.get_close_matches(str(value), map(str, choices), n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""

@@ -31,7 +31,8 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
             return function(**given | {name: [inputs]} | seconds)[0]
-        if not isinstance(inputs, Iterable) or isinstance(inputs, bytes | bytearray | Mapping):
+        scalar = getattr(inputs, "ndim", None) == 0  # such an array has __iter__, which raises
+        if scalar or not isinstance(inputs, Iterable) or isinstance(inputs, bytes | bytearray | Mapping):
             raise ValueError(f"{function.__name__}: expected one input, or a list of them, got {type(inputs).__name__}")
         if isinstance(pairs, str):
             raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")

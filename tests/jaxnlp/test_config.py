@@ -119,6 +119,13 @@ def test_a_text_is_no_number(field, what):
         LiddedCup(**{field: "5"})
 
 
+@pytest.mark.parametrize("value", [2.5, 2.0])
+@pytest.mark.parametrize("field", ["count", "natural"])
+def test_a_fraction_is_no_whole_number(field, value):
+    with pytest.raises(ValueError, match=f"^m.{field} must be a whole number, got {value}$"):
+        Measures(**{field: value})
+
+
 @dataclasses.dataclass(frozen=True)
 class Measures(Config):
     """A config with every kind of bounds."""

@@ -55,7 +55,9 @@ def test_an_image_is_one_input_and_several_are_several():
     assert seen == [1, 1, 1, 5, 2]
 
 
-@pytest.mark.parametrize("inputs", [None, 3, b"a text", {"text": "a"}])
+@pytest.mark.parametrize("inputs", [None, 3, b"a text", {"text": "a"}, np.array("a")])
 def test_what_is_no_input_is_refused(inputs):
-    with pytest.raises(ValueError, match=r"expected one input, or a list of them, got (NoneType|int|bytes|dict)$"):
+    with pytest.raises(
+        ValueError, match=r"expected one input, or a list of them, got (NoneType|int|bytes|dict|ndarray)$"
+    ):
         joined("m", inputs)
