@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import jaxnlp
+from jaxnlp.saving.quiet_logging import logging_unchanged
 
 if TYPE_CHECKING:
     from jaxnlp.tasks import Trained
@@ -36,7 +37,8 @@ def import_training(module: str) -> ModuleType:
                 f"{', '.join(PACKAGES)}"
             )
     sys.path[:] = [str(folder), *(entry for entry in sys.path if entry != str(folder))]
-    return importlib.import_module(module)
+    with logging_unchanged():
+        return importlib.import_module(module)
 
 
 def recipe(name: str | Path, **changes: Any) -> Any:
@@ -50,7 +52,9 @@ def recipe(name: str | Path, **changes: Any) -> Any:
 
     Raises: ValueError for an unknown recipe or field, and for a value that the config refuses.
     """
-    config = import_training("train.recipes").load_recipe(str(name))
+    recipes = import_training("train.recipes")
+    with logging_unchanged():  # the recipe imports Grain, which imports Orbax
+        config = recipes.load_recipe(str(name))
     return import_training("train.config").update(config, **changes)
 
 

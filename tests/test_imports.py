@@ -31,7 +31,7 @@ BELOW_RUNS = (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.pages", "jaxnlp.saving")
 ALLOWED = {
     "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs", "jaxnlp.training"),  # lazily: tests/jaxnlp/test_init.py
     "jaxnlp.__main__": ("jaxnlp.cli",),
-    "jaxnlp.training": ("jaxnlp", "jaxnlp.tasks"),
+    "jaxnlp.training": ("jaxnlp", "jaxnlp.tasks", "jaxnlp.saving.quiet_logging"),
     "jaxnlp.typing": (),
     "jaxnlp.config": (),
     "jaxnlp.corpus": ("jaxnlp.config",),

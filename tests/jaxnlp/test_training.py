@@ -1,3 +1,4 @@
+import subprocess
 import sys
 import types
 
@@ -43,6 +44,12 @@ def test_a_recipe_is_its_config_with_changes():
 def test_a_wrong_recipe_or_field_is_refused(name, changes, message):
     with pytest.raises(ValueError, match=message):
         jaxnlp.recipe(name, **changes)
+
+
+def test_a_recipe_leaves_the_logging_of_a_users_program_alone(root):
+    script = "import logging, jaxnlp; jaxnlp.recipe('bert_qa'); print(logging.getLogger().handlers)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.thorough
