@@ -32,6 +32,11 @@ def test_the_python_of_a_page_runs(name, run_code):
     run_code(name)
 
 
+def test_pages_name_the_command_and_not_the_modules_behind_it():
+    old = re.compile(r"python\s+-m\s+(?:train|jaxnlp)\b|`train\.(?:sweep|compare|evaluate)`")
+    assert [(page.name, found) for page in PAGES for found in old.findall(page.read_text(encoding="utf-8"))] == []
+
+
 def test_the_other_pages_have_a_test_that_runs_them(root):
     for name, file in ELSEWHERE.items():
         assert CODE[name]
