@@ -252,29 +252,21 @@ def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process)
 
 def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:
     """Writes sweep.csv, one row for each run; and sweep.html, once at least one run has started."""
-    folders = [run.folder for run in runs if (run.folder / run_folder.ENVIRONMENT_FILE).is_file()]
-    found = dict(zip(folders, read_runs(folders), strict=True))
-    metrics = measured_metrics([*found.values()])
+    folders = [run.folder for run in runs if (run.folder / run_folder.METRICS_FILE).is_file()]
+    compared = dict(zip(folders, read_runs(folders), strict=True))
+    metrics = measured_metrics([*compared.values()])
+    columns = ["run", *runs[0].values, "status", "step", *(f"best_{name}" for name in metrics), "seconds", "folder"]
     file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(
-        ["run", *runs[0].values, "status", "step", *(f"best_{name}" for name in metrics), "seconds", "folder"]
-    )
+    table = csv.DictWriter(file, columns, lineterminator="\n")
+    table.writeheader()
     for run in runs:
-        compared = found.get(run.folder)
         status = failed.get(run.folder) or ("finished" if run.finished else "not finished")
-        seconds = [row["train_seconds"] for row in compared.rows if "train_seconds" in row] if compared else []
-        table.writerow(
-            [
-                run.folder.name,
-                *run.values.values(),
-                status,
-                compared.step if compared else 0,
-                *(compared.best(name) if compared else None for name in metrics),
-                round(seconds[-1], 1) if seconds else None,
-                run.folder,
-            ]
-        )
+        row = {"run": run.folder.name, **run.values, "status": status, "step": 0, "folder": run.folder}
+        if run.folder in compared:
+            result = compared[run.folder]
+            row |= {f"best_{name}": result.best(name) for name in metrics} | {"step": result.logged.step}
+            row["seconds"] = None if result.logged.train_seconds is None else round(result.logged.train_seconds, 1)
+        table.writerow(row)
     write_file(workdir / "sweep.csv", file.getvalue().encode())
     if folders:
         write_comparison(folders, workdir / "sweep.html")

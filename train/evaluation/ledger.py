@@ -9,7 +9,7 @@ from typing import Any
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Trained
 from train.config import TrainConfig
-from train.report import read_metrics
+from train.report.logged_run import read_metrics
 from train.run import folder as run_folder
 
 MAX_METRICS_LINES = 2000

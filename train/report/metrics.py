@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from train.report.formats import is_finite
-from train.run.progress import reason_to_stop, stops_early
 
 Rows = Sequence[dict[str, Any]]
 
@@ -81,12 +80,6 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
             raise ValueError(f"metrics.{name}.better: expected lower or higher, got {metrics[name].better!r}")
     first = environment.get("best_metric")
     return {first: metrics[first]} | metrics if isinstance(first, str) and first in metrics else metrics
-
-
-def progress_of(environment: Mapping[str, Any], metrics: Mapping[str, Declared]) -> str:
-    """The unit that throughput counts, such as tokens."""
-    progress = metrics.get(str(environment.get("progress", "loss")))
-    return "tokens" if progress is None else progress.of
 
 
 def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
@@ -172,24 +165,6 @@ def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
         return None
     value, step = min(found) if better == "lower" else min(found, key=lambda pair: (-pair[0], pair[1]))
     return split, value, step
-
-
-def early_stop(config: Mapping[str, Any], environment: Mapping[str, Any], rows: Rows) -> str:
-    """Why a run has stopped early; "" if it did not stop early.
-
-    Args:
-      config: the run's config as JSON.
-      environment: of the run, with the declarations of its metrics.
-      rows: of its metrics.jsonl.
-    """
-    name, patience = str(environment.get("best_metric")), config.get("stop_after")
-    declared = declared_metrics(environment).get(name)
-    if declared is None or not is_finite(patience):
-        return ""
-    sign = 1.0 if declared.better == "higher" else -1.0
-    measured = [row[name] for row in rows if row["split"] == "validation" and name in row]
-    scores = [sign * value if is_finite(value) else float("nan") for value in measured]
-    return reason_to_stop(name, scores) if stops_early(scores, patience) else ""
 
 
 def _file_name(words: str) -> str:

@@ -11,7 +11,7 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
 from train.run import folder as run_folder
-from train.run.progress import reason_to_stop
+from train.run.early_stopping import reason_to_stop
 from train.run.setup import Setup
 
 

@@ -34,7 +34,7 @@ from jaxnlp.saving.serialization import (
 )
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines
-from train.run.progress import stops_early
+from train.run.early_stopping import stops_early
 
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"

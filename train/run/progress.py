@@ -15,6 +15,7 @@ from jaxnlp.typing import Array, PyTree
 from train.config import TrainConfig
 from train.optimizer.chain import with_plateau_scale
 from train.parallel import Parallel
+from train.run.early_stopping import stops_early
 from train.step import StepOutput, TrainState
 
 
@@ -104,33 +105,6 @@ class Progress:
 def all_finite(tree: PyTree) -> Array:
     """Whether every value is finite, [] bool."""
     return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
-
-
-def stops_early(scores: Sequence[float], stop_after: int | None) -> bool:
-    """Whether a run ends before its last step.
-
-    Args:
-      scores: the score of each evaluation so far, higher is better; NaN is no improvement.
-      stop_after: number of evaluations without a better score after which it ends; None = it does not.
-    """
-    return stop_after is not None and evaluations_since_best(scores) >= stop_after
-
-
-def evaluations_since_best(scores: Sequence[float]) -> int:
-    """Number of evaluations after the first one with the highest score; all of them if every score is NaN."""
-    best, since = float("-inf"), 0
-    for score in scores:
-        if score > best:
-            best, since = score, 0
-        else:
-            since += 1
-    return since
-
-
-def reason_to_stop(metric: str, scores: Sequence[float]) -> str:
-    """Why a run has stopped early, such as `the validation loss has not improved in 3 evaluations`."""
-    since = evaluations_since_best(scores)
-    return f"the validation {metric} has not improved in {since} evaluation{'' if since == 1 else 's'}"
 
 
 def has_stalled(losses: Sequence[float], patience: int) -> bool:
