@@ -1,4 +1,4 @@
-"""`jaxnlp compare RUN RUN ...`: runs side by side on one page: results, differing options, curves."""
+"""`jaxnlp compare RUN RUN ...`: runs on one page: results, options that differ, curves."""
 
 import dataclasses
 import functools
@@ -94,7 +94,7 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
 
 def flat_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A config's fields by their full names, such as `model.width`; the name of an object has its class."""
+    """A config's fields by their full names, such as `model.width`; that of a nested config has its class."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
@@ -145,12 +145,12 @@ def table_of_options(runs: Sequence[ComparedRun]) -> Table:
 
 
 def _declared(runs: Sequence[ComparedRun]) -> dict[str, Declared]:
-    """The metrics of all runs; of several declarations the first counts."""
+    """The declared metrics of all runs; the first declaration of a name counts."""
     return {name: metric for run in reversed(runs) for name, metric in run.logged.metrics.items()}
 
 
 def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
-    """The declared metrics that at least one run has measured on a split other than training, as declared."""
+    """The declared metrics that at least one run has measured on another split than train."""
     names = dict.fromkeys(name for run in runs for name in run.logged.metrics)
     return [name for name in names if any(main_split(run.logged.rows, name) != "train" for run in runs)]
 
@@ -174,12 +174,14 @@ def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
 
 
 def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
-    """The page as one HTML document that requests no other file; its links lead from this folder to the reports."""
+    """The page as one HTML document, which loads no other file. Its links to reports are relative to this folder."""
     links = [run.report(folder) for run in runs]
     sections = [("Results", render_table(table_of_results(runs), links))]
     if differing_fields(runs):
         sections.append(("Options that differ", render_table(table_of_options(runs), links)))
-    drawn = [render_content(lines, f"compared-{n}", title) for n, (title, lines) in enumerate(curves(runs).items())]
+    drawn = [
+        render_content(lines, f"compared-{index}", title) for index, (title, lines) in enumerate(curves(runs).items())
+    ]
     sections.append(("Validation curves", f'<div class="curves">{"".join(drawn)}</div>'))
     unfinished = [run.name for run in runs if not (run.logged.finished or run.logged.early_stop)]
     note = f"Unfinished: {', '.join(unfinished)}." if unfinished else ""
@@ -214,7 +216,7 @@ def _steps(step: int, total: int) -> str:
 
 
 def _unbroken(words: str) -> str:
-    """A text with blanks at which no line breaks."""
+    """A text with non-breaking spaces."""
     return words.replace(" ", "\u00a0")
 
 

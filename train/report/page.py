@@ -1,4 +1,4 @@
-"""The page of a run's report: one HTML document that includes its charts and styles and requests no other file."""
+"""The page of a run's report: one HTML document with its charts and styles, which loads no other file."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -198,8 +198,8 @@ def render_page(
             f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(remark)}</small></dd></div>"
             for name, value, remark in _tiles(run)
         ),
-        charts="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is not None),
-        pair="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is None),
+        charts="".join(_chart(figure, index) for index, figure in enumerate(figures) if figure.narrow is not None),
+        pair="".join(_chart(figure, index) for index, figure in enumerate(figures) if figure.narrow is None),
         blocks=render_blocks(blocks),
         measured=_measured(run.rows, run.metrics),
         files=_files(files),
@@ -277,7 +277,7 @@ def _files(files: Sequence[str]) -> str:
 
 
 def _unit(key: str, metrics: Mapping[str, Declared]) -> str:
-    """The unit of a metric, if its name does not say it, as that of `positions_per_token` does."""
+    """The unit of a metric, unless its name has it, as in `positions_per_token`."""
     unit = metrics[key].per if key in metrics else ""
     return f"<small>{text(unit)}</small>" if unit not in ("", title_of(key, metrics)) else ""
 

@@ -1,5 +1,4 @@
-"""The progress of a run, when it is logged, evaluated and saved, and what its evaluations so far decide: early
-stopping, when averaging starts, and the factor of the learning rate."""
+"""The progress of a run: when to log, evaluate and save, when averaging starts, the factor of the learning rate."""
 
 import dataclasses
 import math
@@ -20,7 +19,7 @@ from train.step import StepOutput, TrainState
 
 
 class Due(NamedTuple):
-    """Whether to log, to evaluate and to save after a step."""
+    """Whether to log, evaluate and save after a step."""
 
     log: bool
     evaluate: bool
@@ -34,7 +33,7 @@ class NonFiniteError(ValueError):
 
 
 @dataclasses.dataclass
-class Progress:
+class RunProgress:
     """The progress of a run.
 
     Attributes:
@@ -56,13 +55,13 @@ class Progress:
         return self.step >= config.total_steps or stops_early(self.scores, config.stop_after)
 
     def due(self, config: TrainConfig, *, stopped: bool) -> Due:
-        """Whether to log, to evaluate and to save now; `stopped`: whether a signal stops the run here."""
+        """Whether to log, evaluate and save now; `stopped`: whether a signal stops the run here."""
         evaluate = self.step == config.total_steps or self.step % config.evaluate_every_steps == 0
         save = evaluate or stopped or self.step % config.checkpoint_every_steps == 0
         return Due(save or self.step % config.log_every_steps == 0, evaluate, save)
 
     def check_finite(self, output: StepOutput, config: TrainConfig, *, last_good: int | None, workdir: Path) -> None:
-        """Raises NonFiniteError if an update was skipped, unless the config allows that, or parameters are not finite.
+        """Raises NonFiniteError for parameters that are not finite, and for a skipped update if the config forbids it.
 
         A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
         overflowed, and no later gradient would be finite.
