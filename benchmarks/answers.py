@@ -153,7 +153,7 @@ def write_translator(folder: Path) -> None:
     from jaxnlp.text.translation import TranslationProcessor
     from train.run.checkpoint import Checkpoints
     from train.run.folder import RunSpec, create
-    from train.run.progress import Progress
+    from train.run.progress import RunProgress
     from train.step import TrainState
 
     config: Any = get_config()
@@ -169,7 +169,7 @@ def write_translator(folder: Path) -> None:
     run = RunSpec(to_json(config), config.identity(), processor_to_json(processor), "random", "random")
     create(folder, run)
     with Checkpoints(folder, keep=1) as checkpoints:
-        checkpoints.save(state, run, Progress(state), metrics=None, data_state={})
+        checkpoints.save(state, run, RunProgress(state), metrics=None, data_state={})
 
 
 def write_marian(folder: Path) -> None:

@@ -1,9 +1,9 @@
-"""`jaxnlp compare RUN RUN ...`: runs side by side on one page: results, differing options, curves."""
+"""`jaxnlp compare RUN RUN ...`: runs on one page: results, options that differ, curves."""
 
 import dataclasses
+import functools
 import json
 import os
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -17,21 +17,12 @@ from jaxnlp.cli.options import read_options
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.runs import runs_inside
 from jaxnlp.saving.atomic_files import write_file
-from train.logs.json_lines import read_lines
 from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text
-from train.report.metrics import (
-    Declared,
-    best,
-    capitalized,
-    declared_metrics,
-    early_stop,
-    main_split,
-    progress_of,
-    title_of,
-)
+from train.report.logged_run import LoggedRun, read_run
+from train.report.metrics import Declared, capitalized, main_split, title_of
 from train.report.page import STYLE
-from train.run.folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, REPORT_FILE, read_json
+from train.run.folder import REPORT_FILE
 
 PROGRAM = f"{program_name()} compare"
 ABSENT = ""
@@ -57,47 +48,27 @@ $sections
 
 @dataclasses.dataclass(frozen=True)
 class ComparedRun:
-    """What the page shows about a run.
+    """A run of the page.
 
     Attributes:
       name: a short name, different from those of the other runs.
       folder: the run's folder.
-      fields: the config's fields by their full names; an object of the config has the name of its class.
-      metrics: the metrics that the run declares.
-      environment: the environment of its newest start.
-      rows: the rows of metrics.jsonl.
+      logged: what the run has logged.
     """
 
     name: str
     folder: Path
-    fields: Mapping[str, Any]
-    metrics: Mapping[str, Declared]
-    environment: Mapping[str, Any]
-    rows: Sequence[Mapping[str, Any]]
+    logged: LoggedRun
 
-    @property
-    def step(self) -> int:
-        """The last step with a row."""
-        return max((row["step"] for row in self.rows), default=0)
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has finished all its steps, or has stopped early."""
-        rows = [*map(dict, self.rows)]
-        return self.step >= self.fields.get("total_steps", 0) or bool(early_stop(self.fields, self.environment, rows))
+    @functools.cached_property
+    def fields(self) -> dict[str, Any]:
+        """The config's fields by their full names."""
+        return flat_fields(self.logged.config)
 
     def best(self, metric: str) -> float | None:
         """The best value of a metric, or None if it was not measured."""
-        declared = self.metrics.get(metric)
-        found = None if declared is None else best([*map(dict, self.rows)], metric, declared.better)
-        return None if found is None else found[1]
-
-    @property
-    def speed(self) -> str:
-        """The median throughput, such as `52 k tokens/s`; "" = none was logged."""
-        of = progress_of(self.environment, self.metrics)
-        speeds = [row[key] for row in self.rows if is_finite(row.get(key := f"{of}_per_second"))]
-        return _unbroken(f"{short(statistics.median(speeds))} {of}/s") if speeds else ""
+        best = self.logged.best(metric)
+        return None if best is None else best[1]
 
     def report(self, folder: Path) -> str | None:
         """The address of the run's report on a page in this folder; None = the run has no report yet."""
@@ -112,34 +83,26 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
       FileNotFoundError: for a folder that is not a training run, or a run that has not started.
       ValueError: for a damaged file; the message names it.
     """
-    names = _short_names(folders)
     runs = []
-    for name, folder in zip(names, folders, strict=True):
-        for file in (CONFIG_FILE, ENVIRONMENT_FILE):
-            if not (folder / file).is_file():
-                inside = runs_inside(folder) or "; give the folder of a run that has started"
-                raise FileNotFoundError(f"{folder / file} is missing{inside}")
-        environment = read_json(folder / ENVIRONMENT_FILE)
+    for name, folder in zip(_short_names(folders), folders, strict=True):
         try:
-            metrics = declared_metrics(environment)
-        except ValueError as error:
-            raise ValueError(f"{folder / ENVIRONMENT_FILE}: {error}") from error
-        rows = [line.row for line in read_lines(folder / METRICS_FILE, step=int, split=str)]
-        fields = flat_fields(read_json(folder / CONFIG_FILE))
-        runs.append(ComparedRun(name, folder, fields, metrics, environment, rows))
+            runs.append(ComparedRun(name, folder, read_run(folder)))
+        except FileNotFoundError as error:
+            inside = runs_inside(folder) or "; give the folder of a run that has started"
+            raise FileNotFoundError(f"{error.filename} is missing{inside}") from error
     return runs
 
 
 def flat_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A config's fields by their full names, such as `model.width`; the name of an object has its class."""
-    found: dict[str, Any] = {}
+    """A config's fields by their full names, such as `model.width`; that of a nested config has its class."""
+    fields: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
-            found[f"{prefix}{name}"] = str(value.get("type", "")).partition(":")[2]
-            found |= flat_fields({key: field for key, field in value.items() if key != "type"}, f"{prefix}{name}.")
+            fields[f"{prefix}{name}"] = str(value.get("type", "")).partition(":")[2]
+            fields |= flat_fields({key: field for key, field in value.items() if key != "type"}, f"{prefix}{name}.")
         elif name != "type":
-            found[f"{prefix}{name}"] = value
-    return found
+            fields[f"{prefix}{name}"] = value
+    return fields
 
 
 def differing_fields(runs: Sequence[ComparedRun]) -> list[str]:
@@ -158,16 +121,16 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
     header = ("run", *titles[:1], "training time", "speed", "parameters", "steps", *titles[1:])
     rows = []
     for run in runs:
-        seconds = [row["train_seconds"] for row in run.rows if is_finite(row.get("train_seconds"))]
-        parameters = run.environment.get("parameters")
+        logged = run.logged
+        parameters = logged.environment.get("parameters")
         rows.append(
             (
                 run.name,
                 *(run.best(name) for name in metrics[:1]),
-                _unbroken(duration(seconds[-1])) if seconds else ABSENT,
-                run.speed,
+                ABSENT if logged.train_seconds is None else _unbroken(duration(logged.train_seconds)),
+                ABSENT if logged.speed is None else _unbroken(f"{short(logged.speed)} {logged.counted}/s"),
                 short(parameters) if is_finite(parameters) and parameters else ABSENT,
-                _steps(run.step, run.fields.get("total_steps", 0)),
+                _steps(logged.step, logged.total_steps or 0),
                 *(run.best(name) for name in metrics[1:]),
             )
         )
@@ -182,44 +145,45 @@ def table_of_options(runs: Sequence[ComparedRun]) -> Table:
 
 
 def _declared(runs: Sequence[ComparedRun]) -> dict[str, Declared]:
-    """The metrics of all runs; of several declarations the first counts."""
-    return {name: metric for run in reversed(runs) for name, metric in run.metrics.items()}
+    """The declared metrics of all runs; the first declaration of a name counts."""
+    return {name: metric for run in reversed(runs) for name, metric in run.logged.metrics.items()}
 
 
 def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
-    """The declared metrics that at least one run has measured on a split other than training, as declared."""
-    names = dict.fromkeys(name for run in runs for name in run.metrics)
-    return [name for name in names if any(main_split(run.rows, name) != "train" for run in runs)]  # type: ignore[arg-type]
+    """The declared metrics that at least one run has measured on another split than train."""
+    names = dict.fromkeys(name for run in runs for name in run.logged.metrics)
+    return [name for name in names if any(main_split(run.logged.rows, name) != "train" for run in runs)]
 
 
 def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
     """The validation curves of each metric by its title, one for each run."""
-    found, declared = {}, _declared(runs)
+    lines_of, declared = {}, _declared(runs)
     for name in measured_metrics(runs):
         lines = []
         for run in runs:
-            split = main_split(run.rows, name)  # type: ignore[arg-type]
-            points = [
-                (row["step"], row[name]) for row in run.rows if row["split"] == split and is_finite(row.get(name))
-            ]
+            rows = run.logged.rows
+            split = main_split(rows, name)
+            points = [(row["step"], row[name]) for row in rows if row["split"] == split and is_finite(row.get(name))]
             if points and split != "train":
                 x, y = zip(*points, strict=True)
                 lines.append(Line(run.name, x, y))
         metric, title = declared[name], capitalized(title_of(name, declared))
         unit = f" ({metric.per})" if metric.per not in ("", title_of(name, declared)) else ""
-        found[title] = Lines(tuple(lines), "step", f"{title}{unit}, {metric.better} is better")
-    return found
+        lines_of[title] = Lines(tuple(lines), "step", f"{title}{unit}, {metric.better} is better")
+    return lines_of
 
 
 def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
-    """The page as one HTML document that requests no other file; its links lead from this folder to the reports."""
+    """The page as one HTML document, which loads no other file. Its links to reports are relative to this folder."""
     links = [run.report(folder) for run in runs]
     sections = [("Results", render_table(table_of_results(runs), links))]
     if differing_fields(runs):
         sections.append(("Options that differ", render_table(table_of_options(runs), links)))
-    drawn = [render_content(lines, f"compared-{n}", title) for n, (title, lines) in enumerate(curves(runs).items())]
+    drawn = [
+        render_content(lines, f"compared-{index}", title) for index, (title, lines) in enumerate(curves(runs).items())
+    ]
     sections.append(("Validation curves", f'<div class="curves">{"".join(drawn)}</div>'))
-    unfinished = [run.name for run in runs if not run.finished]
+    unfinished = [run.name for run in runs if not (run.logged.finished or run.logged.early_stop)]
     note = f"Unfinished: {', '.join(unfinished)}." if unfinished else ""
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
     return _PAGE.substitute(
@@ -252,7 +216,7 @@ def _steps(step: int, total: int) -> str:
 
 
 def _unbroken(words: str) -> str:
-    """A text with blanks at which no line breaks."""
+    """A text with non-breaking spaces."""
     return words.replace(" ", "\u00a0")
 
 

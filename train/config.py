@@ -14,7 +14,7 @@ from jaxnlp.tasks import Task
 from train.optimizer import AdamW, OptimizerConfig
 
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
-"""Fields that usually do not change a run's numbers; see `TrainConfig.identity`."""
+"""Fields that usually do not affect a run's numbers; see `TrainConfig.identity`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TrainConfig(Config):
     log_every_steps: Count = 10
     """Logging interval in steps."""
     checkpoint_every_steps: Count = 250
-    """Checkpoint interval in steps: the most that a killed run loses. Each evaluation also saves a checkpoint."""
+    """Checkpoint interval in steps: a killed run loses at most this many. Each evaluation also saves a checkpoint."""
     keep_checkpoints: Count = 2
     """Number of latest checkpoints to keep, in addition to the best one."""
 
@@ -88,7 +88,7 @@ class TrainConfig(Config):
             )
 
     def identity(self) -> dict[str, Any]:
-        """The fields that decide the run's numbers, as JSON. All others may change when the run continues: bookkeeping,
+        """The fields that determine the run's numbers, as JSON. All others may change on resume: bookkeeping,
         `model.compute`, and `total_steps` if the learning rate does not depend on it."""
         others, schedule = set(BOOKKEEPING), self.optimizer.schedule
         if self.nt_asgd_patience is not None or schedule.scale(()) is not None:

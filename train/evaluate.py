@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 PROGRAM = f"{program_name()} evaluate"
 USAGE = f"""usage: {PROGRAM} RUN... [EVALUATOR] [options]
 
-Scores a run on a split of its data or on a file. Several runs must differ in their seed only: then it prints the mean
+Scores a run on a split of its data or on a file. Several runs must differ only in their seeds: then it prints the mean
 and the standard deviation of each number.
 
 RUN is a run's folder. EVALUATOR is the name of one of its task's evaluators; by default it is validation.
@@ -42,7 +42,7 @@ the options of another evaluator."""
 
 @dataclasses.dataclass(frozen=True)
 class Options(Config):
-    """What is scored, and where the results go."""
+    """Input and output of an evaluation."""
 
     split: str | None = None
     """Split of the run's data set; None = the evaluator's default, usually validation."""
@@ -51,8 +51,8 @@ class Options(Config):
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
-    """Write the predictions to this file, or to this directory if the evaluator writes several files. The description
-    of the evaluator says what they have."""
+    """Write the predictions to this file, or to this directory if the evaluator writes several files. The evaluator's
+    description says what they contain."""
     record: Path | None = None
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
     With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
@@ -67,14 +67,14 @@ class Options(Config):
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """What an evaluator found of a run.
+    """The results of an evaluator on a run.
 
     Attributes:
       trained: the run.
-      config: its own.
+      config: of the run.
       split: name of the split, or the file.
-      evaluation: what was found.
-      units: by metric, what its count counts.
+      evaluation: the results.
+      units: the unit of each metric's count.
     """
 
     trained: Trained
@@ -118,16 +118,16 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:
     """One of the evaluators of a run's task. Raises: RunError when it is not a run, and for an unknown name."""
     read_config_json(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
-    found = find_task(run).evaluators()
-    if name not in found:
-        raise RunError(f"the run in {run} has no evaluator {name!r}; {suggestion(name, found)}")
-    return found[name]
+    evaluators = find_task(run).evaluators()
+    if name not in evaluators:
+        raise RunError(f"the run in {run} has no evaluator {name!r}; {suggestion(name, evaluators)}")
+    return evaluators[name]
 
 
 def parse(
     kind: type[Evaluator], flags: list[str], program: str, known: Iterable[str] = ()
 ) -> tuple[Evaluator, Options]:
-    """An evaluator's own options and the common ones; help also names the known evaluators.
+    """An evaluator's own options and the common ones; help also lists the known evaluators.
 
     Exits with status 0 after help. Raises: ValueError.
     """
@@ -137,42 +137,42 @@ def parse(
     return evaluator, options
 
 
-def write_predictions(evaluation: Evaluation, place: Path) -> list[Path]:
-    """Writes the predictions: one file to a file, several to a directory. Returns: what was written.
+def write_predictions(evaluation: Evaluation, path: Path) -> list[Path]:
+    """Writes the predictions: one file to a file, several to a directory. Returns: the paths of the files.
 
-    Raises: OSError when the place is a directory and should be a file, or the other way round.
+    Raises: OSError when the path is a directory and should be a file, or the other way round.
     """
     files = evaluation.predictions
     if len(files) == 1:
-        if place.is_dir():
-            raise IsADirectoryError(f"--predictions {place} is a directory; give a file to write to")
-        run_folder.write_text(place, *files.values())
-        return [place]
-    if place.is_file():
-        raise NotADirectoryError(f"--predictions {place} is a file; give a directory, for {', '.join(files)}")
+        if path.is_dir():
+            raise IsADirectoryError(f"--predictions {path} is a directory; give a file to write to")
+        run_folder.write_text(path, *files.values())
+        return [path]
+    if path.is_file():
+        raise NotADirectoryError(f"--predictions {path} is a file; give a directory, for {', '.join(files)}")
     for name, text in files.items():
-        run_folder.write_text(place / name, text)
-    return [place / name for name in files]
+        run_folder.write_text(path / name, text)
+    return [path / name for name in files]
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[Path], str, list[str]]:
-    """What was typed, as the runs, the name of the evaluator, and the options."""
-    words = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    """The runs, the name of the evaluator, and the options of a command."""
+    words = next((index for index, word in enumerate(arguments) if word.startswith("-")), len(arguments))
     first, *more = arguments[:words]
     name = "validation"
     if more and not Path(more[-1]).is_dir():
         *more, name = more
-    return [Path(place) for place in (first, *more)], name, arguments[words:]
+    return [Path(run) for run in (first, *more)], name, arguments[words:]
 
 
 def check_seeds(runs: Sequence[Path]) -> None:
-    """Raises RunError when several runs differ in more than their seed, or two have the same seed."""
+    """Raises RunError when runs differ in more than their seeds, or have the same seed."""
     first = run_folder.read_config(runs[0])
     seen: dict[int, Path] = {}
     for run in runs:
         config = run_folder.read_config(run)
         same = dataclasses.replace(config, seed=first.seed)
-        if config.recipe != first.recipe:  # most fields differ, and none of them helps
+        if config.recipe != first.recipe:  # most fields differ: a list of them would not help
             raise RunError(f"{runs[0]} and {run} are runs of different recipes; score them one by one")
         changed = differences(first, same)
         if changed:
@@ -184,30 +184,30 @@ def check_seeds(runs: Sequence[Path]) -> None:
 
 
 def summary(values: Sequence[float]) -> str:
-    """The mean of several runs' numbers, their standard deviation, and the numbers."""
+    """The mean and the standard deviation of several runs' values, and the values."""
     each = ", ".join(f"{value:.4f}" for value in values)
     return f"mean {statistics.mean(values):.4f}, standard deviation {statistics.stdev(values):.4f}, of {each}"
 
 
-def ledger_of(record: Path, number: int, seed: int) -> Path:
-    """The ledger file of a run: the one that was named for the first, RECIPE-seed1.json for others."""
-    return record if number == 0 else record.with_name(f"{record.stem}-seed{seed}{record.suffix}")
+def ledger_of(record: Path, index: int, seed: int) -> Path:
+    """The ledger file of a run: `record` for the first run, RECIPE-seed1.json for others."""
+    return record if index == 0 else record.with_name(f"{record.stem}-seed{seed}{record.suffix}")
 
 
 def show(scores: Scores) -> None:
-    """Prints what was found of one run."""
+    """Prints the results of one run."""
     for metric, (value, count) in scores.evaluation.metrics.items():
         of = scores.units.get(metric, "examples")
         print(f"{scores.split} {metric} {value:.4f}  ({count:,} {singular(of) if count == 1 else of})")
 
 
-def record(scores: Scores, folder: Path, place: Path) -> None:
-    """Writes what was found of one run to the ledger. Raises: DataError when nothing was."""
+def record(scores: Scores, folder: Path, path: Path) -> None:
+    """Writes the results of one run to the ledger. Raises: DataError when there are none."""
     evaluation = scores.evaluation
     if not evaluation.metrics:
         raise DataError(f"--record: {scores.split} has no targets, so there is nothing to record")
-    ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), place, folder)
-    print(f"recorded in {place}")
+    ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), path, folder)
+    print(f"recorded in {path}")
     if not run_folder.has_ended(folder, scores.config):
         newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
         _logger.info(
@@ -217,9 +217,9 @@ def record(scores: Scores, folder: Path, place: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Does what was typed. Returns: the exit status.
+    """Scores the runs. Returns: the exit status.
 
-    Raises: ValueError, OSError for a wrong command, a damaged run, and a file that cannot be read or written.
+    Raises: ValueError, OSError for an invalid command, a damaged run, and a file that cannot be read or written.
     """
     if not arguments or arguments[0].startswith("-"):
         print(wrapped(USAGE))
@@ -231,25 +231,25 @@ def main(arguments: list[str]) -> int:
     if options.predictions is not None and len(folders) > 1:
         raise DataError("--predictions needs one run; score the runs one by one")
     use_compilation_cache(None)
-    found = [score(folder, evaluator, options) for folder in folders]
-    evaluation = found[0].evaluation
-    if len(found) > 1 and not evaluation.metrics:
-        raise DataError(f"{found[0].split} has no targets; predict it with one run after the other")
-    if len(found) == 1:
-        show(found[0])
+    results = [score(folder, evaluator, options) for folder in folders]
+    evaluation = results[0].evaluation
+    if len(results) > 1 and not evaluation.metrics:
+        raise DataError(f"{results[0].split} has no targets; predict with one run at a time")
+    if len(results) == 1:
+        show(results[0])
     else:
         for metric in evaluation.metrics:
-            print(f"{found[0].split} {metric} {summary([of.evaluation.metrics[metric].value for of in found])}")
+            print(f"{results[0].split} {metric} {summary([of.evaluation.metrics[metric].value for of in results])}")
     if options.predictions is None and not evaluation.metrics:
         print(*evaluation.predictions.values(), sep="\n", end="")
     if options.predictions is not None:
         if not evaluation.predictions:
-            raise DataError(f"--predictions: {found[0].split} has nothing to predict")
+            raise DataError(f"--predictions: {results[0].split} has nothing to predict")
         for written in write_predictions(evaluation, options.predictions):
             print(f"predictions in {written}")
         if options.predictions.resolve().is_relative_to(folders[0].resolve()):
             print(f"the report links to them: {write_report(folders[0])}")
     if options.record is not None:
-        for number, (scores, folder) in enumerate(zip(found, folders, strict=True)):
-            record(scores, folder, ledger_of(options.record, number, scores.config.seed))
+        for index, (scores, folder) in enumerate(zip(results, folders, strict=True)):
+            record(scores, folder, ledger_of(options.record, index, scores.config.seed))
     return 0

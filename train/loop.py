@@ -21,14 +21,14 @@ from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.lock import locked
-from train.run.progress import Progress
+from train.run.progress import RunProgress
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
 from train.step import StepOutput, TrainState
 
 
 class FitResult(NamedTuple):
-    """The last state of a call of `fit`, and the name of the signal that stopped the run before its end, or None."""
+    """The last state, and the name of the signal that stopped the run, or None."""
 
     state: TrainState
     stopped_by: str | None
@@ -44,16 +44,15 @@ def fit(
     started: float | None = None,
     command: str | None = None,
 ) -> FitResult:
-    """Trains until `total_steps`, or until the run stops early, starting from the latest checkpoint in the folder, if
-    there is one.
+    """Trains from the latest checkpoint in the folder, or from step 0, to `total_steps` or an early stop.
 
     Args:
       config: the config of the run.
       workdir: the run's folder. It is new, or has a run with the same config.
-      parallel: how devices share a batch. It may change when a run continues.
+      parallel: how devices share a batch. It may change on resume.
       extend: train for more steps than planned, even if the learning rate depends on their number.
       console: prints the progress.
-      started: `time.time()` when the process started, to record the time until the end of the first step.
+      started: `time.time()` when the process started, to record the time to the end of the first step.
       command: the command line, for the records.
 
     Raises:
@@ -66,7 +65,7 @@ def fit(
     workdir, layout = Path(workdir), make_parallel(parallel)
     console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
-        run_folder.check(workdir, config, extend=extend)
+        run_folder.check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices, parallel=parallel)
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
@@ -109,7 +108,7 @@ def fit(
         return FitResult(layout.fetch(run.state), None if ended else stop.received)
 
 
-def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> RunLog:
+def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -> RunLog:
     return RunLog(
         workdir,
         console,
@@ -129,7 +128,7 @@ def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
     run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
 
-def _log(log: RunLog, run: Progress, output: StepOutput) -> None:
+def _log(log: RunLog, run: RunProgress, output: StepOutput) -> None:
     log.log_train(run.step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
 
 

@@ -110,9 +110,9 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
 def smoothed(losses: list[float] | np.ndarray) -> np.ndarray:
     """Bias-corrected exponential moving average with decay rate `SMOOTHING`: [N] -> [N]."""
     average, curve = 0.0, []
-    for number, loss in enumerate(losses, 1):
+    for step, loss in enumerate(losses, 1):
         average = SMOOTHING * average + (1 - SMOOTHING) * loss
-        curve.append(average / (1 - SMOOTHING**number))
+        curve.append(average / (1 - SMOOTHING**step))
     return np.array(curve)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which take
     from train.config import TrainConfig
 
 _given: dict[str, Path] = {}
-"""The recipes of this process that have a path."""
+"""The recipes that were given by a path, by their names."""
 
 
 class UnknownRecipeError(ValueError):
@@ -29,7 +29,7 @@ def recipe_names() -> list[str]:
 
 
 def recipe_docstring(name: str) -> str:
-    """A recipe's docstring, read without importing the recipe; "" for the recipe of an old run, which has no file."""
+    """A recipe's docstring, read without importing the recipe; "" if its file no longer exists."""
     file = _given.get(name, _folder() / f"{name}.py")
     return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else None) or ""
 

@@ -60,13 +60,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _last_checkpoint(workdir: Path) -> str:
-    """What is left of a run that an error ended."""
+    """The last checkpoint of a run that an error ended, in words."""
     steps = checkpoint_steps(workdir)
     return f"the last checkpoint is step {steps[-1]}" if steps else "no checkpoint was saved"
 
 
 def _command_of_resumed(workdir: Path, fields: list[str]) -> str | None:
-    """The command that a run was started with, and the fields that differ from now on; None where it is not known."""
+    """The command that started a run, with the fields that differ now; None if it is unknown."""
     try:
         before = read_environment(workdir)["command"]
     except FileNotFoundError:  # it was killed before its first step

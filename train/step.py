@@ -20,7 +20,7 @@ SMALLEST_COUNT = 1e-9
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything that changes from step to step; only arrays.
+    """Everything that changes from step to step. It has only arrays.
 
     Attributes:
       step: [] int32, number of steps done.
@@ -93,7 +93,7 @@ def init_state(
 
 
 def has_parts(batch: Mapping[str, Any]) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:
-    """Whether the argument is a batch of each of several parts, by their names, instead of one batch."""
+    """Whether the argument has a batch for each of several parts, by name."""
     return all(isinstance(part, Mapping) for part in batch.values())
 
 
@@ -144,7 +144,7 @@ def train_step(
     if has_parts(batch):
         names = sorted(batch)  # the same order as under jit
         parts = [gradients_of(batch[name], jax.random.fold_in(key, n)) for n, name in enumerate(names)]
-        metrics = _sum_of_parts([found for _, found, _ in parts])
+        metrics = _sum_of_parts([metrics for _, metrics, _ in parts])
         gradients = {name: grads for name, (grads, *_) in zip(names, parts, strict=True)}
         if objective.combine is not None:
             grads = objective.combine(gradients, jax.random.fold_in(key, len(parts)))
@@ -224,8 +224,8 @@ def eval_step(
 def _gradients(
     params: Params, batch: Batch, key: PRNGKey, objective: Objective, carry: PyTree
 ) -> tuple[PyTree, tuple[Metrics, PyTree]]:
-    (_, found), grads = jax.value_and_grad(objective.loss, has_aux=True)(params, batch, key, carry)
-    return grads, found
+    (_, metrics_and_carry), grads = jax.value_and_grad(objective.loss, has_aux=True)(params, batch, key, carry)
+    return grads, metrics_and_carry
 
 
 def _accumulated_gradients(
@@ -234,8 +234,8 @@ def _accumulated_gradients(
     """The gradient of the mean over all A parts, each weighted by its count."""
 
     def add_part(total: PyTree, part: tuple[Array, Batch]) -> tuple[PyTree, Metrics]:
-        number, batch = part
-        grads, (metrics, _) = _gradients(params, batch, jax.random.fold_in(key, number), objective, ())
+        index, batch = part
+        grads, (metrics, _) = _gradients(params, batch, jax.random.fold_in(key, index), objective, ())
         _, count = weighted(metrics)
         return jax.tree.map(lambda t, g: t + g * count.astype(g.dtype), total, grads), metrics
 
@@ -255,12 +255,12 @@ def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTre
     return grads, jax.lax.psum(metrics, axis_name)
 
 
-def _sum_of_parts(found: list[Metrics]) -> Metrics:
+def _sum_of_parts(parts: list[Metrics]) -> Metrics:
     """The metrics of several parts' batches: `objective` is the sum of their means, with the count of all."""
-    pairs = [weighted(metrics) for metrics in found]
+    pairs = [weighted(metrics) for metrics in parts]
     value = jnp.stack([value / jnp.maximum(count, SMALLEST_COUNT) for value, count in pairs]).sum()
     count = jnp.stack([count for _, count in pairs]).sum()
-    return total(found) | {"objective": (value * count, count)}
+    return total(parts) | {"objective": (value * count, count)}
 
 
 def _average(state: TrainState, params: Params, decay: float | None) -> tuple[Params, Array | None]:

@@ -1,8 +1,8 @@
 """`jaxnlp sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
 
-With --ablate instead of --grid, it trains the recipe itself, and one run for each value.
+With --ablate instead of --grid, it trains the unchanged recipe, and one run for each value.
 
-Each run has its own process, so a run that fails does not end the others. To resume, repeat the command: finished runs
+Each run has its own process, so a failed run does not end the others. To resume, repeat the command: finished runs
 are not trained again.
 """
 
@@ -28,14 +28,14 @@ from train.run import folder as run_folder
 
 PROGRAM = f"{program_name()} sweep"
 EMPTY = "empty"
-"""The value that leaves a field without values, such as the widths of the recurrent layers."""
+"""The value that means an empty tuple, such as no recurrent layers."""
 
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [options]
        {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [options]
 
 --grid trains a run for every combination of the values. --ablate trains the recipe without a change, and then one run
-for each value, which differs from the recipe in this field only. The value {EMPTY} leaves a field that takes several
-values without any.
+for each value, which differs from the recipe in this field only. The value {EMPTY} is an
+empty list, for a field that takes several values.
 
 Runs are trained one after another, each in its own folder in DIR, which --workdir DIR gives; the default is
 runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of jaxnlp train, and
@@ -81,14 +81,14 @@ class SweptRun:
 
 @dataclasses.dataclass(frozen=True)
 class SweepCommand:
-    """A sweep's command, split.
+    """The parts of a sweep's command.
 
     Attributes:
       recipe: the recipe's name.
       grid: the arguments of --grid or --ablate, each FIELD=VALUE,VALUE.
       ablate: whether they are the arguments of --ablate.
       workdir: the sweep's folder.
-      others: the arguments that every run has.
+      others: arguments of every run.
     """
 
     recipe: str
@@ -118,12 +118,12 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
         target.append(argument)
     workdir = Path("runs") / f"sweep_{recipe}"
     if "--workdir" in others:
-        place = others.index("--workdir")
-        folder = next(iter(others[place + 1 :]), "")
+        index = others.index("--workdir")
+        folder = next(iter(others[index + 1 :]), "")
         if not folder or folder.startswith("--"):
             raise UsageError("--workdir needs a folder")
         workdir = Path(folder)
-        del others[place : place + 2]
+        del others[index : index + 2]
     if len(grids) > 1:
         raise UsageError("--grid and --ablate are two kinds of sweep; give one of them")
     option, grid = next(iter(grids.items()), ("--grid", []))
@@ -145,7 +145,7 @@ def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
     Raises: UsageError for a field that the config does not have, that has no values, or whose values are not allowed.
     """
     known = flat_fields(to_json(config))
-    found: dict[str, list[str]] = {}
+    values_of: dict[str, list[str]] = {}
     for one in grid:
         name, _, values = one.partition("=")
         listed = [value for value in values.split(",") if value]
@@ -156,12 +156,12 @@ def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
             raise UsageError(f"{one}: recipe {config.recipe} has no field {name}{hint}")
         if not listed:
             raise UsageError(f"{one}: expected FIELD=VALUE,VALUE, such as {name}=1,2")
-        if name in found or len(set(listed)) < len(listed):
+        if name in values_of or len(set(listed)) < len(listed):
             raise UsageError(f"{one}: each field and each value may occur only once")
         if isinstance(known[name], bool) and {value.lower() for value in listed} - {"true", "false"}:
             raise UsageError(f"{one}: the values of {name} must be true or false")
-        found[name] = listed
-    return found
+        values_of[name] = listed
+    return values_of
 
 
 def plan(command: SweepCommand) -> list[SweptRun]:
@@ -190,8 +190,8 @@ def plan(command: SweepCommand) -> list[SweptRun]:
         shown = {name: changed.get(name, str(fields[name])) for name in values}
         runs.append(SweptRun(shown, (*arguments, f"--workdir={folder}"), config, folder))
     configs = [to_json(run.config) for run in runs]
-    for number, run in enumerate(runs):
-        first = runs[configs.index(configs[number])]
+    for index, run in enumerate(runs):
+        first = runs[configs.index(configs[index])]
         if first is not run:
             raise UsageError(f"the runs {first.folder.name} and {run.folder.name} have equal configs; remove a value")
     if len({run.folder for run in runs}) < len(runs):
@@ -233,7 +233,7 @@ def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process)
     Raises: RunMismatchError when a folder holds a run with another config.
     """
     for run in runs:
-        run_folder.check(run.folder, run.config)
+        run_folder.check_folder(run.folder, run.config)
     failed: dict[Path, str] = {}
     for number, run in enumerate(runs, 1):
         label = f"{number}/{len(runs)}  {run.folder.name}"
@@ -252,29 +252,21 @@ def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process)
 
 def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:
     """Writes sweep.csv, one row for each run; and sweep.html, once at least one run has started."""
-    folders = [run.folder for run in runs if (run.folder / run_folder.ENVIRONMENT_FILE).is_file()]
-    found = dict(zip(folders, read_runs(folders), strict=True))
-    metrics = measured_metrics([*found.values()])
+    folders = [run.folder for run in runs if (run.folder / run_folder.METRICS_FILE).is_file()]
+    compared = dict(zip(folders, read_runs(folders), strict=True))
+    metrics = measured_metrics([*compared.values()])
+    columns = ["run", *runs[0].values, "status", "step", *(f"best_{name}" for name in metrics), "seconds", "folder"]
     file = io.StringIO()
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(
-        ["run", *runs[0].values, "status", "step", *(f"best_{name}" for name in metrics), "seconds", "folder"]
-    )
+    table = csv.DictWriter(file, columns, lineterminator="\n")
+    table.writeheader()
     for run in runs:
-        compared = found.get(run.folder)
         status = failed.get(run.folder) or ("finished" if run.finished else "not finished")
-        seconds = [row["train_seconds"] for row in compared.rows if "train_seconds" in row] if compared else []
-        table.writerow(
-            [
-                run.folder.name,
-                *run.values.values(),
-                status,
-                compared.step if compared else 0,
-                *(compared.best(name) if compared else None for name in metrics),
-                round(seconds[-1], 1) if seconds else None,
-                run.folder,
-            ]
-        )
+        row = {"run": run.folder.name, **run.values, "status": status, "step": 0, "folder": run.folder}
+        if run.folder in compared:
+            result = compared[run.folder]
+            row |= {f"best_{name}": result.best(name) for name in metrics} | {"step": result.logged.step}
+            row["seconds"] = None if result.logged.train_seconds is None else round(result.logged.train_seconds, 1)
+        table.writerow(row)
     write_file(workdir / "sweep.csv", file.getvalue().encode())
     if folders:
         write_comparison(folders, workdir / "sweep.html")

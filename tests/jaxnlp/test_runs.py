@@ -21,7 +21,7 @@ from jaxnlp.text.characters import CharacterVocabulary
 from tests.processors import sized
 from train.run.checkpoint import Checkpoints
 from train.run.folder import RunSpec
-from train.run.progress import Progress
+from train.run.progress import RunProgress
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def unscored_run(finished_run, tmp_path_factory):
             checkpoints.save(
                 state.replace(step=np.int32(step), ema=average),
                 RunSpec({}, finished_run.config.identity(), processor, description="", fingerprint=""),
-                Progress(state),
+                RunProgress(state),
                 metrics=metrics,
                 data_state={},
             )

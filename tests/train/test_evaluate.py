@@ -167,7 +167,7 @@ def test_several_runs_are_not_asked_for_predictions(run, copied, capsys, monkeyp
     unscored = evaluate.Scores(load_run(run), None, "validation", Evaluation({}, {"answers.txt": "a\n"}), {})
     monkeypatch.setattr(evaluate, "score", lambda *_: unscored)
     assert jaxnlp_main(["evaluate", str(run), str(copied)]) == 2
-    assert "validation has no targets; predict it with one run after the other" in capsys.readouterr().err
+    assert "validation has no targets; predict with one run at a time" in capsys.readouterr().err
     assert jaxnlp_main(["evaluate", str(run)]) == 0
     assert capsys.readouterr().out == "a\n"
 

@@ -1,4 +1,4 @@
-"""The command line of training: a recipe's name, then fields of its config; names of other programs are suggested."""
+"""The command line of training: a recipe's name, then fields of its config. Options of other tools are suggested."""
 
 import dataclasses
 import re
@@ -33,11 +33,11 @@ OTHER_NAMES = {
     "workdir": ("output-dir", "out-dir", "resume", "resume-from"),
     "init-from": ("init",),
 }
-"""Options, and their names in other programs."""
+"""Options, and their aliases in other tools."""
 
 
 class UsageError(ValueError):
-    """A command that is not valid; the message says why."""
+    """An invalid command; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
 def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunOptions]:
     """Parses what follows `--resume`: a run's folder, then fields that differ from the run's.
 
-    Returns: the run's config, as it was given when the run started, with these fields; and the options.
+    Returns: the config with which the run started, with these fields; and the options.
 
     Raises: UsageError, RunError, ConfigError.
     """
@@ -99,7 +99,7 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
 
 
 def _typed(config: TrainConfig, options: Options, fields: list[str], *, program: str) -> tuple[TrainConfig, Options]:
-    """A config and options with the fields of a command."""
+    """The config and the options, with the fields of a command."""
     topic = help_topic(fields)
     try:
         if topic is not None:
@@ -109,12 +109,12 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
             sys.exit(0)
         options, config = read_options((options, config), fields, program=program, similar=similar)
         return config, options
-    except ValueError as error:  # raised by a config's check of its fields
+    except ValueError as error:  # a config refuses a field
         raise UsageError(str(error)) from error
 
 
 def similar(option: str, known: list[str]) -> list[str]:
-    """The known options that are most like one without its dashes, which may have its name in other programs."""
+    """The known options most similar to one without its dashes; aliases from other tools count."""
     last = option.rpartition(".")[2]
     ours = [name for name, others in OTHER_NAMES.items() if last in others and name in known]
     return ours or similar_options(option, known)

@@ -9,7 +9,7 @@ from typing import Any
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Trained
 from train.config import TrainConfig
-from train.report import read_metrics
+from train.report.logged_run import read_metrics
 from train.run import folder as run_folder
 
 MAX_METRICS_LINES = 2000
@@ -60,18 +60,18 @@ def append(new: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
     rows = read_metrics(run / run_folder.METRICS_FILE)
     training = [row for row in rows if row["split"] == "train"]
     stride = max(1, -(-len(training) // max(1, MAX_METRICS_LINES - (len(rows) - len(training)))))
-    dropped = {id(row) for number, row in enumerate(training) if number % stride}
+    dropped = {id(row) for index, row in enumerate(training) if index % stride}
     metrics = ledger.with_suffix(".metrics.jsonl")
     run_folder.write_text(metrics, "".join(json.dumps(row) + "\n" for row in rows if id(row) not in dropped))
     return metrics
 
 
-def _origin(place: Path) -> dict[str, Any] | None:
+def _origin(folder: Path) -> dict[str, Any] | None:
     """The cost of the run in `init_from`; None if it is not a run or does not exist."""
-    if not (place / run_folder.METRICS_FILE).exists():
+    if not (folder / run_folder.METRICS_FILE).exists():
         return None
-    rows = read_metrics(place / run_folder.METRICS_FILE)
-    environment = run_folder.read_environment(place)
+    rows = read_metrics(folder / run_folder.METRICS_FILE)
+    environment = run_folder.read_environment(folder)
     return {
         "steps": max(row["step"] for row in rows),
         "train_seconds": max(row["train_seconds"] for row in rows),
@@ -86,24 +86,24 @@ def _without_paths(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, init_from=_portable_name(config.init_from))
 
 
-def _portable_name(place: str) -> str:
+def _portable_name(name: str) -> str:
     """A run's folder as runs/NAME; another folder by its name; a name on the Hugging Face Hub unchanged."""
-    path = Path(place)
+    path = Path(name)
     if (path / run_folder.METRICS_FILE).exists() or path.parent.name == "runs":
         return f"runs/{path.name}"
-    return place if place.count("/") <= 1 and not path.is_dir() else path.name
+    return name if name.count("/") <= 1 and not path.is_dir() else path.name
 
 
 def _strip_paths(command: str | None) -> str | None:
-    """A command without the paths of folders, which do not change the numbers; None without a command."""
+    """A command without the paths of folders, which do not affect the numbers; None without a command."""
     if command is None:
         return None
     words = shlex.split(command)
-    options = {"--workdir": lambda place: f"runs/{Path(place).name}", "--init-from": _portable_name}
-    for i, word in enumerate(words):
-        for option, name in options.items():
+    options = {"--workdir": lambda path: f"runs/{Path(path).name}", "--init-from": _portable_name}
+    for index, word in enumerate(words):
+        for option, portable in options.items():
             if word == option:
-                words[i + 1 : i + 2] = [name(place) for place in words[i + 1 : i + 2]]
+                words[index + 1 : index + 2] = [portable(path) for path in words[index + 1 : index + 2]]
             elif word.startswith(f"{option}="):
-                words[i] = f"{option}={name(word.partition('=')[2])}"
+                words[index] = f"{option}={portable(word.partition('=')[2])}"
     return shlex.join(words)

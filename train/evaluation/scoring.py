@@ -61,16 +61,16 @@ class SplitScoring:
         if not len(self.split.batches):
             return {}
         step = self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
-        found: list[Metrics] = []
+        sums: list[Metrics] = []
         carry = None
         for batch in self.split.batches:
             if carry is None:
                 carry = self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
             metrics, carry = step(self.trained.params, self._layout.put_batch(batch), carry)
-            found.append(metrics)
+            sums.append(metrics)
         declared = self.trained.task.metrics(self.trained.processor, self.split)
         left_out = {name for name, kind in declared.items() if kind.training_only}
-        return {name: metric for name, metric in _as_metrics(found).items() if name not in left_out}
+        return {name: metric for name, metric in _as_metrics(sums).items() if name not in left_out}
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
@@ -94,13 +94,13 @@ class SplitScoring:
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
-        params, carry, found = self.params_here(), jax.tree.map(jnp.array, empty), []  # a copy, because it is donated
+        params, carry, sums = self.params_here(), jax.tree.map(jnp.array, empty), []  # a copy, because it is donated
         (device, *_) = jax.tree.leaves(params)[0].devices()
         run = jax.jit(compiled_for(device, step), donate_argnums=2)
         for batch in self.split.batches:
             carry, metrics = run(params, batch, carry)
-            found.append(metrics)
-        return _as_metrics(found)
+            sums.append(metrics)
+        return _as_metrics(sums)
 
     def part(self, name: str) -> "SplitScoring":
         """See `jaxnlp.tasks.Scoring`."""
@@ -131,8 +131,8 @@ class SplitScoring:
         return load_run(path)
 
 
-def _as_metrics(found: list[Metrics]) -> dict[str, Metric]:
-    summed = total(jax.device_get(found))
+def _as_metrics(sums: list[Metrics]) -> dict[str, Metric]:
+    summed = total(jax.device_get(sums))
     return {name: Metric(value, int(summed[name][1])) for name, value in means(summed).items()}
 
 

@@ -1,4 +1,4 @@
-"""How long this process has compiled: an estimate of the time left does not count it."""
+"""The compile time of this process, which the estimate of the remaining time leaves out."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _seconds = 0.0
 
 
 def compile_seconds() -> float:
-    """The seconds that this process has compiled so far, or read compiled programs from the cache."""
+    """Seconds that this process has spent on compiling, and on reading compiled programs from the cache."""
     return _seconds
 
 

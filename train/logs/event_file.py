@@ -23,11 +23,11 @@ VARINT, DOUBLE, BYTES, FLOAT = 0, 1, 2, 5
 
 
 class EventFile:
-    """One start's event file in a folder. Every event is on disk as soon as it is added; see `close`.
+    """The event file of one start. Every event is on disk as soon as it is added; see `close`.
 
     Args:
       folder: for TensorBoard; made with its parents if it does not exist.
-      first_step: TensorBoard hides events of earlier files from this step on.
+      first_step: TensorBoard hides earlier files' events from this step on.
 
     Raises: OSError, as all methods.
     """
@@ -69,18 +69,18 @@ class EventFile:
 
 
 def _field(number: int, wire_type: int, content: bytes) -> bytes:
-    """A field of a message, fewer than 16: its key, then its content, with its length before if that may vary."""
+    """A field with a number below 16: its key, the length of its content if that may vary, its content."""
     length = _varint(len(content)) if wire_type == BYTES else b""
     return bytes([number << 3 | wire_type]) + length + content
 
 
 def _varint(value: int) -> bytes:
-    """A number >= 0 in groups of 7 bits, the lowest first; the highest bit of a byte says that another one follows."""
-    found = bytearray()
+    """A number >= 0 in groups of 7 bits, the lowest first; the highest bit of a byte means that another one follows."""
+    groups = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        groups.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*groups, value])
 
 
 def _checksum(content: bytes) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Line(NamedTuple):
-    """A line of such a file: its number from 1, its bytes without the line feed, and the object."""
+    """A line: its number from 1, its bytes without the line feed, and the object."""
 
     number: int
     text: bytes
@@ -15,7 +15,7 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, **fields: type) -> list[Line]:
-    """The lines of a file, in its order; [] if the file does not exist.
+    """The lines of a file, in order; [] if the file does not exist.
 
     A last line that is not JSON is ignored: a process was killed while it wrote that line. Empty lines are ignored.
 
@@ -46,7 +46,7 @@ def _check(row: Any, fields: Mapping[str, type], where: str) -> None:
         raise ValueError(f"{where}: expected an object, got {row!r}; correct the line or remove it")
     for name, kind in fields.items():
         if type(row.get(name)) is not kind:
-            found = repr(row[name]) if name in row else "none"
+            got = repr(row[name]) if name in row else "none"
             raise ValueError(
-                f"{where}: expected a field {name} of type {kind.__name__}, got {found}; correct the line or remove it"
+                f"{where}: expected a field {name} of type {kind.__name__}, got {got}; correct the line or remove it"
             )

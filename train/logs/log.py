@@ -29,16 +29,16 @@ SECONDS_BETWEEN_BARS = 1.0
 """Seconds between two updates of the bar."""
 
 STEPS_BEFORE_ESTIMATE = 10
-"""Steps of this start after which the remaining time is estimated. The first step and what is compiled do not count."""
+"""Steps of this start before the remaining time is estimated, from the steps after the first."""
 
 
 @dataclasses.dataclass
 class Pace:
-    """What the estimate of the remaining time rests on; compilation is left out.
+    """Inputs to the estimate of the remaining time, without compilation.
 
     Attributes:
-      first: train_seconds at the end of this start's first step; None = it has not ended.
-      evaluation: seconds of the newest evaluation, with what is saved after it; the first ones also import and compile.
+      first: train_seconds at the end of this start's first step; None = before its end.
+      evaluation: seconds of the newest evaluation and of saving after it; the first ones also import and compile.
     """
 
     first: float | None = None
@@ -57,7 +57,7 @@ class RunLog:
       total_steps: the length of the run.
       first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
       evaluations: evaluations done before this start; None = not known.
-      evaluate_every_steps: steps between two evaluations, to estimate the time left; None = there are none.
+      evaluate_every_steps: evaluation interval, for the estimate of the remaining time; None = no evaluations.
       train_seconds: spent on training before this start.
       progress: the metric whose count is the throughput.
       unit: the noun for the count: tokens, examples.
@@ -121,7 +121,7 @@ class RunLog:
             self._bar.start()
 
     def _warn_of_missing_history(self) -> None:
-        """Warns of gaps in the report. Each checkpoint and each evaluation has a row."""
+        """Warns of gaps in the report: each checkpoint and each evaluation should have a row."""
         path = self._workdir / METRICS_FILE
         steps, first = logged_steps(path), self._first_step
         if first == 0 and steps:
@@ -134,14 +134,14 @@ class RunLog:
         if last < first:
             self._warn_that_missing(f"{path} has no rows of steps {last + 1} to {first}")
             return
-        found = sum(step <= first for step in logged_steps(path, "validation"))
-        if self._evaluations is not None and found < self._evaluations:
-            self._warn_that_missing(f"{path} has {found} of {self._evaluations} evaluations up to step {first}")
+        evaluations = sum(step <= first for step in logged_steps(path, "validation"))
+        if self._evaluations is not None and evaluations < self._evaluations:
+            self._warn_that_missing(f"{path} has {evaluations} of {self._evaluations} evaluations up to step {first}")
         if first and not (self._workdir / BLOCKS_FILE).exists():
             self._warn_that_missing(f"{self._workdir / BLOCKS_FILE} was deleted")
 
     def _warn_that_missing(self, what: str) -> None:
-        self._print(f"warning: {what}: the report cannot show what is missing; the training continues unchanged")
+        self._print(f"warning: {what}: the report will have a gap; the training continues unchanged")
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
@@ -176,7 +176,7 @@ class RunLog:
         self._clock = now
 
     def collect(self, metrics: Metrics) -> None:
-        """Keeps a step's metrics on the device, and shows progress at intervals."""
+        """Keeps a step's metrics on the device, and shows the progress at intervals."""
         self._pending.append(metrics)
         self._step += 1
         here = self._step - self._first_step
@@ -214,7 +214,7 @@ class RunLog:
         self._show(step, self._status, now=step == self._total_steps)
 
     def announce_evaluation(self) -> None:
-        """Says that an evaluation starts; the first one of this start compiles, which takes a while."""
+        """Says that an evaluation starts; the first one of this start compiles, which is slow."""
         first, self._announced = not self._announced, True
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], status="compiling the evaluation" if first else "evaluating")
@@ -254,7 +254,7 @@ class RunLog:
             self._files[name].append(line.encode("utf-8", "backslashreplace"))
 
     def _tensorboard(self) -> EventFile:
-        if self._board is None:  # a start that logs nothing makes no file
+        if self._board is None:  # no file without events
             self._board = EventFile(self._workdir / "tensorboard", first_step=self._first_step + 1)
         return self._board
 
@@ -263,7 +263,7 @@ class RunLog:
         return time.monotonic() - self._last_shown >= between
 
     def _show(self, done: int, status: str, *, now: bool = False) -> None:
-        """Moves the bar, or prints a line if it is time."""
+        """Updates the bar, or prints a line if one is due."""
         status = "  ".join(part for part in (status, self._time_left(done)) if part)
         if self._bar is not None:
             self._last_shown = time.monotonic()
@@ -273,7 +273,7 @@ class RunLog:
             self._print(f"step {done}/{self._total_steps}  {status}")
 
     def _time_left(self, done: int) -> str:
-        """From the mean time of the steps since the first, and that of the newest evaluation; "" before ten steps."""
+        """Estimated from the mean time of steps after the first and the newest evaluation; "" before ten steps."""
         here = done - self._first_step
         if self._pace.first is None or (done < self._total_steps and here < STEPS_BEFORE_ESTIMATE):
             return ""
@@ -283,7 +283,7 @@ class RunLog:
         return f"{_duration(seconds + self._evaluations_left(done) * self._pace.evaluation)} left"
 
     def _evaluations_left(self, done: int) -> int:
-        """Evaluations after these steps; the last step is always evaluated."""
+        """Number of evaluations after these steps; the last step is always evaluated."""
         every = self._evaluate_every
         return 0 if every is None else -(-self._total_steps // every) - done // every
 

@@ -1,4 +1,4 @@
-"""Optimizers: a class for each, and what all of them have. `train.optimizer.chain` makes the optax transformation.
+"""Optimizers: a class for each, and their common options. `train.optimizer.chain` makes the optax transformation.
 
 A further optimizer is a further subclass of `OptimizerConfig`.
 """

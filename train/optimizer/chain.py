@@ -1,4 +1,4 @@
-"""The chain of optax transformations that updates the parameters, and its parts that optax does not have."""
+"""The chain of optax transformations that updates the parameters, and its parts that optax lacks."""
 
 import functools
 from collections.abc import Callable
@@ -136,10 +136,10 @@ def leave_frozen(
         return optimizer.init(seen(params))
 
     def update(updates: PyTree, state: PyTree, params: Params | None = None, **extra: Any):
-        found, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
+        trained, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
         return jax.tree.map(
             lambda new, old: jnp.zeros_like(old) if isinstance(new, optax.MaskedNode) else new,
-            found,
+            trained,
             updates,
             is_leaf=lambda node: isinstance(node, optax.MaskedNode),
         ), state

@@ -86,20 +86,20 @@ class _Leaf:
 
     @property
     def blocks(self) -> set[int]:
-        """Numbers of the parameter's blocks; empty below and above the blocks."""
+        """Indices of the parameter's blocks; empty below and above the blocks."""
         if self.stacked_axis is not None:
             return set(range(self.shape[self.stacked_axis]))
         return {self.parameter.depth} if isinstance(self.parameter.depth, int) else set()
 
 
 def _blocks_in_subtrees(leaves: dict[tuple[str, ...], _Leaf]) -> dict[tuple[str, ...], set[int]]:
-    """Numbers of the blocks in each subtree, by its path, without subtrees that have no blocks."""
-    found: dict[tuple[str, ...], set[int]] = {}
+    """Indices of the blocks in each subtree that has blocks, by its path."""
+    blocks: dict[tuple[str, ...], set[int]] = {}
     for path, leaf in leaves.items():
         if leaf.blocks:
             for length in range(len(path)):
-                found.setdefault(path[:length], set()).update(leaf.blocks)
-    return found
+                blocks.setdefault(path[:length], set()).update(leaf.blocks)
+    return blocks
 
 
 def scale_by_layer(decay: float, describe: Describe, ratio: float = 1.0) -> optax.GradientTransformation:

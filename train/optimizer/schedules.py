@@ -45,11 +45,11 @@ class Schedule(Choice):
         raise NotImplementedError
 
     def scale(self, losses: Sequence[float]) -> float | None:
-        """A factor of the learning rate after evaluations with these validation losses; None = it depends on none."""
+        """A factor of the learning rate after evaluations with these validation losses; None = no such factor."""
         return None
 
     def state(self, step: int, total_steps: int) -> str:
-        """Where in the schedule a step is, to complete "the learning rate ..."."""
+        """The position of a step in the schedule, to complete "the learning rate ..."."""
         return f"follows the schedule {self.kind}"
 
     def shortfalls(self, total_steps: int, evaluations: int) -> list[str]:
@@ -86,10 +86,10 @@ class Noam(Schedule, kind="noam"):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Falling(Schedule):
-    """Falls to a floor, peak * min_lr_ratio, at an end; after it, the learning rate is the floor."""
+    """Falls to a floor, peak * min_lr_ratio, and stays there."""
 
     end: Count | None = None
-    """Where the fall ends, counted from the start of the run; None = at the last step of the run."""
+    """Step or token at which the fall ends, counted from the start of the run; None = the last step of the run."""
     min_lr_ratio: Fraction = 0.1
     """Lowest learning rate, as a fraction of the peak."""
 
@@ -115,7 +115,7 @@ class Falling(Schedule):
         return f"is at step {min(step, end)} of {end} of the schedule {self.kind}"
 
     def _fallen(self, progress: Array, total_steps: int) -> Array:
-        """The fraction of the fall that is done, from 0 to 1."""
+        """Progress of the fall, from 0 to 1."""
         return _share(progress, self.warmup, self.end or total_steps)
 
 
@@ -229,7 +229,7 @@ class Plateau(Constant, kind="plateau"):
     """
 
     patience: Natural = 3
-    """Number of evaluations without a lower validation loss that are accepted; one more lowers the learning rate."""
+    """Maximum number of evaluations without a lower validation loss; one more lowers the learning rate."""
     decay_factor: ProperFraction = 0.1
     """Factor that lowers the learning rate."""
     min_lr_ratio: Fraction = 0.1
@@ -250,13 +250,13 @@ class Plateau(Constant, kind="plateau"):
 
     def shortfalls(self, total_steps: int, evaluations: int) -> list[str]:
         """Also a line if the run has too few evaluations to find a plateau."""
-        found = super().shortfalls(total_steps, evaluations)
+        lines = super().shortfalls(total_steps, evaluations)
         if evaluations <= self.patience + 2:
-            found.append(
+            lines.append(
                 f"the schedule plateau needs at least {self.patience + 2} evaluations, but the run has {evaluations}; "
                 "evaluate more often, or lower --optimizer.schedule.patience"
             )
-        return found
+        return lines
 
 
 def _share(progress: Array, begin: int, end: int) -> Array:
@@ -265,7 +265,7 @@ def _share(progress: Array, begin: int, end: int) -> Array:
 
 
 def _intervals(progress: Array, interval: int) -> Array:
-    """The number of whole intervals, a whole number in float32; corrects quotients that were rounded down."""
+    """The number of whole intervals, as float32; corrects quotients that were rounded down."""
     return jnp.floor((progress + 0.5) / interval)
 
 

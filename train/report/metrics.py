@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from train.report.formats import is_finite
-from train.run.progress import reason_to_stop, stops_early
 
 Rows = Sequence[dict[str, Any]]
 
 OBJECTIVE = "objective"
-"""The minimised function, if it differs from the plain loss; it is not declared, and has the unit of the loss."""
+"""The minimised function, if it differs from the loss; it has the loss's unit, and is not declared."""
 
 
 class Declared(NamedTuple):
@@ -20,7 +19,7 @@ class Declared(NamedTuple):
       of: what it is averaged over: tokens, questions, examples.
       unit: unit of its value, such as nats; "" = no unit.
       better: lower or higher.
-      title: how its name is written, such as UAS; "" = the name as words, as in runs of earlier versions.
+      title: its name on pages, such as UAS; "" = the name as words.
     """
 
     of: str = "examples"
@@ -39,7 +38,7 @@ class Declared(NamedTuple):
 
 
 MAX_CURVES = 8
-"""Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, are separated."""
+"""Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, get their own."""
 
 
 class Chart(NamedTuple):
@@ -67,11 +66,11 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
     Raises:
       ValueError: when the declaration is malformed.
     """
-    found = environment.get("metrics", {})
-    if not isinstance(found, dict):
-        raise ValueError(f"metrics: expected an object with one entry a metric, got {type(found).__name__}")
+    declared = environment.get("metrics", {})
+    if not isinstance(declared, dict):
+        raise ValueError(f"metrics: expected an object with one entry a metric, got {type(declared).__name__}")
     metrics = {}
-    for name, fields in found.items():
+    for name, fields in declared.items():
         if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
             raise ValueError(f"metrics.{name}: expected an object of texts: of, unit, better, title; got {fields!r}")
         if unknown := sorted(fields.keys() - set(Declared._fields)):
@@ -81,12 +80,6 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
             raise ValueError(f"metrics.{name}.better: expected lower or higher, got {metrics[name].better!r}")
     first = environment.get("best_metric")
     return {first: metrics[first]} | metrics if isinstance(first, str) and first in metrics else metrics
-
-
-def progress_of(environment: Mapping[str, Any], metrics: Mapping[str, Declared]) -> str:
-    """The unit that throughput counts, such as tokens."""
-    progress = metrics.get(str(environment.get("progress", "loss")))
-    return "tokens" if progress is None else progress.of
 
 
 def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
@@ -100,13 +93,13 @@ def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
         group[name] = metric
         if name == "loss" and OBJECTIVE not in metrics:
             group[OBJECTIVE] = metric._replace(title="")
-    found: list[Chart] = []
+    drawn: list[Chart] = []
     for unit, members in [(unit, apart) for (unit, _), group in groups.items() for apart in _apart(group)]:
         bases = {base(name) for name in members} - {OBJECTIVE}
         name = _file_name(bases.pop() if len(bases) == 1 else unit or "scores")
-        taken = {"learning_rate", "gradient_norm", "throughput", *(chart.name for chart in found)}
-        found.append(Chart(f"{name}_{len(found) + 1}" if name in taken else name, unit, members))
-    return found
+        taken = {"learning_rate", "gradient_norm", "throughput", *(chart.name for chart in drawn)}
+        drawn.append(Chart(f"{name}_{len(drawn) + 1}" if name in taken else name, unit, members))
+    return drawn
 
 
 def _apart(members: dict[str, Declared]) -> list[dict[str, Declared]]:
@@ -167,29 +160,11 @@ def main_split(rows: Rows, metric: str) -> str:
 def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
     """Split, value and step of the best finite value, or None. The earliest of equal values counts."""
     split = main_split(rows, metric)
-    found = [(row[metric], row["step"]) for row in rows if row["split"] == split and is_finite(row.get(metric))]
-    if not found:
+    measured = [(row[metric], row["step"]) for row in rows if row["split"] == split and is_finite(row.get(metric))]
+    if not measured:
         return None
-    value, step = min(found) if better == "lower" else min(found, key=lambda pair: (-pair[0], pair[1]))
+    value, step = min(measured) if better == "lower" else min(measured, key=lambda pair: (-pair[0], pair[1]))
     return split, value, step
-
-
-def early_stop(config: Mapping[str, Any], environment: Mapping[str, Any], rows: Rows) -> str:
-    """Why a run has stopped early; "" if it did not stop early.
-
-    Args:
-      config: the run's config as JSON.
-      environment: of the run, with the declarations of its metrics.
-      rows: of its metrics.jsonl.
-    """
-    name, patience = str(environment.get("best_metric")), config.get("stop_after")
-    declared = declared_metrics(environment).get(name)
-    if declared is None or not is_finite(patience):
-        return ""
-    sign = 1.0 if declared.better == "higher" else -1.0
-    measured = [row[name] for row in rows if row["split"] == "validation" and name in row]
-    scores = [sign * value if is_finite(value) else float("nan") for value in measured]
-    return reason_to_stop(name, scores) if stops_early(scores, patience) else ""
 
 
 def _file_name(words: str) -> str:

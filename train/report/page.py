@@ -1,7 +1,6 @@
-"""The page of a run's report: one HTML document that includes its charts and styles and requests no other file."""
+"""The page of a run's report: one HTML document with its charts and styles, which loads no other file."""
 
 import json
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from string import Template
 from typing import Any, NamedTuple
@@ -9,11 +8,9 @@ from urllib.parse import quote
 
 from train.report.blocks import LoggedBlock, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
-from train.report.metrics import OBJECTIVE, Declared, best, early_stop, progress_of, spaced, title_of
+from train.report.logged_run import LoggedRun, Object
+from train.report.metrics import OBJECTIVE, Declared, Rows, spaced, title_of
 from train.report.plots import inline
-
-Object = dict[str, Any]
-Rows = Sequence[Object]
 
 _BEST_TILES = 4
 _MAX_FILES = 50
@@ -169,11 +166,7 @@ class Figure(NamedTuple):
 
 
 def render_page(
-    folder: str,
-    config: Object,
-    environment: Object,
-    metrics: Mapping[str, Declared],
-    rows: Rows,
+    run: LoggedRun,
     blocks: Sequence[LoggedBlock],
     figures: Sequence[Figure],
     files: Sequence[str] = (),
@@ -181,44 +174,38 @@ def render_page(
     """The document.
 
     Args:
-      folder: name of the run's folder.
-      config: the run's config, nested objects with a key `type`.
-      environment: the machine, the software and the declarations of the run.
-      metrics: the declared metrics of the run.
-      rows: the measured values, in step order.
+      run: what the run has logged.
       blocks: what the task reports, in step order.
       figures: the charts.
       files: paths in the folder; the page links to them.
     """
-    step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
-    early = early_stop(config, environment, rows)
-    finished = total is not None and step >= total
-    status = "Finished" if finished else "Stopped early" if early else "Unfinished"
-    recipe = config.get("recipe", "run")
+    step, total, early, environment = run.step, run.total_steps, run.early_stop, run.environment
+    status = "Finished" if run.finished else "Stopped early" if early else "Unfinished"
+    recipe = run.config.get("recipe", "run")
     device = " x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)
     shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
     return _PAGE.substitute(
         style=STYLE,
-        title=text(recipe if folder == recipe else f"{folder} ({recipe})"),
+        title=text(recipe if run.name == recipe else f"{run.name} ({recipe})"),
         recipe=text(recipe),
-        place=f"Run <code>{text(folder)}</code>" + (f" on {text(device)}" if device else ""),
-        state="finished" if finished or early else "unfinished",
+        place=f"Run <code>{text(run.name)}</code>" + (f" on {text(device)}" if device else ""),
+        state="finished" if run.finished or early else "unfinished",
         status=status,
         progress=f"at step {step:,}" + (f" of {total:,}" if total else "") + (f": {text(early)}" if early else ""),
         percent=f"{100 * min(1, step / total) if total else 0:.1f}",
-        warnings="".join(f'<p class="warning">{text(line)}</p>' for line in _warnings(rows, metrics)),
+        warnings="".join(f'<p class="warning">{text(line)}</p>' for line in _warnings(run)),
         tiles="".join(
             f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(remark)}</small></dd></div>"
-            for name, value, remark in _tiles(rows, metrics, environment)
+            for name, value, remark in _tiles(run)
         ),
-        charts="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is not None),
-        pair="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is None),
+        charts="".join(_chart(figure, index) for index, figure in enumerate(figures) if figure.narrow is not None),
+        pair="".join(_chart(figure, index) for index, figure in enumerate(figures) if figure.narrow is None),
         blocks=render_blocks(blocks),
-        measured=_measured(rows, metrics),
+        measured=_measured(run.rows, run.metrics),
         files=_files(files),
-        config="".join(_section(*section) for section in _sections("run", config)),
+        config="".join(_section(*section) for section in _sections("run", run.config)),
         environment="".join(_section(*section) for section in _sections("machine", shown_environment)),
-        continuation="" if finished or early else _continuation(environment),
+        continuation="" if run.finished or early else _continuation(environment),
     )
 
 
@@ -230,34 +217,31 @@ def _chart(figure: Figure, index: int) -> str:
     return f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div></figure>'
 
 
-def _tiles(rows: Rows, metrics: Mapping[str, Declared], environment: Object) -> Iterator[tuple[str, str, str]]:
+def _tiles(run: LoggedRun) -> Iterator[tuple[str, str, str]]:
     """The numbers at the top of the page: name, value, remark. Metrics that only training measures come last."""
-    found_of = {name: best(rows, name, metric.better) for name, metric in metrics.items()}
-    measured = [(name, metrics[name], found) for name, found in found_of.items() if found is not None]
-    for name, metric, found in sorted(measured, key=lambda each: each[2][0] == "train")[:_BEST_TILES]:
-        split, value, step = found
-        title = title_of(name, metrics)
+    measured = [(name, *best) for name in run.metrics if (best := run.best(name)) is not None]
+    for name, split, value, step in sorted(measured, key=lambda each: each[1] == "train")[:_BEST_TILES]:
+        metric, title = run.metrics[name], title_of(name, run.metrics)
         meaning = "" if metric.per == title else f"{metric.per or f'over {spaced(metric.of)}'}, "
         yield f"Best {split} {title}", number(value), f"{meaning}{metric.better} is better, step {step:,}"
-    if is_finite(parameters := environment.get("parameters")) and parameters:
+    if is_finite(parameters := run.environment.get("parameters")) and parameters:
         yield "Parameters", short(parameters), f"{parameters:,}"
-    if seconds := _finite(rows, "train_seconds"):
-        yield "Training time", duration(seconds[-1]), "without evaluation and saving"
-    of = progress_of(environment, metrics)
-    if speeds := _finite(rows, f"{of}_per_second"):
-        yield "Throughput", short(statistics.median(speeds)), f"{of}/s, median"
+    if run.train_seconds is not None:
+        yield "Training time", duration(run.train_seconds), "without evaluation and saving"
+    if run.speed is not None:
+        yield "Throughput", short(run.speed), f"{run.counted}/s, median"
 
 
-def _warnings(rows: Rows, metrics: Mapping[str, Declared]) -> Iterator[str]:
-    if not metrics:
+def _warnings(run: LoggedRun) -> Iterator[str]:
+    if not run.metrics:
         yield "environment.json declares no metrics, so none is drawn."
-    for name in dict.fromkeys([*metrics, OBJECTIVE]):
-        logged = [row for row in rows if name in row]
+    for name in dict.fromkeys([*run.metrics, OBJECTIVE]):
+        logged = [row for row in run.rows if name in row]
         broken = [row for row in logged if not is_finite(row[name])]
         if broken:
             where = f"{broken[0]['split']}, step {broken[0]['step']:,}"
             yield f"{len(broken)} of {len(logged)} logged values of {name} are not finite; the first: {where}."
-    if (skipped := _finite(rows, "skipped_updates")) and skipped[-1]:
+    if (skipped := run.values("skipped_updates")) and skipped[-1]:
         yield f"{skipped[-1]:,} updates were skipped, because a loss or gradient was not finite."
 
 
@@ -293,7 +277,7 @@ def _files(files: Sequence[str]) -> str:
 
 
 def _unit(key: str, metrics: Mapping[str, Declared]) -> str:
-    """The unit of a metric, if its name does not say it, as that of `positions_per_token` does."""
+    """The unit of a metric, unless its name has it, as in `positions_per_token`."""
     unit = metrics[key].per if key in metrics else ""
     return f"<small>{text(unit)}</small>" if unit not in ("", title_of(key, metrics)) else ""
 
@@ -340,7 +324,3 @@ def _continuation(environment: Object) -> str:
         return ""
     command = command if isinstance(command, str) else " ".join(command)
     return f"<p>The run was started by <code>{text(command)}</code>; the same command continues it.</p>"
-
-
-def _finite(rows: Rows, key: str) -> list[float]:
-    return [row[key] for row in rows if is_finite(row.get(key))]

@@ -51,7 +51,7 @@ class Series(NamedTuple):
 
 
 def draw_chart(chart: Chart, rows: Rows, *, narrow: bool = False) -> str:
-    """SVG of the metrics of one unit by step, a curve for each metric and split; narrow = for small screens."""
+    """SVG of a chart's metrics by step, a curve for each metric and split; `narrow`: for small screens."""
     size = (420, 330) if narrow else (1040, 380)
     return _draw(f"{chart.name}{'_narrow' * narrow}", size, lambda axes: _chart(axes, chart, rows))
 
@@ -67,7 +67,7 @@ def draw_gradient_norm(rows: Rows) -> str:
 
 
 def draw_throughput(rows: Rows, of: str) -> str:
-    """SVG of the throughput by step; `of` is what it counts."""
+    """SVG of the throughput by step; `of`: the unit it counts."""
     return _draw("throughput", SMALL, lambda axes: _throughput(axes, rows, of))
 
 
@@ -99,7 +99,7 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def plain(text: str, most: int = MAX_LABEL) -> str:
-    """A text that fonts and XML support: on one line, without control characters, of limited length."""
+    """A text that fonts and XML support: one line of limited length, without control characters."""
     text = "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
@@ -112,7 +112,7 @@ def curve(rows: Rows, split: str, key: str) -> Curve:
 
 
 def downsample(steps: np.ndarray, values: np.ndarray, most: int = MAX_POINTS) -> Curve:
-    """At most `most` points of a curve: the minimum and the maximum of each interval, so that spikes stay visible."""
+    """At most `most` points of a curve: the minimum and the maximum of each interval, to keep spikes visible."""
     if len(values) <= most:
         return steps, values
     finite = np.isfinite(values)
@@ -129,14 +129,14 @@ def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) 
 
     The window is narrower at the start, because a loss falls fast there.
     """
-    index = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
+    indices = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
     means = []
-    for i in index:
-        half = min(window // 2, i)
-        near = values[i - half : i + half + 1]
+    for index in indices:
+        half = min(window // 2, index)
+        near = values[index - half : index + half + 1]
         near = near[np.isfinite(near)]
         means.append(near.mean() if len(near) else np.nan)
-    return steps[index], np.array(means)
+    return steps[indices], np.array(means)
 
 
 def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
@@ -172,12 +172,12 @@ def needs_logarithm(curves: Sequence[Curve]) -> bool:
 
 def series_of(chart: Chart, rows: Rows) -> list[Series]:
     """The measured curves of a chart, training curves first."""
-    found = [
+    measured = [
         Series(split, metric, *curve(rows, split, metric))
         for metric in chart.metrics
         for split in splits_of(rows, metric)
     ]
-    return sorted(found, key=lambda series: series.split != "train")
+    return sorted(measured, key=lambda series: series.split != "train")
 
 
 def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
@@ -200,17 +200,17 @@ def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     few = sum(series.split == "train" for series in shown) == 1
     handles: list[Any] = []
     # The training curve has the first colour in every run.
-    for number, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
+    for index, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
         steps, values = series.steps, series.values
         label = plain(series.split if only_split else f"{series.split} {title_of(series.metric, chart.metrics)}")
-        colour, style = SERIES[number % len(SERIES)], STYLES[number // len(SERIES) % len(STYLES)]
+        colour, style = SERIES[index % len(SERIES)], STYLES[index // len(SERIES) % len(STYLES)]
         if series.split != "train":
             handles += axes.plot(
                 *downsample(steps, values),
                 color=colour,
                 lw=1.8,
                 ls=style,
-                marker=MARKERS[(number - 1) % len(MARKERS)],
+                marker=MARKERS[(index - 1) % len(MARKERS)],
                 ms=4.5,
                 markevery=max(1, len(values) // 25),
                 label=label,
@@ -267,10 +267,10 @@ def _lines(axes: "Axes", lines: Lines) -> None:
     shown = lines.lines[:MAX_CURVES]
     curves = [(_finite(line.x), _finite(line.y)) for line in shown]
     handles: list[Any] = []
-    for number, (line, (x, y)) in enumerate(zip(shown, curves, strict=True)):
-        marker = MARKERS[number % len(MARKERS)] if len(x) <= 25 else ""
-        style = STYLES[number // len(SERIES) % len(STYLES)]
-        colour = SERIES[number % len(SERIES)]
+    for index, (line, (x, y)) in enumerate(zip(shown, curves, strict=True)):
+        marker = MARKERS[index % len(MARKERS)] if len(x) <= 25 else ""
+        style = STYLES[index // len(SERIES) % len(STYLES)]
+        colour = SERIES[index % len(SERIES)]
         handles += axes.plot(
             *downsample(x, y), color=colour, lw=1.8, ls=style, marker=marker, ms=4.5, label=plain(line.name)
         )

@@ -1,5 +1,7 @@
-"""What a run prints before its first step: its data, parameters and devices, and settings that need a longer run; and
-after its last step: its checkpoints, and the state of its learning-rate schedule."""
+"""The lines that a run prints before its first step and after its last one.
+
+Before: its data, parameters and devices, and settings that need a longer run. After: its checkpoints, and the state of
+its learning-rate schedule."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +13,12 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
 from train.run import folder as run_folder
-from train.run.progress import reason_to_stop
+from train.run.early_stopping import reason_to_stop
 from train.run.setup import Setup
 
 
 def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
-    """The lines that summarise a run which has trained `step` steps, and perhaps has ended."""
+    """The lines before training: the run has trained `step` steps, and perhaps has ended."""
     total = setup.config.total_steps
     if step >= total:
         state = [f"the run is finished, at step {step} of {total}"]
@@ -35,8 +37,7 @@ def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
 
 
 def ending(workdir: Path, setup: Setup, *, scores: Sequence[float], ended: bool) -> list[str]:
-    """The lines about the end of a run, or of a start that a signal has stopped: its last checkpoint, the state of the
-    learning-rate schedule, its best checkpoint, and why it stopped early if it did.
+    """The lines after training: last checkpoint, state of the schedule, best checkpoint, reason of an early stop.
 
     Args:
       workdir: the run's folder, with at least one checkpoint.
@@ -64,14 +65,14 @@ def print_lines(console: Console, lines: Sequence[str]) -> None:
 
 
 def schedule_state(workdir: Path, config: TrainConfig, step: int) -> str:
-    """The learning rate of a step, and where in its schedule the step is."""
+    """The learning rate of a step, and the step's position in the schedule."""
     rate = run_folder.learning_rate(workdir / run_folder.METRICS_FILE, step)
-    found = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
-    return f"{found} {config.optimizer.schedule.state(step, config.total_steps)}"
+    words = "the learning rate" if rate is None else f"the learning rate {rate:.3g}"
+    return f"{words} {config.optimizer.schedule.state(step, config.total_steps)}"
 
 
 def notes_of_splits(corpus: Corpus) -> list[str]:
-    """A line for each note of the splits. It starts with the names of the split, which may have two."""
+    """A line for each note of the splits, after the names of the splits that have it."""
     names_of: dict[str, list[str]] = {}
     for name, split in corpus.splits.items():
         for note in split.notes:

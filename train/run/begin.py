@@ -1,4 +1,4 @@
-"""The start of a run from pretrained weights: their model's shape, parameters and processor."""
+"""The start of a run: shape, parameters and processor of pretrained weights."""
 
 import dataclasses
 import hashlib
@@ -48,8 +48,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
 
     Args:
       config: the config, as the user gave it.
-      workdir: the run's folder, after `run_folder.check`. If it has checkpoints, it also has the model's shape, and the
-        pretrained weights are not read: they may have been deleted.
+      workdir: the run's folder, after `run_folder.check_folder`. If it has checkpoints, it also has the model's shape.
+        The pretrained weights are not read then: they may have been deleted.
 
     Raises:
       ConfigError: when the model's fields do not fit the pretrained weights.
@@ -63,10 +63,10 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
         processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
         return Initialisation(dataclasses.replace(config, model=model), {}, processor)
-    place = config.init_from
+    name = config.init_from
     try:
-        source = load(place, checkpoint="latest" if is_run(place) else "best", ignore=config.init_ignore)
-        if is_run(place):
+        source = load(name, checkpoint="latest" if is_run(name) else "best", ignore=config.init_ignore)
+        if is_run(name):
             earlier = from_json(source.config["data"], DataConfig, where="config.data")
             config.data.check_after(earlier)
         adopted = config.model.adopt(source)
@@ -84,7 +84,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
     except (ConfigError, DamagedCheckpointError, DataError):
         raise
     except ValueError as error:
-        where = "--init-from" if str(place) in str(error) else f"--init-from {place}"
+        where = "--init-from" if str(name) in str(error) else f"--init-from {name}"
         raise RunError(f"{where}: {error}") from error
 
 
@@ -106,8 +106,8 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
 
 def params_digest(params: Params) -> str:
     """SHA-256 of the paths, shapes, types and values of parameters."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        found.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}\n".encode())
-        found.update(array_bytes(leaf).data)
-    return found.hexdigest()
+        digest.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}\n".encode())
+        digest.update(array_bytes(leaf).data)
+    return digest.hexdigest()

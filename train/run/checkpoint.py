@@ -35,7 +35,7 @@ from jaxnlp.saving.checkpoints import (
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
 from train.run.folder import RunSpec, check_continuation, writes_folder
-from train.run.progress import Progress
+from train.run.progress import RunProgress
 from train.run.setup import Setup
 from train.step import TrainState
 
@@ -43,18 +43,18 @@ _logger = logging.getLogger(__name__)
 
 DAMAGED = "damaged_checkpoints"
 BYTES_OF_FILES, BYTES_OF_METADATA = 200_000, 2_000
-"""What a checkpoint takes on the disk at most: without its arrays, and for an array besides its values."""
+"""Upper bounds of a checkpoint's size on disk: without arrays, and of an array without its values."""
 
 
 class Restored(NamedTuple):
     """A run at its latest checkpoint, and the state of the data's iterator after the last batch."""
 
-    progress: Progress
+    progress: RunProgress
     data_state: dict[str, Any]
 
 
 class Checkpoints:
-    """The checkpoints of one run's folder.
+    """The checkpoints of a run.
 
     Saving is asynchronous: training continues while the files are written, and an unfinished checkpoint is ignored if
     the process dies. A context manager: its exit waits for the writing. Nothing is written before the first `save`,
@@ -70,7 +70,7 @@ class Checkpoints:
         self._on_exit = contextlib.ExitStack()
 
     def _open(self) -> ocp.CheckpointManager:
-        """Orbax's manager; made at the first save, since it writes."""
+        """Orbax's manager; made at the first save, because it writes."""
         if self._manager is None:
             self._on_exit.enter_context(logging_unchanged())
             for step in checkpoint_steps(self._workdir):
@@ -80,8 +80,8 @@ class Checkpoints:
                 preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
             )
             self._folder.mkdir(parents=True, exist_ok=True)
-            place = self._on_exit.enter_context(plain_path(self._folder))
-            self._manager = ocp.CheckpointManager(place, options=options)
+            path = self._on_exit.enter_context(plain_path(self._folder))
+            self._manager = ocp.CheckpointManager(path, options=options)
         return self._manager
 
     def _rank(self, record: Record) -> None:
@@ -99,11 +99,11 @@ class Checkpoints:
         self,
         state: TrainState,
         spec: RunSpec,
-        progress: Progress,
+        progress: RunProgress,
         metrics: dict[str, float] | None,
         data_state: dict[str, Any],
     ) -> None:
-        """Starts to save; the arrays may be donated as soon as this returns.
+        """Starts saving; the arrays may be donated as soon as this returns.
 
         Args:
           state: without the layout over devices, see `Parallel.fetch`.
@@ -144,14 +144,15 @@ class Checkpoints:
             )
 
     def _require_space(self, needed: int) -> None:
-        """Raises OSError when the disk has no space for a checkpoint. (Orbax would notice that in several threads,
-        each with an error and half-written files.)"""
+        """Raises OSError when the disk has no space for a checkpoint.
+
+        Orbax would fail in several threads, each with an error and half-written files."""
         usage = shutil.disk_usage(self._folder)
-        if usage.free < needed and usage.total:  # some network disks do not tell their size
+        if usage.free < needed and usage.total:  # some network disks do not report their size
             sizes = f"{usage.free / 1e6:.2f} MB are free, and it takes up to {needed / 1e6:.2f} MB"
             raise OSError(errno.ENOSPC, f"no space left for a checkpoint: {sizes}", str(self._folder))
 
-    def resume(self, setup: Setup, layout: Parallel, batches: Any) -> Progress:
+    def resume(self, setup: Setup, layout: Parallel, batches: Any) -> RunProgress:
         """The run at its latest readable checkpoint, or before its first step if nothing was saved.
 
         Args:
@@ -164,7 +165,7 @@ class Checkpoints:
         check = functools.partial(check_continuation, run=setup.spec, workdir=self._workdir)
         restored = self.restore_latest(layout.like(setup.abstract_state), check)
         if restored is None:
-            return Progress(layout.initialise(setup.initial_state, setup.given))
+            return RunProgress(layout.initialise(setup.initial_state, setup.given))
         batches.set_state(restored.data_state)
         return dataclasses.replace(restored.progress, state=layout.place(restored.progress.state))
 
@@ -205,20 +206,20 @@ class Checkpoints:
                 self._set_aside(step, failures[step], continuing_from=newest)
         return restored
 
-    def _restore(self, record: Record, like: TrainState) -> Progress:
+    def _restore(self, record: Record, like: TrainState) -> RunProgress:
         expected = _items(like)
-        place = self._folder / str(record.step)
+        path = self._folder / str(record.step)
         if expected.keys() != record.items.keys():
             raise DamagedCheckpointError(
-                f"checkpoint {place} has {', '.join(record.items)}, expected {', '.join(expected)}"
+                f"checkpoint {path} has {', '.join(record.items)}, expected {', '.join(expected)}"
             )
-        found = restore_items(place, **expected)
+        items = restore_items(path, **expected)
         for name in expected:
-            check_arrays(found[name], record.items[name], f"{name} of checkpoint {place}")
-        rest = dict(found[TRAINING])
+            check_arrays(items[name], record.items[name], f"{name} of checkpoint {path}")
+        rest = dict(items[TRAINING])
         key = jax.random.wrap_key_data(rest.pop("key"))
-        state = TrainState(params=found[PARAMS], ema=found.get(EMA), key=key, **rest)
-        return Progress(state, record.step, record.train_seconds, record.losses, record.scores)
+        state = TrainState(params=items[PARAMS], ema=items.get(EMA), key=key, **rest)
+        return RunProgress(state, record.step, record.train_seconds, record.losses, record.scores)
 
     def _set_aside(self, step: int, reason: str, *, continuing_from: int) -> None:
         if not writes_folder():
@@ -246,7 +247,7 @@ class Checkpoints:
 
 
 def bytes_on_disk(items: Any) -> int:
-    """An upper bound of what a checkpoint of these items takes on the disk."""
+    """An upper bound of the size of a checkpoint with these items."""
     return BYTES_OF_FILES + sum(array.nbytes + BYTES_OF_METADATA for array in jax.tree.leaves(items))
 
 

@@ -1,4 +1,4 @@
-"""A run's folder: the files of a run, and checks that a run may continue in an existing folder."""
+"""A run's folder: its files, and checks before a run continues in it."""
 
 import importlib.metadata
 import json
@@ -34,17 +34,16 @@ from jaxnlp.saving.serialization import (
 )
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines
-from train.run.progress import stops_early
+from train.run.early_stopping import stops_early
 
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
 REPORT_FILE = "report.html"
 EXTENDED = "extended_from_total_steps"
-"""Key in the environment: the earlier values of total_steps of an extended run."""
+"""Key in the environment: earlier values of total_steps of an extended run."""
 TYPED_MODEL_FILE = "typed_model.json"
-"""The model's config as the user gave it, if pretrained weights have changed it: a continued run is given the same
-config again."""
+"""The model's config as the user gave it, if pretrained weights have changed it. On resume it is given again."""
 LOCK_FILE = ".lock"
 """The lock file of the process that trains in the folder."""
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
@@ -57,11 +56,11 @@ class RunMismatchError(ValueError):
 
 
 class RunSpec(NamedTuple):
-    """The facts that must stay equal when a run continues.
+    """The facts that must not change on resume.
 
     Attributes:
       config: the config as JSON.
-      identity: its fields that decide the numbers.
+      identity: its fields that determine the numbers.
       processor: the processor as JSON.
       description: one line about the data.
       fingerprint: a digest of the data.
@@ -75,11 +74,11 @@ class RunSpec(NamedTuple):
 
 
 def writes_folder() -> bool:
-    """Whether this process writes the run's folder and prints messages: only the first process of all hosts does."""
+    """Whether this process writes the run's folder and prints messages: only process 0 does."""
     return jax.process_index() == 0
 
 
-def check(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
+def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
     """Checks that the folder is new, or has a run with this config. Writes nothing.
 
     Args:
@@ -92,7 +91,7 @@ def check(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
         steps; when it is not a run's folder; when the run's checkpoints were deleted; and when a line of its files is
         not valid.
     """
-    check_place(workdir)
+    check_path(workdir)
     identity = config.identity()
     for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
         refuse_undecoded(text)
@@ -107,7 +106,7 @@ def check(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
     elif workdir.is_dir():
         # A start that was killed at once has left an empty folder of checkpoints, and perhaps a processor.
         left = {LOCK_FILE, PROCESSOR_FILE} | ({CHECKPOINTS} if not any((workdir / CHECKPOINTS).glob("*")) else set())
-        others = sorted({found.name for found in workdir.iterdir()} - left)
+        others = sorted({path.name for path in workdir.iterdir()} - left)
         if others:
             raise RunMismatchError(
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
@@ -125,7 +124,7 @@ def check(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
         )
 
 
-def check_place(workdir: Path) -> None:
+def check_path(workdir: Path) -> None:
     """Raises RunMismatchError for a path that cannot be a run's folder."""
     if not workdir.parts:
         raise RunMismatchError("a run needs its own folder, not the current one; give its name with --workdir")
@@ -139,7 +138,7 @@ def check_place(workdir: Path) -> None:
 
 
 def refuse_undecoded(text: str) -> None:
-    """Raises RunMismatchError for a name of a file that is not UTF-8: the files of a run could not hold it."""
+    """Raises RunMismatchError for a text that is not UTF-8, such as a file name: a run's files could not contain it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -176,7 +175,7 @@ def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) ->
 
 
 def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *details: str) -> RunMismatchError:
-    """The error for data that a checkpoint was not trained on, with both descriptions and further lines."""
+    """The error for changed data, with both descriptions and further lines."""
     descriptions = [f"before: {record.description}", f"now: {data.description}"]
     if record.description == data.description:
         descriptions = [f"before and now: {record.description}", "the descriptions are equal, but the contents differ"]
@@ -211,19 +210,19 @@ def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
 def refuse_config_change(
     before: dict[str, Any], identity: dict[str, Any], workdir: Path, *, extend: bool = False
 ) -> None:
-    """Raises RunMismatchError, with each difference, when the config of the run in a folder has another identity.
+    """Raises RunMismatchError, with the differences, when the run in a folder has a config of another identity.
 
     With `extend` the run may become longer, even if its learning rate depends on its length.
     """
     message = f"{workdir} holds a run with another config"
-    if before.get("recipe") != identity.get("recipe"):  # most fields differ, and none of them helps
+    if before.get("recipe") != identity.get("recipe"):  # most fields differ: a list of them would not help
         recipes = f"{before.get('recipe')}, not {identity.get('recipe')}"
         raise RunMismatchError(f"{message}, of the recipe {recipes}; give another --workdir")
     before = same_fields(before, identity)
     changed = identity_changes(before, identity, extended=extend)
     if changed and not identity_changes(before, identity, extended=True):
         message += (
-            ". The learning rates of the steps so far depend on total_steps. --extend continues nevertheless, with "
+            ". The learning rates of the steps so far depend on total_steps. --extend continues anyway, with "
             "the learning rates of the longer schedule for the remaining steps"
         )
     if changed:
@@ -231,7 +230,7 @@ def refuse_config_change(
 
 
 def _listed(changed: list[str]) -> str:
-    """Differences, one a line, each truncated; beyond the maximum only their number."""
+    """Differences, one a line, truncated; beyond the maximum only their number."""
     lines = "".join(f"\n  {_truncated(line)}" for line in changed[:MAX_DIFFERENCES])
     more = len(changed) - MAX_DIFFERENCES
     return lines + (f"\n  and {more} more" if more > 0 else "")
@@ -267,7 +266,7 @@ def read_environment(workdir: Path) -> dict[str, Any]:
 
 
 def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
-    """Records the versions, the device and the command of this start; replaces those of an earlier start.
+    """Records the versions, the device and the command of this start, in place of those of an earlier start.
 
     Args:
       workdir: the run's folder.
@@ -332,7 +331,7 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
 
 def device_name() -> str:
-    """The name of the accelerator, or without one of the CPU."""
+    """The name of the accelerator, or of the CPU."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         return device.device_kind
@@ -349,7 +348,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def keep_lines_until(path: Path, step: int) -> None:
-    """Removes the lines of a JSON-lines file that were written after the checkpoint from which a run continues.
+    """Removes the lines of a JSON-lines file after a step.
 
     Raises: RunMismatchError naming a line that is not an object with a step; the file is then unchanged.
     """
@@ -359,7 +358,7 @@ def keep_lines_until(path: Path, step: int) -> None:
 
 
 def logged_steps(path: Path, split: str | None = None) -> list[int]:
-    """The step of each row of a JSON-lines file, or of each row of one split; [] if the file does not exist.
+    """The steps of a JSON-lines file's rows, or of the rows of one split; [] if the file does not exist.
 
     Raises: RunMismatchError, like `keep_lines_until`.
     """
@@ -367,7 +366,7 @@ def logged_steps(path: Path, split: str | None = None) -> list[int]:
 
 
 def learning_rate(path: Path, step: int) -> float | None:
-    """The learning rate that a metrics.jsonl has of the last logged step up to this one; None = it has none.
+    """The learning rate of the last logged step up to this one; None = no row has one.
 
     Raises: RunMismatchError, like `keep_lines_until`.
     """
@@ -379,13 +378,13 @@ def learning_rate(path: Path, step: int) -> float | None:
 
 
 def has_ended(workdir: Path, config: TrainConfig) -> bool:
-    """Whether a run with this config has a checkpoint of its last step, or has stopped early."""
+    """Whether the run has a checkpoint of its last step, or has stopped early."""
     step = max(checkpoint_steps(workdir), default=0)
     if not step or step >= config.total_steps or config.stop_after is None:
         return 0 < config.total_steps <= step
     try:
         return stops_early(read_record(workdir, step).scores, config.stop_after)
-    except DamagedCheckpointError:  # the next start sets it aside, and trains its steps again
+    except DamagedCheckpointError:  # the next start moves it, and trains its steps again
         return False
 
 

@@ -20,7 +20,7 @@ def locked(workdir: Path) -> Iterator[None]:
 
     Raises: RunMismatchError when another process holds the lock, or when the folder cannot be that of a run.
     """
-    run_folder.check_place(workdir)
+    run_folder.check_path(workdir)
     if not run_folder.writes_folder():
         yield
         return

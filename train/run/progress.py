@@ -1,5 +1,4 @@
-"""The progress of a run, when it is logged, evaluated and saved, and what its evaluations so far decide: early
-stopping, when averaging starts, and the factor of the learning rate."""
+"""The progress of a run: when to log, evaluate and save, when averaging starts, the factor of the learning rate."""
 
 import dataclasses
 import math
@@ -15,11 +14,12 @@ from jaxnlp.typing import Array, PyTree
 from train.config import TrainConfig
 from train.optimizer.chain import with_plateau_scale
 from train.parallel import Parallel
+from train.run.early_stopping import stops_early
 from train.step import StepOutput, TrainState
 
 
 class Due(NamedTuple):
-    """Whether to log, to evaluate and to save after a step."""
+    """Whether to log, evaluate and save after a step."""
 
     log: bool
     evaluate: bool
@@ -33,7 +33,7 @@ class NonFiniteError(ValueError):
 
 
 @dataclasses.dataclass
-class Progress:
+class RunProgress:
     """The progress of a run.
 
     Attributes:
@@ -55,13 +55,13 @@ class Progress:
         return self.step >= config.total_steps or stops_early(self.scores, config.stop_after)
 
     def due(self, config: TrainConfig, *, stopped: bool) -> Due:
-        """Whether to log, to evaluate and to save now; `stopped`: whether a signal stops the run here."""
+        """Whether to log, evaluate and save now; `stopped`: whether a signal stops the run here."""
         evaluate = self.step == config.total_steps or self.step % config.evaluate_every_steps == 0
         save = evaluate or stopped or self.step % config.checkpoint_every_steps == 0
         return Due(save or self.step % config.log_every_steps == 0, evaluate, save)
 
     def check_finite(self, output: StepOutput, config: TrainConfig, *, last_good: int | None, workdir: Path) -> None:
-        """Raises NonFiniteError if an update was skipped, unless the config allows that, or parameters are not finite.
+        """Raises NonFiniteError for parameters that are not finite, and for a skipped update if the config forbids it.
 
         A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
         overflowed, and no later gradient would be finite.
@@ -104,33 +104,6 @@ class Progress:
 def all_finite(tree: PyTree) -> Array:
     """Whether every value is finite, [] bool."""
     return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
-
-
-def stops_early(scores: Sequence[float], stop_after: int | None) -> bool:
-    """Whether a run ends before its last step.
-
-    Args:
-      scores: the score of each evaluation so far, higher is better; NaN is no improvement.
-      stop_after: number of evaluations without a better score after which it ends; None = it does not.
-    """
-    return stop_after is not None and evaluations_since_best(scores) >= stop_after
-
-
-def evaluations_since_best(scores: Sequence[float]) -> int:
-    """Number of evaluations after the first one with the highest score; all of them if every score is NaN."""
-    best, since = float("-inf"), 0
-    for score in scores:
-        if score > best:
-            best, since = score, 0
-        else:
-            since += 1
-    return since
-
-
-def reason_to_stop(metric: str, scores: Sequence[float]) -> str:
-    """Why a run has stopped early, such as `the validation loss has not improved in 3 evaluations`."""
-    since = evaluations_since_best(scores)
-    return f"the validation {metric} has not improved in {since} evaluation{'' if since == 1 else 's'}"
 
 
 def has_stalled(losses: Sequence[float], patience: int) -> bool:

@@ -27,7 +27,7 @@ class Setup(NamedTuple):
     Attributes:
       begun: the start of the run, without its parameters.
       corpus: the data.
-      spec: the facts that must stay equal when the run continues.
+      spec: the facts that must not change on resume.
       model: the Linen module.
       objective: the loss.
       metrics: the declared metrics of training and validation.
@@ -60,7 +60,7 @@ class Setup(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the environment of a run records about its model and its metrics."""
+        """The entries of environment.json about the model and the metrics."""
         return {
             "parameters": self.num_parameters,
             "pretrained": self.begun.digest,
@@ -170,7 +170,7 @@ def set_up(begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = 
 
 
 def merge(params: Params, given: Params) -> Params:
-    """The parameters, with the given ones in place of those at the same paths.
+    """The parameters, some replaced by given ones at the same paths.
 
     Raises: RunError naming a given parameter that the model does not have, or that has another shape in the model.
     """

@@ -61,5 +61,5 @@ def _print_nowhere() -> None:
 
 
 def exit_status(name: str) -> int:
-    """The exit status of a process that a signal stopped: 128 and its number, such as 130 for SIGINT."""
+    """The exit status of a process that a signal stopped: 128 + its number, such as 130 for SIGINT."""
     return 128 + signal.Signals[name].value

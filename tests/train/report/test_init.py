@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from train.report import read_blocks, read_metrics, write_report
+from train.report import read_blocks, write_report
 
 CONFIG = {
     "type": "train.config:TrainConfig",
@@ -203,35 +203,6 @@ def test_the_folder_is_in_the_title_and_further_files_are_linked(tmp_path):
         "./predictions.csv",
     ]
     assert ">a b#?.html</a>" in text
-
-
-def test_half_written_last_line_is_dropped(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    whole = json.dumps(train_row(1)) + "\n"
-    for end in ('{"step": 2, "spl', "{", '{"step": 2, "split": "tr\xc3', "\n"):
-        path.write_bytes(whole.encode() + end.encode("latin-1"))
-        assert read_metrics(path) == [train_row(1)]
-
-
-def test_last_line_without_its_newline_counts_when_it_is_whole(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(train_row(1)) + "\n" + json.dumps(train_row(2)))
-    assert read_metrics(path) == [train_row(1), train_row(2)]
-
-
-def test_broken_line_elsewhere_is_named(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(train_row(1)) + '\n{"step": 2, "spl\n' + json.dumps(train_row(3)) + "\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: "):
-        read_metrics(path)
-
-
-@pytest.mark.parametrize("row", [{"step": 3}, {"split": "train"}, 7])
-def test_row_without_step_or_split_is_named(tmp_path, row):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(train_row(1)) + "\n" + json.dumps(row) + "\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: expected (a field (step|split)|an object)"):
-        read_metrics(path)
 
 
 @pytest.mark.sweep(1)

@@ -12,7 +12,6 @@ from train.report.metrics import (
     charts,
     declared_metrics,
     main_split,
-    progress_of,
     singular,
     title_of,
     title_without_part,
@@ -92,12 +91,6 @@ def test_the_unit_is_read_in_words():
     assert Declared("questions").per == ""
     assert Declared("sentences", "points").per == "points"
     assert singular("examples") == "example"
-
-
-def test_throughput_counts_what_the_progress_metric_counts():
-    declared = declared_metrics({"metrics": {"loss": SHARE, "pieces": LOSS}})
-    assert progress_of({}, declared) == "questions"
-    assert progress_of({"progress": "pieces"}, declared) == "tokens"
 
 
 def test_values_of_validation_count_before_those_of_other_splits_and_of_training_last():

@@ -3,7 +3,7 @@ import re
 
 from jaxnlp.pages.blocks import MarkedText
 from train.report.blocks import LoggedBlock
-from train.report.metrics import declared_metrics
+from train.report.logged_run import LoggedRun
 from train.report.page import Figure, render_page
 
 CONFIG = {"type": "train.config:TrainConfig", "recipe": "gpt_tiny", "total_steps": 200}
@@ -37,7 +37,7 @@ FIGURES = [
 
 
 def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, blocks=(), figures=(), folder="mine"):
-    return render_page(folder, config, environment, declared_metrics(environment), rows, blocks, figures)
+    return render_page(LoggedRun(folder, config, environment, rows), blocks, figures)
 
 
 def tiles(text):

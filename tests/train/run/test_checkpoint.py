@@ -15,7 +15,7 @@ from jaxnlp.saving.checkpoints import DamagedCheckpointError, read_record
 from tests.run_folders import EVERY_SIGN
 from train.run.checkpoint import Checkpoints, _items, bytes_on_disk
 from train.run.folder import RunMismatchError, RunSpec
-from train.run.progress import Progress
+from train.run.progress import RunProgress
 from train.step import init_state
 
 
@@ -36,7 +36,7 @@ SPEC = RunSpec({}, {"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f")
 
 def save_state(checkpoints, step, metrics=None, state=None, **options):
     state = make_state(step, **options) if state is None else state
-    checkpoints.save(state, SPEC, Progress(state, step, step + 0.5), metrics, {"next_index": step})
+    checkpoints.save(state, SPEC, RunProgress(state, step, step + 0.5), metrics, {"next_index": step})
 
 
 def save(folder, steps, *, keep=10, losses=None, ema=True):

@@ -18,7 +18,7 @@ from train.run import folder as run_folder
 from train.run.folder import (
     RunMismatchError,
     RunSpec,
-    check,
+    check_folder,
     create,
     keep_lines_until,
     read_config,
@@ -72,14 +72,14 @@ def test_a_created_folder_has_config_and_processor(tmp_path, tiny_config, tiny_g
     make(folder, config)
     assert files(folder).keys() == {"config.json", "processor.json"}
     assert read_config(folder) == config
-    check(folder, config)
+    check_folder(folder, config)
 
 
 def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_path, tiny_config):
     make(tmp_path, tiny_config())
     before = files(tmp_path)
     with pytest.raises(RunMismatchError) as caught:
-        check(tmp_path, tiny_config(seed=3, **{"optimizer.learning_rate": 0.25}))
+        check_folder(tmp_path, tiny_config(seed=3, **{"optimizer.learning_rate": 0.25}))
     message, *lines = str(caught.value).splitlines()
     assert str(tmp_path) in message
     assert "--workdir" in message
@@ -92,7 +92,7 @@ def test_a_run_of_another_recipe_is_refused_without_a_list_of_differences(tmp_pa
     make(tmp_path, config)
     other = tiny_config(recipe="other", seed=3)
     with pytest.raises(RunMismatchError, match=rf"of the recipe {config.recipe}, not other; give another --workdir$"):
-        check(tmp_path, other)
+        check_folder(tmp_path, other)
 
 
 @pytest.mark.thorough
@@ -200,7 +200,7 @@ def test_a_run_that_was_killed_during_its_first_save_begins_again_whatever_it_ha
     for checkpoint in (run / "checkpoints").iterdir():
         shutil.rmtree(checkpoint)
     (run / "checkpoints" / "3.orbax-checkpoint-tmp").mkdir()
-    check(run, finished[1])
+    check_folder(run, finished[1])
 
 
 def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, quick_fit):
@@ -263,7 +263,7 @@ def test_many_and_long_differences_do_not_fill_the_screen():
 
 
 def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
-    check(tmp_path / "new", tiny_config())
+    check_folder(tmp_path / "new", tiny_config())
     assert not (tmp_path / "new").exists()
 
 
@@ -271,13 +271,13 @@ def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
 def test_file_where_the_folder_should_be_is_refused(tmp_path, tiny_config, place):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunMismatchError, match="is a file; give a directory with --workdir"):
-        check(tmp_path / place, tiny_config())
+        check_folder(tmp_path / place, tiny_config())
 
 
 def test_broken_config_file_is_named_with_its_line(tmp_path, tiny_config):
     (tmp_path / "config.json").write_text('{\n"recipe": oh\n}')
     with pytest.raises(RunMismatchError, match=r"config\.json, line 2: not JSON"):
-        check(tmp_path, tiny_config())
+        check_folder(tmp_path, tiny_config())
 
 
 def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp_path, tiny_config, tiny_gpt):
@@ -333,23 +333,23 @@ def test_added_facts_join_the_environment(tmp_path):
 def test_a_folder_with_files_but_no_config_is_not_a_run(tmp_path, tiny_config, stranger):
     (tmp_path / stranger).mkdir(parents=True)
     with pytest.raises(RunMismatchError, match=f"has {stranger.partition('/')[0]} but no config.json"):
-        check(tmp_path, tiny_config())
+        check_folder(tmp_path, tiny_config())
     assert [path.name for path in tmp_path.iterdir()] == [stranger.partition("/")[0]]
 
 
 def test_what_a_start_that_was_killed_at_once_has_left_is_no_obstacle(tmp_path, tiny_config):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "processor.json").write_text("{}")
-    check(tmp_path, tiny_config())
+    check_folder(tmp_path, tiny_config())
 
 
 def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_config):
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     for place in (tmp_path / "link", tmp_path / "link" / "run"):
         with pytest.raises(RunMismatchError, match=r"link is a link to .*gone, which does not exist"):
-            check(place, tiny_config())
+            check_folder(place, tiny_config())
     with pytest.raises(RunMismatchError, match="a run needs its own folder, not the current one"):
-        check(Path(""), tiny_config())
+        check_folder(Path(""), tiny_config())
 
 
 def test_a_folder_that_the_checkout_around_it_does_not_track_has_no_commit(tmp_path):

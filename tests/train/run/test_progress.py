@@ -10,37 +10,13 @@ from rich.console import Console
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from tests.train.loop_helpers import arrays, rows
 from train.config import update
-from train.report.metrics import early_stop
+from train.report.logged_run import LoggedRun
+from train.run.early_stopping import evaluations_since_best
 from train.run.folder import has_ended, read_environment
-from train.run.progress import all_finite, evaluations_since_best, has_stalled, reason_to_stop, stops_early
+from train.run.progress import all_finite, has_stalled
 from train.sweep import SweptRun
 
 NAN = float("nan")
-
-
-@pytest.mark.parametrize(
-    ("scores", "since"),
-    [
-        ([], 0),
-        ([-1.0], 0),
-        ([-3.0, -2.0, -1.0], 0),
-        ([0.5, 0.4, 0.3], 2),
-        ([0.5, 0.5, 0.5], 2),  # equal is not better
-        ([0.1, 0.5, 0.2, 0.4], 2),
-        ([0.5, NAN, 0.6, NAN], 1),
-        ([NAN, NAN], 2),
-        ([NAN, -5.0], 0),
-    ],
-    ids=str,
-)
-def test_evaluations_are_counted_since_the_first_of_the_best(scores, since):
-    assert evaluations_since_best(scores) == since
-    assert [stops_early(scores, patience) for patience in (None, since, since + 1)] == [False, True, False]
-
-
-def test_the_reason_counts_evaluations():
-    assert reason_to_stop("f1", [0.5, 0.4]) == "the validation f1 has not improved in 1 evaluation"
-    assert reason_to_stop("loss", [-1.0, -2.0, -3.0]) == "the validation loss has not improved in 2 evaluations"
 
 
 @pytest.mark.parametrize(
@@ -149,10 +125,11 @@ def test_a_run_that_was_stopped_and_continued_ends_early_at_the_same_bits(
 
 def test_the_report_says_that_a_run_has_stopped_early(stalling, ended):
     workdir, _, _ = ended
-    found = early_stop({"stop_after": 2}, read_environment(workdir), rows(workdir))
-    assert found == "the validation loss has not improved in 2 evaluations"
-    assert early_stop({"stop_after": None}, read_environment(workdir), rows(workdir)) == ""
-    assert early_stop({}, {}, rows(workdir)) == ""
+    environment, logged = read_environment(workdir), rows(workdir)
+    reason = "the validation loss has not improved in 2 evaluations"
+    assert LoggedRun("a", {"stop_after": 2}, environment, logged).early_stop == reason
+    assert LoggedRun("a", {"stop_after": None}, environment, logged).early_stop == ""
+    assert LoggedRun("a", {}, {}, logged).early_stop == ""
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
