@@ -12,9 +12,8 @@ from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
 
-_QUOTED = re.compile(r'".*"".*"')
-"""A field as a spreadsheet writes it: in quotes, with two for each quote inside."""
 _logger = logging.getLogger(__name__)
+_QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 
 
 def read_pairs(
@@ -38,14 +37,7 @@ def read_pairs(
     files = [_lines(path, encoding) for path in paths]
     if len(paths) == 1:
         columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
-        quoted = [line for line, row in enumerate(columns, 1) if any(map(_QUOTED.fullmatch, row))]
-        if quoted:
-            _logger.warning(
-                "%s: quotes are read as characters, the first in line %s; if a spreadsheet wrote them, save its "
-                "columns as two text files",
-                paths[0],
-                quoted[0],
-            )
+        _warn_of_quotes(paths[0], columns)
     else:
         _refuse_unequal(paths, *files)
         columns = list(itertools.zip_longest(files[0], files[1], fillvalue=""))
@@ -102,6 +94,19 @@ def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
     if len(columns) < 2:
         raise DataError(f"{path}, line {number}: expected two sentences with a tab between them, got {line[:60]!r}")
     return columns[0], columns[1]
+
+
+def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
+    """Warns when a table seems to be written with quotes: each sentence is between them, or some have doubled ones."""
+    filled = [(line, pair) for line, pair in enumerate(columns, 1) if any(pair)]
+    quoted = [line for line, pair in filled if any(map(_QUOTED.fullmatch, pair))]
+    doubled = any('""' in text[1:-1] and _QUOTED.fullmatch(text) for _, pair in filled for text in pair)
+    if doubled or (quoted and all(_QUOTED.fullmatch(text) for _, pair in filled for text in pair)):
+        _logger.warning(
+            "%s: lines with a sentence between quotes: %s of %s, the first in line %d; quotes are read as characters: "
+            "if a spreadsheet wrote them, write the table without quotes",
+            *(path, f"{len(quoted):,}", f"{len(filled):,}", quoted[0]),
+        )
 
 
 def _refuse_unequal(paths: Sequence[Path], first: Sequence[str], second: Sequence[str]) -> None:

@@ -108,12 +108,22 @@ def test_a_line_that_is_no_pair_is_named(tmp_path):
         read_pairs([path])
 
 
-def test_quotes_of_a_spreadsheet_are_reported(tmp_path, caplog):
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (['"one"\t"eins"', '"two"\t"zwei"'], "2 of 2, the first in line 1"),
+        (["one\teins", '"say ""one"""\t"sag ""eins"""', ""], "1 of 2, the first in line 2"),
+        (['"one"\teins', '"two" and "three"\t"zwei"'], None),
+        (['say "one"\tsag "eins"', '""\t""one""'], None),
+    ],
+)
+def test_quotes_of_spreadsheets_are_reported(tmp_path, caplog, lines, count):
     path = tmp_path / "pairs.tsv"
-    path.write_text('"a" is one\tb\n"He said ""hi"""\tc\n', encoding="utf-8")
-    (_, second), _ = read_pairs([path])
-    assert second.source == '"He said ""hi"""'
-    assert "quotes are read as characters, the first in line 2; if a spreadsheet wrote them" in caplog.text
+    path.write_text("\n".join(lines))
+    read_pairs([path])
+    found = [record.getMessage() for record in caplog.records if "quotes" in record.getMessage()]
+    assert len(found) == (count is not None)
+    assert not found or f"pairs.tsv: lines with a sentence between quotes: {count}; quotes are read" in found[0]
 
 
 def test_a_missing_file_is_named(tmp_path):
