@@ -91,9 +91,10 @@ def read_tagged(
         raise DataError("; ".join([f"{path} has no sentences", *counts.notes()]))
     without = [one for one in sentences if one.labels is None]
     if without and labelled:
-        raise DataError(
-            f"{path}, line {without[0].line} (sentence {without[0].number}): expected a label for each word, got none"
-        )
+        commas = format == "columns" and all("," in word for word in without[0].words)
+        hint = "; write tabs between the columns, not commas" if commas else ""
+        where = f"{path}, line {without[0].line} (sentence {without[0].number})"
+        raise DataError(f"{where}: expected a label for each word, got none{hint}")
     if without and len(without) < len(sentences):
         raise DataError(
             f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "

@@ -179,8 +179,12 @@ def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
             continue
         name = between(delimiter)
         remedy = f'quote a field that contains a {name.removesuffix("s")} or a quote, with "" for a quote'
+        if len(fields) < width:
+            remedy = "add the missing fields, which may be empty"
+        elif not any(map(str.strip, fields[width:])):
+            remedy = f"remove the {name} at the end of the line, or write one in the header, too"
         raise DataError(
             f"{file}, line {line}: expected {width} fields between {name}, as in the header, got {len(fields)}; "
-            + (remedy if len(fields) > width else "add the missing fields, which may be empty")
+            + remedy
         )
     return records

@@ -151,7 +151,8 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
             )
         if len(row) != width:
             columns = "1 column" if width == 1 else f"{width} columns between {between}"
-            raise DataError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
+            hint = "; write tabs between the columns, not commas" if "," in line and "," in lines[first - 1] else ""
+            raise DataError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}{hint}")
         line_numbers.append(line_number)
         rows.append(tuple(row))
 

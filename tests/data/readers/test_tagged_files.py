@@ -40,7 +40,11 @@ def test_files_without_labels_are_read_where_labels_are_optional(write):
     assert [one.labels for one in read_tagged(path, labelled=None).sentences] == [None, None]
     index = write("1 Ann\n2 sees\n", "y.txt")
     assert [one.labels for one in read_tagged(index, columns=TagColumns(1), labelled=None).sentences] == [None]
-    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): expected a label for each word, got none"):
+    with pytest.raises(
+        DataError, match=r"expected a label for each word, got none; write tabs between the columns, not"
+    ):
+        read_tagged(write("Ann,B-PER\nsees,O\n", "commas.txt"))
+    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): expected a label for each word, got none$"):
         read_tagged(path)
 
 

@@ -110,6 +110,7 @@ def test_blank_rows_of_another_width_are_rows():
     ("text", "delimiter", "message"),
     [
         ("a,b\nx\n", ",", "t, line 2: expected 2 fields between commas, as in the header, got 1; add the missing"),
+        ("a,b\nx,y,\n", ",", "t, line 2: expected 2 fields between commas, .*, got 3; remove the commas at the end"),
         ("a\tb\nx\ty\tz\n", "\t", "line 2: expected 2 fields between tabs, .* contains a tab or a quote"),
         (
             'a,b\n"x,y\n',

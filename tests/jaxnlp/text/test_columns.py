@@ -87,6 +87,7 @@ def test_only_tabs_and_blanks_separate_columns(space):
         ("Ann\tX\tO\nsees\tO\n", "line 2 .*: expected 3 columns between tabs, as in line 1, got 2"),
         ("Ann O\nsees\tO\n", r"line 2 .*: expected spaces between the columns, as in line 1, got tabs: 'sees\\tO'"),
         ("Ann\tO\nsees O\n", "line 2 .*: expected tabs between the columns, as in line 1, got spaces: 'sees O'"),
+        ("No, Word,Tag\n1,Ann,O\n", "line 2 .*: expected 2 .*, got 1: '1,Ann,O'; write tabs between"),
         ("Ann\tO\nsees\n", "line 2 .*: expected 2 columns between tabs, as in line 1, got 1: 'sees'"),
     ],
 )  # fmt: skip
