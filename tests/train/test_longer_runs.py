@@ -28,9 +28,7 @@ def test_a_run_that_is_extended_says_so_and_its_older_checkpoints_still_load(
     config = tiny_config(model=tiny_gpt, total_steps=3, evaluate_every_steps=3, **{"optimizer.schedule": "cosine"})
     quick_fit(config, tmp_path)
     longer = update(config, total_steps=6)
-    with pytest.raises(
-        RunMismatchError, match=r"(?s)depend on total_steps\. --extend continues anyway.*: 3 -> 6"
-    ):
+    with pytest.raises(RunMismatchError, match=r"(?s)depend on total_steps\. --extend continues anyway.*: 3 -> 6"):
         quick_fit(longer, tmp_path)
     with pytest.raises(RunMismatchError, match="seed: 0 -> 1"):
         quick_fit(update(longer, seed=1), tmp_path, extend=True)
