@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from string import Template
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,6 +14,7 @@ import tyro
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
 from jaxnlp.pages.blocks import Line, Lines, Table
+from jaxnlp.pages.page import document
 from jaxnlp.runs import runs_inside
 from jaxnlp.saving.atomic_files import write_file
 from train.report.blocks import render_content, render_table
@@ -27,23 +27,6 @@ from train.run.folder import REPORT_FILE
 PROGRAM = f"{program_name()} compare"
 ABSENT = ""
 """The table's entry for a field that a run's config does not have."""
-
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>$style</style>
-</head>
-<body>
-<main>
-<header><h1>$title</h1>$note</header>
-$sections
-</main>
-</body>
-</html>
-""")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,21 +162,16 @@ def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
     sections = [("Results", render_table(table_of_results(runs), links))]
     if differing_fields(runs):
         sections.append(("Options that differ", render_table(table_of_options(runs), links)))
-    drawn = [
+    charts = [
         render_content(lines, f"compared-{index}", title) for index, (title, lines) in enumerate(curves(runs).items())
     ]
-    sections.append(("Validation curves", f'<div class="curves">{"".join(drawn)}</div>'))
+    sections.append(("Validation curves", f'<div class="curves">{"".join(charts)}</div>'))
     unfinished = [run.name for run in runs if not (run.logged.finished or run.logged.early_stop)]
-    note = f"Unfinished: {', '.join(unfinished)}." if unfinished else ""
+    note = f"<p>Unfinished: {text(', '.join(unfinished))}.</p>" if unfinished else ""
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
-    return _PAGE.substitute(
-        style=STYLE,
-        title=text(title),
-        note=f"<p>{text(note)}</p>" if note else "",
-        sections="".join(
-            f'<section class="block"><h2>{text(name)}</h2>{content}</section>' for name, content in sections
-        ),
-    )
+    head = f"<header><h1>{text(title)}</h1>{note}</header>"
+    drawn = (f'<section class="block"><h2>{text(name)}</h2>{content}</section>' for name, content in sections)
+    return document(title, f"<main>\n{head}\n{''.join(drawn)}\n</main>", STYLE)
 
 
 def write_comparison(folders: Sequence[Path], out: Path) -> Path:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxnlp.pages.page import document
+
 MASKED = 65535
 """The code for a masked weight; other weights are multiples of 1 / 65534."""
 SIGNS = {
@@ -286,16 +288,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll)
 open(0)
 """
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attention: $title</title>
-<style>$style</style>
-</head>
-<body>
-<main>
+_BODY = Template("""<main>
 <h1 dir="auto">$title</h1>
 <p>$model. $sizes. Rows of a map attend, columns are what they attend to.$signs</p>
 <p class="legend">Weight: $legend<span id="mask"><i class="hidden"></i>hidden by the mask</span></p>
@@ -313,10 +306,7 @@ _PAGE = Template("""<!doctype html>
 </div>
 </main>
 <script type="application/json" id="data">$data</script>
-<script>$script</script>
-</body>
-</html>
-""")
+<script>$script</script>""")
 
 
 def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str:
@@ -332,8 +322,7 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
     """
     if not maps:
         raise ValueError("a page about attention needs maps, got none")
-    return _PAGE.substitute(
-        style=_STYLE,
+    body = _BODY.substitute(
         script=_SCRIPT,
         title=html.escape(title),
         model=html.escape(model),
@@ -346,6 +335,7 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
         # Escapes end tags and comments, because a token may look like one.
         data=json.dumps(list(map(_data, maps)), ensure_ascii=False).replace("<", "\\u003c"),
     )
+    return document(f"Attention: {title}", body, _STYLE)
 
 
 def _sizes(part: AttentionMaps) -> str:

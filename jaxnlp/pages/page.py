@@ -1,4 +1,4 @@
-"""The frame of pages that verbs write: one file that loads nothing, for wide and narrow screens, light and dark."""
+"""The frame of all pages: one file that loads nothing, for wide and narrow screens, light and dark."""
 
 import html
 
@@ -11,9 +11,13 @@ h1 { font-size: clamp(1.25rem, 5vw, 2rem); line-height: 1.25 }
 
 def page(title: str, body: str, style: str) -> str:
     """A page. Args: title: a text; body: HTML below the title; style: CSS of the page, after that of all pages."""
-    title = html.escape(title)
+    return document(title, f"<h1>{html.escape(title)}</h1>\n{body}", _STYLE + style)
+
+
+def document(title: str, body: str, style: str) -> str:
+    """An HTML document. Args: title: a text, for the browser's tab; body: HTML; style: CSS."""
     return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8">\n'
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title><style>{_STYLE}{style}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"
+        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )

@@ -6,6 +6,7 @@ from string import Template
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from jaxnlp.pages.page import document
 from train.report.blocks import LoggedBlock, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
 from train.report.logged_run import LoggedRun, Object
@@ -117,16 +118,7 @@ footer { margin-top: 2.75rem; padding-top: 1rem; border-top: 1px solid var(--lin
   dd { font-size: 1.25rem } .card, dl div { padding-inline: .9rem } }
 """
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title: run report</title>
-<style>$style</style>
-</head>
-<body>
-<main>
+_BODY = Template("""<main>
 <header class="$state">
 <p class="eyebrow">$place</p>
 <h1>$recipe</h1>
@@ -143,10 +135,7 @@ $files
 <section><h2>Config</h2><div class="columns">$config</div></section>
 <section><h2>Environment</h2><div class="columns">$environment</div></section>
 <footer>$continuation<p><code>jaxnlp report RUN</code> rebuilds this page from the run's folder.</p></footer>
-</main>
-</body>
-</html>
-""")
+</main>""")
 
 
 class Figure(NamedTuple):
@@ -184,9 +173,8 @@ def render_page(
     recipe = run.config.get("recipe", "run")
     device = " x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)
     shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
-    return _PAGE.substitute(
-        style=STYLE,
-        title=text(recipe if run.name == recipe else f"{run.name} ({recipe})"),
+    title = recipe if run.name == recipe else f"{run.name} ({recipe})"
+    body = _BODY.substitute(
         recipe=text(recipe),
         place=f"Run <code>{text(run.name)}</code>" + (f" on {text(device)}" if device else ""),
         state="finished" if run.finished or early else "unfinished",
@@ -207,6 +195,7 @@ def render_page(
         environment="".join(_section(*section) for section in _sections("machine", shown_environment)),
         continuation="" if run.finished or early else _continuation(environment),
     )
+    return document(f"{title}: run report", body, STYLE)
 
 
 def _chart(figure: Figure, index: int) -> str:

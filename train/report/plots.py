@@ -53,28 +53,52 @@ class Series(NamedTuple):
 def draw_chart(chart: Chart, rows: Rows, *, narrow: bool = False) -> str:
     """SVG of a chart's metrics by step, a curve for each metric and split; `narrow`: for small screens."""
     size = (420, 330) if narrow else (1040, 380)
-    return _draw(f"{chart.name}{'_narrow' * narrow}", size, lambda axes: _chart(axes, chart, rows))
+    return _draw(f"{chart.name}{'_narrow' * narrow}", size, lambda axes: _fill_chart(axes, chart, rows))
 
 
 def draw_learning_rate(rows: Rows) -> str:
     """SVG of the learning rate by step."""
-    return _draw("learning_rate", SMALL, lambda axes: _learning_rate(axes, rows))
+
+    def fill(axes: "Axes") -> None:
+        _fill_from_zero(axes, "Learning rate", 1.0, *curve(rows, "train", "learning_rate"))
+        axes.yaxis.set_major_formatter(lambda value, _: re.sub(r"e([+-])0*", r"e\1", f"{value:g}"))
+
+    return _draw("learning_rate", SMALL, fill)
 
 
 def draw_gradient_norm(rows: Rows) -> str:
     """SVG of the gradient's norm by step, before it is clipped: the mean over the steps of each row."""
-    return _draw("gradient_norm", SMALL, lambda axes: _gradient_norm(axes, rows))
+    norms = curve(rows, "train", "grad_norm")
+    is_logarithmic = needs_logarithm([norms])
+
+    def fill(axes: "Axes") -> None:
+        _fill_from_zero(axes, "Gradient norm" + (", log scale" if is_logarithmic else ""), 0.6, *norms)
+        if is_logarithmic:
+            _set_limits(axes, [norms])
+
+    return _draw("gradient_norm", SMALL, fill)
 
 
 def draw_throughput(rows: Rows, of: str) -> str:
     """SVG of the throughput by step; `of`: the unit it counts."""
-    return _draw("throughput", SMALL, lambda axes: _throughput(axes, rows, of))
+
+    def fill(axes: "Axes") -> None:
+        from matplotlib.ticker import EngFormatter
+
+        steps, values = curve(rows, "train", f"{of}_per_second")
+        _fill_from_zero(axes, f"{plain(of).capitalize()}/s, dashed: median", 0.6, steps, values)
+        if np.isfinite(values).any():
+            median = float(np.median(values[np.isfinite(values)]))
+            axes.axhline(median, color=PALETTE["--ink"], lw=1.2, ls=(0, (4, 3)), zorder=3)
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+    return _draw("throughput", SMALL, fill)
 
 
 @functools.lru_cache(maxsize=128)  # the blocks of earlier steps are drawn again at each evaluation
 def draw_lines(lines: Lines) -> str:
     """SVG of a block's curves on common axes."""
-    return _draw("lines", (460, 300), lambda axes: _lines(axes, lines), plain(lines.x_label), steps=False)
+    return _draw("lines", (460, 300), lambda axes: _fill_lines(axes, lines), plain(lines.x_label), steps=False)
 
 
 def inline(svg: str, name: str, label: str) -> str:
@@ -144,15 +168,19 @@ def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
 
     If all values are 0, the axis ends at 1, and starts only so far below 0 that the curve is visible.
     """
-    finite = [values[np.isfinite(values)] for _, values in curves]
-    every = np.concatenate(finite) if finite else np.zeros(0)
-    if not len(every):
+    finite = _finite_values(curves)
+    if not len(finite):
         return None
-    low, high = every.min(), every.max()
+    low, high = finite.min(), finite.max()
     if low == high == 0.0:
         return -0.04, 1.0
     margin = 0.06 * (high - low) or 0.05 * abs(high)
     return low - margin, high + margin
+
+
+def _finite_values(curves: Sequence[Curve]) -> np.ndarray:
+    values = np.concatenate([np.zeros(0), *(values for _, values in curves)])
+    return values[np.isfinite(values)]
 
 
 def needs_logarithm(curves: Sequence[Curve]) -> bool:
@@ -192,10 +220,10 @@ def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
     return capitalized(title) + (f" ({unit})" if unit not in ("", title) else "") + f", {chart.better} is better"
 
 
-def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
+def _fill_chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     measured = series_of(chart, rows)
     shown = measured[:MAX_CURVES]
-    is_logarithmic = _scale(axes, [(series.steps, series.values) for series in shown])
+    is_logarithmic = _set_limits(axes, [(series.steps, series.values) for series in shown])
     only_split = len({series.metric for series in shown}) == 1
     few = sum(series.split == "train" for series in shown) == 1
     handles: list[Any] = []
@@ -203,32 +231,29 @@ def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     for index, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
         steps, values = series.steps, series.values
         label = plain(series.split if only_split else f"{series.split} {title_of(series.metric, chart.metrics)}")
-        colour, style = SERIES[index % len(SERIES)], STYLES[index // len(SERIES) % len(STYLES)]
+        look = _look(index) | {"label": label}
         if series.split != "train":
-            handles += axes.plot(
-                *downsample(steps, values),
-                color=colour,
-                lw=1.8,
-                ls=style,
-                marker=MARKERS[(index - 1) % len(MARKERS)],
-                ms=4.5,
-                markevery=max(1, len(values) // 25),
-                label=label,
-            )
+            look |= {"marker": MARKERS[(index - 1) % len(MARKERS)], "markevery": max(1, len(values) // 25)}
+            handles += axes.plot(*downsample(steps, values), **look)
         elif len(values) < 50:
-            marker = "o" if len(values) < 3 else ""
-            handles += axes.plot(steps, values, color=colour, lw=1.6, ls=style, marker=marker, ms=4.5, label=label)
+            handles += axes.plot(steps, values, **look | {"lw": 1.6, "marker": "o" if len(values) < 3 else ""})
         else:
-            raw = axes.plot(*downsample(steps, values), color=colour, lw=1.0, alpha=0.45, label=label)
+            raw = axes.plot(*downsample(steps, values), **look | {"lw": 1.0, "ls": "-", "alpha": 0.45})
             smoothed = smooth(steps, values, len(values) // 40)
-            mean = axes.plot(*smoothed, color=colour, lw=1.8, ls=style, label=f"{label}, smoothed" if few else label)
+            mean = axes.plot(*smoothed, **look | {"label": f"{label}, smoothed" if few else label})
             handles += [*raw, *mean] if few else mean
     left_out = f", first {len(shown)} of {len(measured)} curves" if len(shown) < len(measured) else ""
     scale = ", log scale" if is_logarithmic else ""
     _legend(axes, handles, chart_title(chart, shown) + scale + left_out)
 
 
-def _scale(axes: "Axes", curves: Sequence[Curve]) -> bool:
+def _look(index: int) -> dict[str, Any]:
+    """Colour, line style and sizes of a curve."""
+    style = STYLES[index // len(SERIES) % len(STYLES)]
+    return {"color": SERIES[index % len(SERIES)], "ls": style, "lw": 1.8, "ms": 4.5}
+
+
+def _set_limits(axes: "Axes", curves: Sequence[Curve]) -> bool:
     """Sets a vertical axis that shows every finite value of the curves. Returns: whether it is logarithmic."""
     limits = value_limits(curves)
     if limits is None:
@@ -237,7 +262,7 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> bool:
     if not needs_logarithm(curves):
         axes.set_ylim(*limits)
         return False
-    positive = np.concatenate([values[np.isfinite(values)] for _, values in curves])
+    positive = _finite_values(curves)
     margin = (positive.max() / positive.min()) ** 0.06
     axes.set_yscale("log")
     axes.set_ylim(positive.min() / margin, positive.max() * margin)
@@ -263,17 +288,13 @@ def _legend(axes: "Axes", handles: list[Any], title: str) -> None:
     legend.get_title().set(color=PALETTE["--ink"], fontsize=13, fontweight="bold")
 
 
-def _lines(axes: "Axes", lines: Lines) -> None:
+def _fill_lines(axes: "Axes", lines: Lines) -> None:
     shown = lines.lines[:MAX_CURVES]
     curves = [(_finite(line.x), _finite(line.y)) for line in shown]
     handles: list[Any] = []
     for index, (line, (x, y)) in enumerate(zip(shown, curves, strict=True)):
         marker = MARKERS[index % len(MARKERS)] if len(x) <= 25 else ""
-        style = STYLES[index // len(SERIES) % len(STYLES)]
-        colour = SERIES[index % len(SERIES)]
-        handles += axes.plot(
-            *downsample(x, y), color=colour, lw=1.8, ls=style, marker=marker, ms=4.5, label=plain(line.name)
-        )
+        handles += axes.plot(*downsample(x, y), **_look(index), marker=marker, label=plain(line.name))
     limits = value_limits(curves)
     if limits is None:
         _say_nothing_measured(axes)
@@ -289,31 +310,7 @@ def _finite(values: Sequence[float]) -> np.ndarray:
     return np.array([value if abs(value) < 1e100 else np.nan for value in values], float)
 
 
-def _learning_rate(axes: "Axes", rows: Rows) -> None:
-    _single(axes, "Learning rate", 1.0, *curve(rows, "train", "learning_rate"))
-    axes.yaxis.set_major_formatter(lambda value, _: re.sub(r"e([+-])0*", r"e\1", f"{value:g}"))
-
-
-def _gradient_norm(axes: "Axes", rows: Rows) -> None:
-    steps, values = curve(rows, "train", "grad_norm")
-    is_logarithmic = needs_logarithm([(steps, values)])
-    _single(axes, "Gradient norm" + (", log scale" if is_logarithmic else ""), 0.6, steps, values)
-    if is_logarithmic:
-        _scale(axes, [(steps, values)])
-
-
-def _throughput(axes: "Axes", rows: Rows, of: str) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    steps, values = curve(rows, "train", f"{of}_per_second")
-    _single(axes, f"{plain(of).capitalize()}/s, dashed: median", 0.6, steps, values)
-    if np.isfinite(values).any():
-        median = float(np.median(values[np.isfinite(values)]))
-        axes.axhline(median, color=PALETTE["--ink"], lw=1.2, ls=(0, (4, 3)), zorder=3)
-    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _single(axes: "Axes", title: str, alpha: float, steps: np.ndarray, values: np.ndarray) -> None:
+def _fill_from_zero(axes: "Axes", title: str, alpha: float, steps: np.ndarray, values: np.ndarray) -> None:
     axes.figure.suptitle(title, x=0.012, ha="left", color=PALETTE["--ink"], fontsize=13, fontweight="bold")
     finite = np.isfinite(values)
     if not finite.any():

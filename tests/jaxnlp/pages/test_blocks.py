@@ -1,3 +1,4 @@
+import base64
 import dataclasses
 import json
 import pickle
@@ -6,12 +7,13 @@ import pytest
 
 from jaxnlp.pages import blocks
 
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR").decode()
 CONTENTS = [
     blocks.Table(("word", "share"), (("a", 0.5), ("b", None)), marks=("good", "bad"), bars=(1,)),
     blocks.Lines((blocks.Line("loss", (1, 2), (3.0, 2.5)),), "step", "nats"),
     blocks.HeatMap(("a",), ("b", "c"), ((0.25, 0.75),)),
     blocks.MarkedText(((("a", True), ("b", False)),)),
-    blocks.Picture("iVBORw0KGgoAAAANSUhEUg==", "a picture"),
+    blocks.Picture(PNG, "a picture"),
 ]
 
 
@@ -23,5 +25,19 @@ def test_contents_are_plain_data_that_is_equal_by_value_and_can_be_written_as_js
 
 
 def test_every_kind_of_content_is_checked_here():
-    kinds = {kind for kind in vars(blocks).values() if dataclasses.is_dataclass(kind)} - {blocks.Content, blocks.Line}
+    kinds = {kind for kind in vars(blocks).values() if dataclasses.is_dataclass(kind)} - {blocks.Line, blocks.Content}
     assert kinds == set(map(type, CONTENTS))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: blocks.Table(("a", "b"), (("c",),)), r"Table\.rows\[0\]: expected 2 cells, got 1"),
+        (lambda: blocks.Line("a", (1.0, 2.0), (1.0,)), r"Line\.y: expected 2 values, got 1"),
+        (lambda: blocks.HeatMap(("a",), ("b", "c"), ((1.0,),)), r"HeatMap\.weights\[0\]: expected 2 weights, got 1"),
+        (lambda: blocks.Picture("aGk=", "a picture"), r"Picture\.png: the bytes are not a PNG file"),
+    ],
+)
+def test_a_block_whose_fields_do_not_fit_is_refused_when_it_is_made(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

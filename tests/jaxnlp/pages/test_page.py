@@ -6,7 +6,7 @@ def test_titles_are_escaped_and_the_style_of_the_page_comes_last():
     assert found.count("a &lt; b") == 2
     assert "a < b" not in found
     assert "p { color: red }</style>" in found
-    assert "<p>text</p>\n</html>" in found
+    assert "<p>text</p>\n</body>\n</html>" in found
 
 
 def test_pages_fit_narrow_screens_and_load_nothing():
