@@ -15,7 +15,8 @@ from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
-from jaxnlp.tasks.translation.evaluators import Tokenizer, Translations, Validation
+from jaxnlp.tasks.translation.evaluators import Translations, Validation
+from jaxnlp.tasks.translation.scores import Tokenizer
 from jaxnlp.text.translation import TranslationProcessor
 
 _logger = logging.getLogger(__name__)

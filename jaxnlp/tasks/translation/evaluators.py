@@ -1,22 +1,21 @@
-"""BLEU, chrF and exact matches of the translations of a split."""
+"""Translations of a split: their scores, and what the report shows of them."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from jaxnlp.config import Count
 from jaxnlp.pages.blocks import HeatMap, Table
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
+from jaxnlp.tasks.translation.scores import corpus_scores
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
-Tokenizer = Literal["13a", "zh", "intl", "char", "none"]
-"""How sacrebleu tokenizes texts: 13a for languages that separate words by spaces, zh for Chinese."""
 MAX_EXAMPLES = 20
 """Number of translations in the report."""
 ALIGNED_EXAMPLES = 2
@@ -68,24 +67,6 @@ class Validation(Search):
 @dataclasses.dataclass(frozen=True)
 class Translations(Search):
     """The same metrics as `Validation`, with beam search."""
-
-
-def corpus_scores(
-    texts: Sequence[str], references: Sequence[str], tokenizer: str
-) -> tuple[dict[str, Metric], dict[str, str]]:
-    """BLEU and chrF out of 100, the fraction of exact matches, and sacrebleu's signatures of BLEU and chrF.
-
-    Source: Papineni et al. 2002; Popovic 2015; Post 2018 for the signatures.
-    """
-    from sacrebleu.metrics import BLEU, CHRF  # imported here, so that training starts faster
-
-    metrics, signatures = {}, {}
-    for name, measure in (("bleu", BLEU(tokenize=tokenizer)), ("chrf", CHRF())):
-        metrics[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
-        signatures[name] = str(measure.get_signature())
-    exact = sum(text == reference for text, reference in zip(texts, references, strict=True))
-    metrics["exact_match"] = Metric(exact / len(texts), len(texts))
-    return metrics, signatures
 
 
 def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
