@@ -13,9 +13,9 @@ import tyro
 from jaxnlp.cli.options import LIKELY
 from jaxnlp.config import Count, NonNegative, Seed
 from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
-from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.tasks import Command, Trained

@@ -9,7 +9,7 @@ from typing import Any
 
 import tyro
 
-from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
+from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
 from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes

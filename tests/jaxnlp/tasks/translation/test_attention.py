@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.hypotheses import Hypothesis
+from jaxnlp.decoding.distinct_texts import Hypothesis
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks import Trained

@@ -1,6 +1,6 @@
 import math
 
-from jaxnlp.decoding.hypotheses import Hypothesis, distinct_texts
+from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
 
 TEXTS = {1: "a", 2: "b", 3: "ab"}
 
