@@ -19,7 +19,8 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.measure import matmul_limits, measure, measure_against
-from train.run.folder import commit, device_name, write_json
+from train.run.folder import write_json
+from train.run.machine import commit, device_name
 
 MODULES = (
     "gpt_names",

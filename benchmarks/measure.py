@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.case import OURS, Case
 from jaxnlp.cli.malloc import SWITCH, TUNABLES
 from jaxnlp.ops.matrix_products import operand_dtype
-from train.run.folder import commit
+from train.run.machine import commit
 
 
 class ImplementationError(RuntimeError):

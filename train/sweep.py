@@ -6,6 +6,7 @@ Each run has its own process, so a failed run does not end the others. To resume
 are not trained again.
 """
 
+import argparse
 import csv
 import dataclasses
 import io
@@ -106,31 +107,21 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"the first argument must be a recipe; {PROGRAM} --help shows an example")
     recipe, *rest = arguments
-    grids: dict[str, list[str]] = {}
-    others: list[str] = []
-    target = others
-    for argument in itertools.chain.from_iterable(map(_words, rest)):
-        if argument in VARIATIONS:
-            target = grids.setdefault(argument, [])
-            continue
-        if argument.startswith("--"):
-            target = others
-        target.append(argument)
-    workdir = Path("runs") / f"sweep_{recipe}"
-    if "--workdir" in others:
-        index = others.index("--workdir")
-        folder = next(iter(others[index + 1 :]), "")
-        if not folder or folder.startswith("--"):
-            raise UsageError("--workdir needs a folder")
-        workdir = Path(folder)
-        del others[index : index + 2]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in VARIATIONS:
+        parser.add_argument(option, dest=option, nargs="*", action="extend")
+    parser.add_argument("--workdir", nargs="?", const="", default=f"runs/sweep_{recipe}")
+    options, others = parser.parse_known_args([*itertools.chain.from_iterable(map(_words, rest))])
+    if not options.workdir:
+        raise UsageError("--workdir needs a folder")
+    grids = {option: values for option in VARIATIONS if (values := vars(options)[option]) is not None}
     if len(grids) > 1:
         raise UsageError("--grid and --ablate are two kinds of sweep; give one of them")
     option, grid = next(iter(grids.items()), ("--grid", []))
     if not grid:
         what = "has no values" if grids else "is missing"
         raise UsageError(f"{option} {what}; give the fields to vary with {option} FIELD=VALUE,VALUE")
-    return SweepCommand(recipe, grid, option == "--ablate", workdir, others)
+    return SweepCommand(recipe, grid, option == "--ablate", Path(options.workdir), others)
 
 
 def _words(argument: str) -> list[str]:

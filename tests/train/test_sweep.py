@@ -188,6 +188,9 @@ def test_the_command_is_split_at_the_grid():
     assert read_command(arguments) == SweepCommand("a", ["x=1", "y=2"], False, Path("here"), others)
     in_one_word = ["a", "--seed=1", "--grid=x=1", "y=2", "--workdir=here"]
     assert read_command(in_one_word) == SweepCommand("a", ["x=1", "y=2"], False, Path("here"), ["--seed=1"])
+    values = ["a", "--lr", "-1e-3", "--no-x", "--grid", "x=1", "--betas", "0.9", "-1", "--grid", "y=2"]
+    rest = ["--lr", "-1e-3", "--no-x", "--betas", "0.9", "-1"]
+    assert read_command(values) == SweepCommand("a", ["x=1", "y=2"], False, Path("runs/sweep_a"), rest)
     ablation = ["a", "--ablate", "x=1", "y=2", "--seed", "1"]
     assert read_command(ablation) == SweepCommand("a", ["x=1", "y=2"], True, Path("runs/sweep_a"), ["--seed", "1"])
     for broken, message in (

@@ -50,12 +50,23 @@ def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evalu
     ]
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """Reads the entries of a ledger file. Raises: ValueError naming the file when it is not a ledger."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{path} is not a ledger: expected a list of objects")
+    return entries
+
+
 def append(new: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
     """Adds entries to a ledger file and writes the run's metrics, downsampled, next to it. Returns: the metrics' path.
 
     Raises: ValueError when the file is not a ledger; nothing is written then.
     """
-    before = run_folder.read_ledger(ledger) if ledger.exists() else []
+    before = read(ledger) if ledger.exists() else []
     run_folder.write_json(ledger, before + new)
     rows = read_metrics(run / run_folder.METRICS_FILE)
     training = [row for row in rows if row["split"] == "train"]

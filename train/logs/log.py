@@ -112,8 +112,7 @@ class RunLog:
         self._warn_of_missing_history()
         for name in (METRICS_FILE, BLOCKS_FILE):
             keep_lines_until(self._workdir / name, self._first_step)
-        for name in (METRICS_FILE, BLOCKS_FILE):
-            self._files[name] = AppendedFile(self._workdir / name)
+        self._files = {name: AppendedFile(self._workdir / name) for name in (METRICS_FILE, BLOCKS_FILE)}
         if self._console.is_terminal:
             columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[status]}"))
             self._bar = Progress(*columns, console=self._console)
@@ -132,24 +131,23 @@ class RunLog:
         kept = [step for step in steps if step <= first]
         last = max(kept, default=0)
         if last < first:
-            self._warn_that_missing(f"{path} has no rows of steps {last + 1} to {first}")
+            self._warn_of_gap(f"{path} has no rows of steps {last + 1} to {first}")
             return
         evaluations = sum(step <= first for step in logged_steps(path, "validation"))
         if self._evaluations is not None and evaluations < self._evaluations:
-            self._warn_that_missing(f"{path} has {evaluations} of {self._evaluations} evaluations up to step {first}")
+            self._warn_of_gap(f"{path} has {evaluations} of {self._evaluations} evaluations up to step {first}")
         if first and not (self._workdir / BLOCKS_FILE).exists():
-            self._warn_that_missing(f"{self._workdir / BLOCKS_FILE} was deleted")
+            self._warn_of_gap(f"{self._workdir / BLOCKS_FILE} was deleted")
 
-    def _warn_that_missing(self, what: str) -> None:
-        self._print(f"warning: {what}: the report will have a gap; the training continues unchanged")
+    def _warn_of_gap(self, missing: str) -> None:
+        self._print(f"warning: {missing}: the report will have a gap; the training continues unchanged")
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-        for file in self._files.values():
-            file.close()
-        if self._board is not None:
-            self._board.close()
+        for file in (*self._files.values(), self._board):
+            if file is not None:
+                file.close()
 
     @property
     def train_seconds(self) -> float:

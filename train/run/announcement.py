@@ -14,6 +14,7 @@ from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
 from train.run import folder as run_folder
 from train.run.early_stopping import reason_to_stop
+from train.run.machine import device_name
 from train.run.setup import Setup
 
 
@@ -31,7 +32,7 @@ def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
         *notes_of_splits(setup.corpus),
         *setup.begun.notes,
         *settings_for_longer_runs(setup.config),
-        f"{setup.num_parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
+        f"{setup.num_parameters:,} parameters, {jax.device_count()} x {device_name()}",
         *state,
     ]
 

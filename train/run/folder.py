@@ -1,10 +1,8 @@
 """A run's folder: its files, and checks before a run continues in it."""
 
-import importlib.metadata
 import json
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +33,7 @@ from jaxnlp.saving.serialization import (
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines
 from train.run.early_stopping import stops_early
+from train.run.machine import commit, device_name, versions
 
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
@@ -48,7 +47,6 @@ LOCK_FILE = ".lock"
 """The lock file of the process that trains in the folder."""
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
 """Maximum number of differences that a message shows, and of characters in each."""
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
 
 class RunMismatchError(ValueError):
@@ -301,45 +299,6 @@ def update_environment(workdir: Path, **facts: Any) -> None:
     """Adds facts to the recorded environment."""
     if writes_folder():
         write_json(workdir / ENVIRONMENT_FILE, read_environment(workdir) | facts)
-
-
-def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """Reads the entries of a ledger file. Raises: ValueError naming the file when it is not a ledger."""
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{path} is not a ledger: expected a list of objects")
-    return entries
-
-
-def versions() -> dict[str, str]:
-    """The versions of the packages on which a run's numbers depend."""
-    return {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
-def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """The commit of the checkout, with `-dirty` if files were changed since; None outside a git checkout."""
-    git, describe = ["git", "-C", str(checkout)], ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        # An installed package may be in the checkout of another project, which does not track it.
-        subprocess.run([*git, "ls-files", "--error-unmatch", "."], capture_output=True, check=True)
-        return subprocess.run([*git, *describe], capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def device_name() -> str:
-    """The name of the accelerator, or of the CPU."""
-    device = jax.local_devices()[0]
-    if device.platform != "cpu":
-        return device.device_kind
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -135,3 +135,12 @@ def test_a_file_that_is_no_ledger_stays_as_it_was(run, tmp_path, content):
         ledger.append([{"recipe": "a"}], place, run)
     assert place.read_text() == content
     assert not place.with_suffix(".metrics.jsonl").exists()
+
+
+def test_a_ledger_that_is_something_else_is_refused(tmp_path):
+    path = tmp_path / "ledger.json"
+    path.write_text("[1, 2]")
+    with pytest.raises(ValueError, match=r"ledger\.json is not a ledger"):
+        ledger.read(path)
+    path.write_text('[{"recipe": "a"}]')
+    assert ledger.read(path) == [{"recipe": "a"}]

@@ -1,6 +1,5 @@
 import json
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,7 +21,6 @@ from train.run.folder import (
     create,
     keep_lines_until,
     read_config,
-    read_ledger,
     update_environment,
     write_environment,
     write_json,
@@ -243,15 +241,6 @@ def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, mo
             set_up(begin(tiny_config()))
 
 
-def test_a_ledger_that_is_something_else_is_refused(tmp_path):
-    path = tmp_path / "ledger.json"
-    path.write_text("[1, 2]")
-    with pytest.raises(ValueError, match=r"ledger\.json is not a ledger"):
-        read_ledger(path)
-    path.write_text('[{"recipe": "a"}]')
-    assert read_ledger(path) == [{"recipe": "a"}]
-
-
 def test_many_and_long_differences_do_not_fill_the_screen():
     before = {f"f{number}": "a" * 5000 for number in range(25)}
     with pytest.raises(RunMismatchError) as caught:
@@ -350,22 +339,6 @@ def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_con
             check_folder(place, tiny_config())
     with pytest.raises(RunMismatchError, match="a run needs its own folder, not the current one"):
         check_folder(Path(""), tiny_config())
-
-
-def test_a_folder_that_the_checkout_around_it_does_not_track_has_no_commit(tmp_path):
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=b"]
-    (tmp_path / "ours.txt").touch()
-    for words in (["init", "--quiet"], ["add", "ours.txt"], ["commit", "--quiet", "-m", "one"]):
-        subprocess.run([*git, *words], check=True)
-    (tmp_path / "installed").mkdir()
-    (tmp_path / "installed" / "module.py").touch()
-    assert re.fullmatch("[0-9a-f]{40}", run_folder.commit(tmp_path))
-    assert run_folder.commit(tmp_path / "installed") is None
-
-
-def test_commit_is_unknown_without_git(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert run_folder.commit() is None
 
 
 def test_written_json_reads_back_and_leaves_no_other_file(tmp_path):
