@@ -18,7 +18,7 @@ def test_a_batch_has_at_least_one_example():
 
 
 def test_not_a_number_is_not_enough():
-    with pytest.raises(ValueError, match=r"^data\.batch_size must be at least 1, got nan$"):
+    with pytest.raises(ValueError, match=r"^data\.batch_size must be a whole number, got nan$"):
         DataConfig(batch_size=float("nan"))
 
 
