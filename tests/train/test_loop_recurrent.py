@@ -10,7 +10,6 @@ from data import DataError
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.tasks import Evaluation, Metric
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.train.loop_helpers import arrays, prepared, rows
 from train import loop
@@ -94,7 +93,7 @@ def test_averaging_looks_at_the_loss_whatever_selects_the_best_checkpoint(
 
     def validate(self, step, state, log):
         loss, perplexity = next(given)
-        return Evaluation({"loss": Metric(loss, 1), "perplexity": Metric(perplexity, 1)})
+        return {"score": -perplexity, "loss": loss}
 
     monkeypatch.setattr(loop.Validation, "__call__", validate)
     options = {"nt_asgd_patience": 0, "best_metric": "perplexity", "total_steps": 4, "evaluate_every_steps": 1}

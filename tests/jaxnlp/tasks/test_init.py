@@ -202,7 +202,7 @@ def test_no_chart_shows_shares_next_to_other_quantities(setup):
 
 def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
     counted = setup.metrics[setup.objective.progress].of
-    assert counted in ("tokens", "words", "characters", "images")
+    assert counted in ("tokens", "words", "characters", "images", "windows")
 
 
 @pytest.mark.sweep(1)

@@ -42,7 +42,8 @@ def save_state(checkpoints, step, metrics=None, state=None, **options):
 def save(folder, steps, *, keep=10, losses=None, ema=True):
     with Checkpoints(folder, keep=keep) as checkpoints:
         for step in steps:
-            metrics = None if losses is None else {"score": -losses[step], "loss": losses[step]}
+            loss = None if losses is None else losses[step]
+            metrics = None if loss is None else {"score": -loss, "loss": loss}
             save_state(checkpoints, step, metrics, ema=ema)
 
 
