@@ -58,7 +58,7 @@ class OptimizerConfig(Choice):
         Args:
           describe: see `train.optimizer.parameters`.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not define direction()")
 
 
 @dataclasses.dataclass(frozen=True)

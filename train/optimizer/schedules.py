@@ -37,12 +37,12 @@ class Schedule(Choice):
 
     def rate(self, progress: Array, *, peak: float, total_steps: int) -> Array:
         """The learning rate, [] float32. A run that is shorter than the warmup ends during the warmup."""
-        shape = self._shape(progress, total_steps)
+        shape = self.shape(progress, total_steps)
         return peak * jnp.where(progress < float(self.warmup), progress / float(max(1, self.warmup)), shape)
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         """The learning rate after the warmup, as a fraction of its peak."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not define shape()")
 
     def scale(self, losses: Sequence[float]) -> float | None:
         """A factor of the learning rate after evaluations with these validation losses; None = no such factor."""
@@ -66,7 +66,7 @@ class Schedule(Choice):
 class Constant(Schedule, kind="constant"):
     """The peak, after the warmup."""
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         return jnp.ones_like(progress)
 
 
@@ -80,7 +80,7 @@ class Noam(Schedule, kind="noam"):
     warmup: Count = 4000
     """Length of the warmup, in which the learning rate rises linearly from 0 to its peak."""
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         return jnp.sqrt(float(self.warmup) / jnp.maximum(progress, 1.0))
 
 
@@ -129,7 +129,7 @@ class Cosine(Falling, kind="cosine"):
     min_lr_ratio 0.1.
     """
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         return _half_cosine(1.0, self.min_lr_ratio, self._fallen(progress, total_steps))
 
 
@@ -140,7 +140,7 @@ class Linear(Falling, kind="linear"):
     Source: Devlin et al. 2019, section A.2, with a floor of zero.
     """
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         return 1.0 - (1.0 - self.min_lr_ratio) * self._fallen(progress, total_steps)
 
 
@@ -174,7 +174,7 @@ class Step(Schedule, kind="step"):
     decay_factor: ProperFraction = 0.1
     """Factor of the learning rate after each interval."""
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         return self.decay_factor ** _intervals(progress - float(self.warmup), self.interval)
 
 
@@ -182,7 +182,7 @@ class Step(Schedule, kind="step"):
 class Exponential(Step, kind="exponential"):
     """peak * factor^((progress - warmup) / interval): like `Step`, but smooth."""
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         return self.decay_factor ** ((progress - float(self.warmup)) / self.interval)
 
 
@@ -202,7 +202,7 @@ class CosineRestarts(Schedule, kind="cosine_restarts"):
     min_lr_ratio: Fraction = 0.1
     """Lowest learning rate, as a fraction of the peak."""
 
-    def _shape(self, progress: Array, total_steps: int) -> Array:
+    def shape(self, progress: Array, total_steps: int) -> Array:
         interval, growth = self.interval, self.growth
         passed = jnp.maximum(progress - float(self.warmup), 0.0)
         if growth == 1.0:

@@ -105,7 +105,9 @@ def render_content(content: Content, prefix: str, name: str) -> str:
       prefix: prefix of ids, unique on the page.
       name: name of the block.
     """
-    raise NotImplementedError(type(content).__name__)
+    raise TypeError(
+        f"a block of the report cannot be a {type(content).__name__}; give one of the kinds in jaxnlp.pages.blocks"
+    )
 
 
 @render_content.register

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from train.config import update
-from train.optimizer import SGD, AdamW, Muon
-from train.optimizer.schedules import Constant, Cosine, CosineRestarts, Noam, OneCycle, Plateau, Step
+from train.optimizer import SGD, AdamW, Muon, OptimizerConfig
+from train.optimizer.schedules import Constant, Cosine, CosineRestarts, Noam, OneCycle, Plateau, Schedule, Step
 from train.recipes import load_recipe
 
 
@@ -77,3 +77,16 @@ def test_another_kind_keeps_the_values_of_the_fields_that_both_have():
 def test_kinds_that_do_not_exist_and_fields_that_they_do_not_have_are_refused(changes, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         update(load_recipe("gpt_python_docs"), **changes)
+
+
+def test_a_kind_that_lacks_its_function_says_so():
+    class Undirected(OptimizerConfig):
+        pass
+
+    class Shapeless(Schedule):
+        pass
+
+    with pytest.raises(TypeError, match=r"Undirected does not define direction\(\)"):
+        Undirected().direction(lambda params: params)
+    with pytest.raises(TypeError, match=r"Shapeless does not define shape\(\)"):
+        Shapeless().rate(1.0, peak=1.0, total_steps=2)

@@ -279,3 +279,8 @@ def test_only_long_texts_have_a_column_of_a_minimum_width_and_a_share_of_0_has_n
     drawn = rendered(Table(("text", "share"), (("word " * 9, 0.0), ("word", 0.001)), bars=(1,)))
     assert re.findall("<td([^<>]*)>word", drawn) == [' class="long"', ""]
     assert drawn.count('class="bar"') == 1
+
+
+def test_content_of_another_kind_is_refused():
+    with pytest.raises(TypeError, match="a block of the report cannot be a Content; give one of the kinds in"):
+        rendered(Content())
