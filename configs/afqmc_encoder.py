@@ -12,7 +12,6 @@ Command: jaxnlp train afqmc_encoder --init-from runs/afqmc_pretrain --workdir ru
 from data.text_table import TextTable
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -36,7 +35,6 @@ def get_config() -> TrainConfig:
                 use_pooler=False,
             ),
             pooling="mean",
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(balanced=True),
         optimizer=AdamW(learning_rate=3e-4, weight_decay=0.1, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),

@@ -10,7 +10,6 @@ Command: jaxnlp train bert_classify --data.path reviews.csv --data.label stars -
 
 from data.text_table import TextTable
 from jaxnlp.models.bert_classifier import BertClassifierConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -21,9 +20,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="bert_classify",
         data=TextTable(batch_size=32),
-        model=BertClassifierConfig(
-            pooling="mean", token_dropout_rate=0.2, compute=TransformerCompute(matmul_dtype="auto")
-        ),
+        model=BertClassifierConfig(pooling="mean", token_dropout_rate=0.2),
         task=Classification(label_smoothing=0.1),
         optimizer=AdamW(learning_rate=1e-4, weight_decay=0.01, schedule=Cosine(warmup=100, min_lr_ratio=0.0)),
         init_from="sentence-transformers/all-MiniLM-L6-v2",

@@ -11,7 +11,6 @@ Command: jaxnlp train bert_pretrain --workdir runs/bert_pretrain
 from data.masked_text import MaskedText
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -31,7 +30,6 @@ def get_config() -> TrainConfig:
                 dropout_rate=0.0,
                 attention_dropout_rate=0.0,
             ),
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=MaskedLanguageModel(),
         optimizer=Muon(

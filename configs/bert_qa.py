@@ -9,7 +9,6 @@ Command: jaxnlp train bert_qa --data.train train.json --workdir runs/bert_qa
 
 from data.squad import QuestionContexts
 from jaxnlp.models.extractive_qa import BertSpanConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -20,7 +19,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="bert_qa",
         data=QuestionContexts(source="files", batch_size=16, max_length=384, overlap=128, length_multiple=128),
-        model=BertSpanConfig(compute=TransformerCompute(matmul_dtype="auto")),
+        model=BertSpanConfig(),
         task=ExtractiveQA(),
         optimizer=AdamW(learning_rate=5e-5, weight_decay=0.01, schedule=Cosine(warmup=100)),
         init_from="sentence-transformers/all-MiniLM-L6-v2",

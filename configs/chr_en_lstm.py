@@ -9,7 +9,6 @@ Command: jaxnlp train chr_en_lstm --workdir runs/chr_en_lstm
 
 from data.translation import ParallelText
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
-from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -33,7 +32,6 @@ def get_config() -> TrainConfig:
             width=256,
             embedding_dropout_rate=0.2,
             dropout_rate=0.4,
-            compute=RecurrentCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.1),
         optimizer=Muon(

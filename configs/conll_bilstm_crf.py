@@ -10,7 +10,6 @@ Command: jaxnlp train conll_bilstm_crf --workdir runs/conll_bilstm_crf
 
 from data.tagged_sentences import TaggedSentences
 from jaxnlp.models.tagger import TaggerConfig
-from jaxnlp.models.word_encoder import WordEncoderCompute
 from jaxnlp.tasks.tagging import Tagging
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -26,7 +25,6 @@ def get_config() -> TrainConfig:
             character_features=60,
             recurrent_widths=(200,),
             word_dropout_rate=0.1,
-            compute=WordEncoderCompute(matmul_dtype="auto"),
         ),
         task=Tagging(),
         optimizer=AdamW(learning_rate=2e-3, weight_decay=0.01, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),

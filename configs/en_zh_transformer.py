@@ -9,7 +9,6 @@ Command: jaxnlp train en_zh_transformer --workdir runs/en_zh_transformer
 
 from data.translation import ParallelText
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -38,7 +37,6 @@ def get_config() -> TrainConfig:
             context_length=128,
             embeddings="tied",
             dropout_rate=0.2,
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.1, bleu_tokenizer="zh"),
         optimizer=Muon(

@@ -10,7 +10,6 @@ Command: jaxnlp train gpt_python_docs --workdir runs/gpt_python_docs
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -21,9 +20,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="gpt_python_docs",
         data=CharacterText(source="python_docs", batch_size=8, sequence_length=128),
-        model=GPTConfig(
-            num_layers=4, num_heads=4, width=128, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
-        ),
+        model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128),
         task=LanguageModel(sample_prompt="The ", sample_tokens=300),
         optimizer=Muon(learning_rate=6e-3, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=50, min_lr_ratio=0.05)),
         total_steps=660,

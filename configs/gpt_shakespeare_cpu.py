@@ -10,7 +10,6 @@ Command: jaxnlp train gpt_shakespeare_cpu --workdir runs/gpt_shakespeare_cpu
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -28,7 +27,6 @@ def get_config() -> TrainConfig:
             context_length=64,
             use_bias=False,
             tie_embeddings=True,
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=LanguageModel(sample_prompt="\n"),
         optimizer=AdamW(

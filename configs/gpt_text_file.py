@@ -8,7 +8,6 @@ Command: jaxnlp train gpt_text_file --data.path my.txt --workdir runs/my_text
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -27,7 +26,6 @@ def get_config() -> TrainConfig:
             embedding_dropout_rate=0.1,
             attention_dropout_rate=0.1,
             residual_dropout_rate=0.1,
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=LanguageModel(sample_prompt="\n", sample_tokens=300),
         optimizer=AdamW(

@@ -8,7 +8,6 @@ Command: jaxnlp train invented_people_qa --workdir runs/invented_people_qa
 
 from data.squad import QuestionContexts
 from jaxnlp.models.extractive_qa import RecurrentSpanConfig
-from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -19,7 +18,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="invented_people_qa",
         data=QuestionContexts(batch_size=32, vocabulary_size=400, max_length=192, overlap=64, length_multiple=64),
-        model=RecurrentSpanConfig(embedding_dropout_rate=0.3, compute=RecurrentCompute(matmul_dtype="auto")),
+        model=RecurrentSpanConfig(embedding_dropout_rate=0.3),
         task=ExtractiveQA(),
         optimizer=AdamW(learning_rate=3e-3, schedule=Cosine(warmup=20, min_lr_ratio=0.05)),
         best_metric="f1",

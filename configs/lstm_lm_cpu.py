@@ -10,7 +10,6 @@ Command: jaxnlp train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -33,7 +32,6 @@ def get_config() -> TrainConfig:
             hidden_dropout_rate=0.2,
             output_dropout_rate=0.3,
             weight_dropout_rate=0.2,
-            compute=RecurrentCompute(matmul_dtype="auto"),
         ),
         task=RecurrentLanguageModel(
             sample_prompt="= The History of the",

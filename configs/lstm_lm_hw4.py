@@ -13,7 +13,6 @@ Command: jaxnlp train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -23,9 +22,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="lstm_lm_hw4",
         data=WordText(source="cmu_hw4p1", mode="windows", sequence_length=10, batch_size=32, evaluation_batch_size=100),
-        model=RecurrentLMConfig(
-            embedding_width=128, widths=(128, 128), scale_embeddings=True, compute=RecurrentCompute(matmul_dtype="auto")
-        ),
+        model=RecurrentLMConfig(embedding_width=128, widths=(128, 128), scale_embeddings=True),
         task=RecurrentLanguageModel(
             sample_prompt="= The History of the",
             sample_tokens=60,

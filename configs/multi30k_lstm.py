@@ -9,7 +9,6 @@ Command: jaxnlp train multi30k_lstm --workdir runs/multi30k_lstm
 
 from data.translation import ParallelText
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
-from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -36,7 +35,6 @@ def get_config() -> TrainConfig:
             embeddings="shared",
             embedding_dropout_rate=0.2,
             dropout_rate=0.4,
-            compute=RecurrentCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.1),
         optimizer=Muon(

@@ -10,7 +10,6 @@ Command: jaxnlp train names_pretrain --workdir runs/names_pretrain
 
 from data.names import NamesPretraining
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -28,9 +27,7 @@ def get_config() -> TrainConfig:
             max_left_padding=12,
             batch_size=64,
         ),
-        model=GPTConfig(
-            num_layers=4, num_heads=8, width=256, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
-        ),
+        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128),
         task=QuestionAnswering(),
         optimizer=Muon(
             learning_rate=3e-3, beta2=0.99, weight_decay=0.1, schedule=Cosine(warmup=100, min_lr_ratio=0.02)

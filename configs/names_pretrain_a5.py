@@ -15,7 +15,6 @@ Command: jaxnlp train names_pretrain_a5 --workdir runs/names_pretrain_a5
 
 from data.names import NamesPretraining
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -53,5 +52,4 @@ def assignment_model() -> GPTConfig:
         embedding_dropout_rate=0.1,
         attention_dropout_rate=0.1,
         residual_dropout_rate=0.1,
-        compute=TransformerCompute(matmul_dtype="auto"),
     )

@@ -11,7 +11,6 @@ import dataclasses
 
 from configs import names_pretrain
 from jaxnlp.models.perceiver import PerceiverConfig
-from jaxnlp.nn.compute import TransformerCompute
 from train.config import TrainConfig
 
 
@@ -19,7 +18,5 @@ def get_config() -> TrainConfig:
     return dataclasses.replace(
         names_pretrain.get_config(),
         recipe="names_pretrain_perceiver",
-        model=PerceiverConfig(
-            num_layers=4, num_heads=8, width=256, context_length=128, compute=TransformerCompute(matmul_dtype="auto")
-        ),
+        model=PerceiverConfig(num_layers=4, num_heads=8, width=256, context_length=128),
     )

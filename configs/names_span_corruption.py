@@ -9,7 +9,6 @@ Command: jaxnlp train names_span_corruption --workdir runs/names_span_corruption
 
 from data.span_corruption import CorruptedText
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.text_to_text import TextToText
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -34,7 +33,6 @@ def get_config() -> TrainConfig:
             context_length=64,
             embeddings="shared",
             dropout_rate=0.1,
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=TextToText(),
         optimizer=Muon(

@@ -8,7 +8,6 @@ Command: jaxnlp train number_words --workdir runs/number_words
 
 from data.number_words import NumberWords
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.translation import Translation
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -26,7 +25,6 @@ def get_config() -> TrainConfig:
             context_length=96,
             embeddings="shared",
             dropout_rate=0.0,
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.0),
         optimizer=AdamW(learning_rate=2e-3, max_grad_norm=1.0, schedule=Cosine(warmup=200)),

@@ -8,7 +8,6 @@ Command: jaxnlp train small_grammar_parser --workdir runs/small_grammar_parser
 
 from data.treebank import Treebank
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
-from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.parsing import Parsing
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -19,7 +18,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="small_grammar_parser",
         data=Treebank(source="small_grammar", batch_words=1_024),
-        model=FeedForwardParserConfig(compute=Compute(matmul_dtype="auto")),
+        model=FeedForwardParserConfig(),
         task=Parsing(),
         optimizer=AdamW(learning_rate=2e-3, schedule=Cosine(warmup=50, min_lr_ratio=0.02)),
         ema_decay=0.99,

@@ -10,7 +10,6 @@ Command: jaxnlp train ud_parser --workdir runs/ud_parser
 
 from data.treebank import Treebank
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
-from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.parsing import Parsing
 from train.config import TrainConfig
 from train.optimizer import AdamW
@@ -29,7 +28,6 @@ def get_config() -> TrainConfig:
             dropout_rate=0.5,
             word_dropout_rate=0.25,
             embedding_dropout_rate=0.2,
-            compute=Compute(matmul_dtype="auto"),
         ),
         task=Parsing(),
         optimizer=AdamW(learning_rate=2e-3, max_grad_norm=5.0, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),

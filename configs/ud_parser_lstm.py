@@ -8,7 +8,6 @@ Command: jaxnlp train ud_parser_lstm --workdir runs/ud_parser_lstm
 
 from configs import ud_parser
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
-from jaxnlp.models.word_encoder import WordEncoderCompute
 from train.config import TrainConfig, update
 
 
@@ -28,7 +27,6 @@ def get_config() -> TrainConfig:
             hidden_dropout_rate=0.3,
             output_dropout_rate=0.3,
             dropout_rate=0.3,
-            compute=WordEncoderCompute(matmul_dtype="auto"),
         ),
         total_steps=3_500,
         evaluate_every_steps=1_750,

@@ -9,7 +9,6 @@ Command: jaxnlp train vit_cifar10 --workdir runs/vit_cifar10
 
 from data.images import Images
 from jaxnlp.models.vit import ViTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -30,7 +29,6 @@ def get_config() -> TrainConfig:
             pooling="mean",
             dropout_rate=0.0,
             layer_dropout_rate=0.05,
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(label_smoothing=0.1),
         optimizer=Muon(learning_rate=3e-3, weight_decay=0.05, schedule=Cosine(warmup=200, min_lr_ratio=0.02)),

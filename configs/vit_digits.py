@@ -8,7 +8,6 @@ Command: jaxnlp train vit_digits --workdir runs/vit_digits
 
 from data.images import Images
 from jaxnlp.models.vit import ViTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.classification import Classification
 from train.config import TrainConfig
 from train.optimizer import Muon
@@ -26,7 +25,6 @@ def get_config() -> TrainConfig:
             width=64,
             feed_forward_width=128,
             pooling="mean",
-            compute=TransformerCompute(matmul_dtype="auto"),
         ),
         task=Classification(label_smoothing=0.1),
         optimizer=Muon(learning_rate=2e-2, weight_decay=0.05, schedule=Cosine(warmup=50, min_lr_ratio=0.02)),

@@ -29,7 +29,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.recurrent import Recurrent, RecurrentCompute, parameter_axes, uniform_of_width
 from jaxnlp.ops.input_feeding import Decoded, DecoderState, Memory, ScoreName, decode
-from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.ops.matrix_products import added, matmul
 from jaxnlp.typing import Params
 
 
@@ -149,7 +149,10 @@ class AttentionLSTM(nn.Module):
         def embed(size: int) -> nn.Embed:
             stddev = config.embedding_width**-0.5
             return nn.Embed(
-                size, config.embedding_width, dtype=compute.dtype, embedding_init=nn.initializers.normal(stddev)
+                size,
+                config.embedding_width,
+                dtype=compute.activation_dtype,
+                embedding_init=nn.initializers.normal(stddev),
             )
 
         if config.embeddings == "shared":
@@ -378,5 +381,5 @@ class SourceConvolution(nn.Module):
         bias = self.param("bias", zeros, (width,))
         following = jnp.pad(x[:, 1:], [(0, 0), (0, 1), (0, 0)])
         rows = jnp.concatenate([x, following], axis=-1).reshape(-1, 2 * width)
-        y = matmul(rows, kernel.reshape(2 * width, width), config.compute.operand_dtype) + bias.astype(x.dtype)[None]
-        return y.reshape(x.shape)
+        y = matmul(rows, kernel.reshape(2 * width, width), config.compute.operand_dtype)
+        return added(y, bias[None]).reshape(x.shape)

@@ -23,6 +23,7 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, stack
+from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
@@ -252,7 +253,7 @@ class Bert(nn.Module):
 
     def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
         """The sum of the embeddings of token, position and segment [B, T, D]."""
-        config, dtype, initial = self.config, self.compute.dtype, normal(INITIAL_STDDEV)
+        config, dtype, initial = self.config, self.compute.activation_dtype, normal(INITIAL_STDDEV)
         x = nn.Embed(self.vocabulary_size, config.width, dtype, embedding_init=initial, name="tokens")(tokens)
         if config.scale_embeddings:
             x = x * config.width**0.5
@@ -260,9 +261,9 @@ class Bert(nn.Module):
             table = self.param("positions", initial, (config.max_positions, config.width))
         else:
             table = sinusoidal_positions(config.max_positions, config.width)
-        x = x + table[None, : tokens.shape[1]].astype(dtype)
-        kinds = self.param("segments", initial, (config.num_segments, config.width)).astype(dtype)
-        return x + (kinds[None, :1] if segments is None else kinds[segments])
+        x = added(x, table[None, : tokens.shape[1]])
+        kinds = self.param("segments", initial, (config.num_segments, config.width))
+        return added(x, kinds[None, :1] if segments is None else kinds[segments])
 
     def attention_maps(
         self,

@@ -173,7 +173,7 @@ class EncoderDecoder(nn.Module):
         def embed(size: int) -> nn.Embed:
             # Multiplied by sqrt(D), the embeddings have standard deviation 1.
             stddev = config.width**-0.5 if config.scale_embeddings else INITIAL_STDDEV
-            return nn.Embed(size, config.width, dtype=config.compute.dtype, embedding_init=normal(stddev))
+            return nn.Embed(size, config.width, dtype=config.compute.activation_dtype, embedding_init=normal(stddev))
 
         if config.embeddings == "shared":
             self.tokens = embed(self.vocabulary_size)
@@ -300,7 +300,8 @@ class EncoderDecoder(nn.Module):
         decoder, batch = unstacked(params["decoder"]), source.shape[0]
         attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
         shape = (batch, config.num_heads, positions, config.width // config.num_heads)
-        dtype = config.compute.dtype  # as in `read`: otherwise each token would convert the source's keys and values
+        # As in `read`: otherwise each token would convert the source's keys and values.
+        dtype = config.compute.activation_dtype
         kept = (
             attention.keys_and_values(decoder[f"block_{index}"]["cross_attention"], memory)
             for index in range(config.num_layers)

@@ -147,7 +147,7 @@ class RecurrentSpan(nn.Module):
 
     def setup(self):
         """Embeddings, recurrent layers and the head."""
-        config, dtype = self.config, self.config.compute.dtype
+        config, dtype = self.config, self.config.compute.activation_dtype
         self.tokens = nn.Embed(self.vocabulary_size, config.embedding_width, dtype)
         self.features = nn.Embed(3, config.feature_width, dtype)
         self.embedding_dropout = Dropout(config.embedding_dropout_rate)

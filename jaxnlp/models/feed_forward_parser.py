@@ -64,7 +64,7 @@ class FeedForwardParser(Parser):
         """The vectors of words and tags."""
         super().setup()
         config = self.config
-        dtype = config.compute.dtype
+        dtype = config.compute.activation_dtype
         self.words = nn.Embed(self.vocabulary_size + 1, config.word_width, dtype, embedding_init=uniform_vectors)
         if self.num_tags:
             self.tags = nn.Embed(self.num_tags + 1, config.tag_width, dtype, embedding_init=uniform_vectors)

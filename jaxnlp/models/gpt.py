@@ -25,7 +25,7 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
-from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.ops.matrix_products import added, matmul
 from jaxnlp.typing import Params
 
 
@@ -182,12 +182,16 @@ class GPT(nn.Module):
             # With a cache there are few rows, and rounding the weights takes longer than the products.
             compute = dataclasses.replace(compute, matmul_dtype=None)
         embedding = nn.Embed(
-            self.vocabulary_size, config.width, compute.dtype, embedding_init=normal(INITIAL_STDDEV), name="tokens"
+            self.vocabulary_size,
+            config.width,
+            compute.activation_dtype,
+            embedding_init=normal(INITIAL_STDDEV),
+            name="tokens",
         )
         position_embedding = self.param("positions", normal(INITIAL_STDDEV), (config.context_length, config.width))
         first = jnp.zeros((), jnp.int32) if cache is None else cache.length
         here = jax.lax.dynamic_slice_in_dim(position_embedding, first, positions)
-        x = embedding(tokens) + here[None].astype(compute.dtype)
+        x = added(embedding(tokens), here[None])
         x = Dropout(config.embedding_dropout_rate)(x, deterministic=deterministic)
 
         x, caches = self.mix(x, None if cache is None else cache.layers, first, compute, deterministic=deterministic)
@@ -281,7 +285,7 @@ class GPT(nn.Module):
     def empty_cache(self, batch: int) -> KVCache:
         """A cache with room for the whole context and no filled positions."""
         shapes = self.cached_shapes(batch)
-        dtype = self.config.compute.dtype
+        dtype = self.config.compute.activation_dtype
         layers = tuple(tuple(jnp.zeros(shape, dtype) for shape in layer) for layer in shapes)
         return KVCache(layers, jnp.zeros((), jnp.int32))
 

@@ -24,7 +24,7 @@ from jaxnlp.models import ModelConfig, parameter_table
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.ops.matrix_products import added, matmul
 from jaxnlp.text.transitions import LABELLED, NODES
 
 Activation = Literal["cube", "relu", "tanh"]
@@ -169,10 +169,12 @@ class TransitionScorer(nn.Module):
         total = self._product(gathered.reshape(batch * steps, -1), self.words_kernel)
         if self.config.label_width:
             total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
-        hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])
+        hidden = ACTIVATIONS[self.config.activation](added(total, self.bias[None]))
         logits = self.head(self.dropout(hidden, deterministic=deterministic))
         return logits.astype(jnp.float32).reshape(batch, steps, -1)
 
     def _product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         compute = self.config.compute
-        return matmul(x.astype(compute.dtype), kernel.astype(compute.dtype), compute.operand_dtype)
+        return matmul(
+            x.astype(compute.activation_dtype), kernel.astype(compute.activation_dtype), compute.operand_dtype
+        )

@@ -146,7 +146,7 @@ class RecurrentLM(nn.Module):
             return uniform(*arguments) - EMBEDDING_BOUND
 
         self.tokens = nn.Embed(
-            self.vocabulary_size, config.embedding_width, dtype=config.compute.dtype, embedding_init=centred
+            self.vocabulary_size, config.embedding_width, dtype=config.compute.activation_dtype, embedding_init=centred
         )
         self.recurrent = Recurrent(
             config.cell,
@@ -257,7 +257,7 @@ class RecurrentLM(nn.Module):
     def empty_cache(self, batch: int) -> States:
         """States before the first token."""
         config = self.config
-        return empty_states(config.cell, config.widths, batch, dtype=config.compute.dtype)
+        return empty_states(config.cell, config.widths, batch, dtype=config.compute.activation_dtype)
 
     def predict(self, params: Params, tokens: jax.Array) -> jax.Array:
         """Logits [B, V] of the word that follows each row of tokens [B, T].

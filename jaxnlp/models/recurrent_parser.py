@@ -80,7 +80,9 @@ class RecurrentParser(Parser):
         self.encoder = WordEncoder(config, self.vocabulary_size, self.num_characters, self.num_pieces)
         if self.num_tags:
             initial = nn.initializers.normal(config.tag_width**-0.5)
-            self.tags = nn.Embed(self.num_tags, config.tag_width, config.compute.dtype, embedding_init=initial)
+            self.tags = nn.Embed(
+                self.num_tags, config.tag_width, config.compute.activation_dtype, embedding_init=initial
+            )
         self.special = self.param("special", nn.initializers.normal(0.1), (2, self.vector_width))
 
     @property

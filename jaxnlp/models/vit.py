@@ -27,6 +27,7 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, rows, stack
+from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -202,15 +203,15 @@ class ViT(nn.Module):
             raise ValueError(f"images must be uint8, from 0 to 255, got {images.dtype}")
         chex.assert_shape(images, (None, self.size, self.size, len(self.mean)))
         mean, stddev = (jnp.array(values, jnp.float32)[None, None, None] for values in (self.mean, self.stddev))
-        x = ((images.astype(jnp.float32) / 255.0 - mean) / stddev).astype(compute.dtype)
+        x = ((images.astype(jnp.float32) / 255.0 - mean) / stddev).astype(compute.activation_dtype)
         x = Stem(config, name="stem")(x).reshape(len(images), self.side**2, config.width)
         if config.positions == "learned":
             table = self.param("positions", normal(INITIAL_STDDEV), (self.side**2, config.width))
         else:
             table = sinusoidal_positions_2d(self.side, config.width)
-        x = x + table[None].astype(compute.dtype)
+        x = added(x, table[None])
         if config.pooling == "cls":
-            token = self.param("class_token", normal(INITIAL_STDDEV), (config.width,)).astype(compute.dtype)
+            token = self.param("class_token", normal(INITIAL_STDDEV), (config.width,)).astype(compute.activation_dtype)
             x = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, config.width)), x], axis=1)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
         block = functools.partial(

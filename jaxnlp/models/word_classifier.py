@@ -119,7 +119,7 @@ class WordClassifier(nn.Module):
             return nn.Embed(
                 self.vocabulary_size,
                 config.embedding_width,
-                dtype=config.compute.dtype,
+                dtype=config.compute.activation_dtype,
                 embedding_init=lambda *arguments: initial(*arguments) - EMBEDDING_BOUND,
             )
 

@@ -237,15 +237,19 @@ class WordEncoder(nn.Module):
         config, compute = self.config, self.config.compute
         if config.word_width:
             initial = nn.initializers.normal(config.word_width**-0.5)
-            self.words = nn.Embed(self.vocabulary_size, config.word_width, compute.dtype, embedding_init=initial)
+            self.words = nn.Embed(
+                self.vocabulary_size, config.word_width, compute.activation_dtype, embedding_init=initial
+            )
         if config.bigram_width:
             # Initially zeros, so that a pair outside the training data adds nothing, unless another pair has its hash.
             zeros = nn.initializers.zeros
-            self.bigrams = nn.Embed(config.bigram_buckets, config.bigram_width, compute.dtype, embedding_init=zeros)
+            self.bigrams = nn.Embed(
+                config.bigram_buckets, config.bigram_width, compute.activation_dtype, embedding_init=zeros
+            )
         if config.character_features:
             initial = nn.initializers.normal(config.character_width**-0.5)
             self.characters = nn.Embed(
-                self.num_characters, config.character_width, compute.dtype, embedding_init=initial
+                self.num_characters, config.character_width, compute.activation_dtype, embedding_init=initial
             )
             self.convolution = Convolution(config.character_window, config.character_features, compute)
         if config.bert:

@@ -296,7 +296,7 @@ class CrossAttention(nn.Module):
         head_width = _head_width(width, self.num_heads)
         dense = Dense((2, self.num_heads, head_width), self.use_bias, compute=self.compute, parent=None)
         kv = jnp.asarray(dense.apply({"params": params["kv"]}, memory.reshape(batch * keys, width)))
-        kv = kv.astype(self.compute.operand_dtype or self.compute.dtype)
+        kv = kv.astype(self.compute.operand_dtype or self.compute.activation_dtype)
         k, v = (part.reshape(batch, keys, -1, head_width).swapaxes(1, 2) for part in jnp.split(kv, 2, axis=-1))
         return k, v
 
@@ -311,7 +311,7 @@ def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *f
     """The projection of rows [N, D] under `name`: [N, F], F the product of `features`."""
     y = Dense(features, layer.use_bias, compute=layer.compute, name=name)(rows)
     # Rounded once here, not by each product: attention then keeps its weights in this type too.
-    return y.astype(layer.compute.operand_dtype or layer.compute.dtype)
+    return y.astype(layer.compute.operand_dtype or layer.compute.activation_dtype)
 
 
 def _output(layer: SelfAttention | CrossAttention, y: jax.Array, *, deterministic: bool) -> jax.Array:

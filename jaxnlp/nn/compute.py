@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from jaxnlp.config import Config
 from jaxnlp.ops.attention import Implementation
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matrix_products import operand_dtype
 
 
@@ -13,18 +14,32 @@ class Compute(Config):
     """Options of every layer. They may change on resume; environment.json records them."""
 
     section: ClassVar[str] = "model.compute"
-    usual = ("matmul_dtype",)
+    usual = ("dtype",)
 
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the computation; parameters stay float32."""
-    matmul_dtype: Literal["auto", "bfloat16"] | None = None
-    """Type that the operands of matrix products are rounded to; sums stay in float32. auto: bfloat16 where the
-    processor multiplies it faster than float32; None = no rounding."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type of activations and of the operands of matrix products. Parameters, statistics of normalisation, softmax and
+    losses stay in float32. auto: bfloat16 on GPUs and TPUs, float32 on CPUs."""
+    matmul_dtype: Literal["auto", "bfloat16"] | None = "auto"
+    """Type that the operands of matrix products are rounded to if activations are in float32; sums stay in float32.
+    auto: bfloat16 where the processor multiplies it faster than float32; None = no rounding."""
+
+    @property
+    def activation_dtype(self) -> str:
+        """`dtype` on the platform of `ops.devices`, with `auto` resolved."""
+        if self.dtype != "auto":
+            return self.dtype
+        return "float32" if target_platform() == "cpu" else "bfloat16"
 
     @property
     def operand_dtype(self) -> str | None:
-        """`matmul_dtype` on this machine, with `auto` resolved; None = no rounding."""
+        """`matmul_dtype` on the platform of `ops.devices`, with `auto` resolved; None = no rounding."""
         return operand_dtype(self.matmul_dtype)
+
+    @property
+    def types(self) -> str:
+        """Both in words: `float32`, `bfloat16`, or `float32, with bfloat16 products`."""
+        operands = self.operand_dtype or self.activation_dtype
+        return self.activation_dtype + ("" if operands == self.activation_dtype else f", with {operands} products")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,3 +52,7 @@ class TransformerCompute(Compute):
     """Compile one block and loop over it: compiles faster, runs slower on CPU."""
     remat: bool = False
     """Compute each block again in the backward pass: less memory, more time."""
+
+
+EXACT = TransformerCompute(dtype="float32", matmul_dtype=None)
+"""Float32 on every device: a model with foreign weights computes the numbers that it had there."""

@@ -25,7 +25,7 @@ from jax.nn.initializers import zeros
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.recurrent import uniform_of_width
 from jaxnlp.nn.transformer import rows
-from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.ops.matrix_products import added, matmul
 
 
 class Convolution(nn.Module):
@@ -62,4 +62,4 @@ class Convolution(nn.Module):
         chex.assert_shape(y, (batch, positions + self.window - 1, self.feature_maps))
         # ReLU and the bias keep the order, so the maximum may be taken first.
         most = jnp.where(there[:, :, None], y, -jnp.inf).max(axis=1)
-        return nn.relu(most + bias.astype(x.dtype)[None])
+        return nn.relu(added(most, bias[None]))

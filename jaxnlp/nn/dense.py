@@ -8,7 +8,7 @@ import jax
 from jax.nn.initializers import Initializer, normal, zeros
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.ops.matrix_products import added, matmul
 
 INITIAL_STDDEV = 0.02
 """Standard deviation of initial weights in Transformers, as in BERT and GPT-2."""
@@ -41,8 +41,8 @@ class Dense(nn.Module):
             return self.kernel_init(key, (shape[0], width)).reshape(shape)
 
         kernel = self.param("kernel", initial, (x.shape[-1], *features))
-        y = matmul(x.astype(self.compute.dtype), kernel.reshape(-1, width), self.compute.operand_dtype)
+        y = matmul(x.astype(self.compute.activation_dtype), kernel.reshape(-1, width), self.compute.operand_dtype)
         if self.use_bias:
             bias = self.param("bias", zeros, features).reshape(width)
-            y = y + bias.astype(self.compute.dtype)[None]
+            y = added(y, bias[None])
         return y

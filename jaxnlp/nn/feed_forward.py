@@ -13,14 +13,17 @@ from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.checks import expect
+from jaxnlp.ops.matrix_products import accumulator
 
 
 def gelu(x: jax.Array) -> jax.Array:
     """x [...] times the normal distribution function at x, x (1 + erf(x / sqrt(2))) / 2.
 
-    Flax computes it with erfc, which takes twice the time and gives more digits near 0; models do not need them.
+    Flax computes it with erfc, which takes twice the time and gives more digits near 0; models do not need them. It is
+    computed in float32 at least.
     """
-    return 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5))
+    wide = x.astype(accumulator(x.dtype))
+    return (0.5 * wide * (1.0 + jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
 
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]

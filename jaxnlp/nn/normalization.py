@@ -31,4 +31,4 @@ class LayerNorm(nn.Module):
         width = x.shape[-1]
         scale = self.param("scale", ones, (width,))
         bias = self.param("bias", zeros, (width,)) if self.use_bias else None
-        return layer_norm(x.astype(self.compute.dtype), scale, bias, epsilon=self.epsilon)
+        return layer_norm(x.astype(self.compute.activation_dtype), scale, bias, epsilon=self.epsilon)

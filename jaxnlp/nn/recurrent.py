@@ -121,7 +121,7 @@ class RecurrentDirection(nn.Module):
             w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
         outputs, state = recurrent(
             cell,
-            x.astype(self.compute.dtype),
+            x.astype(self.compute.activation_dtype),
             state,
             w_x=w_x,
             w_h=w_h,
@@ -192,7 +192,11 @@ class Recurrent(nn.Module):
             raise ValueError("widths needs at least one layer, got none")
         if states is None:
             states = empty_states(
-                self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.compute.dtype
+                self.cell,
+                self.widths,
+                x.shape[0],
+                bidirectional=self.bidirectional,
+                dtype=self.compute.activation_dtype,
             )
         directions = ("forward", "backward") if self.bidirectional else ("forward",)
         if [len(layer) for layer in states] != [len(directions)] * len(self.widths):

@@ -85,7 +85,7 @@ class SynthesizerAttention(nn.Module):
             x.reshape(batch * positions, width)
         )
         # Rounded once here, as in self-attention.
-        zv = zv.astype(self.compute.operand_dtype or self.compute.dtype)
+        zv = zv.astype(self.compute.operand_dtype or self.compute.activation_dtype)
         z, v = (part.reshape(batch, positions, self.num_heads, head_width) for part in jnp.split(zv, 2, axis=-1))
         chex.assert_shape([z, v], (batch, positions, self.num_heads, head_width))
         kernel = self.param("kernel", _near_zero, (head_width, self.context_length))

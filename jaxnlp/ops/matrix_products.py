@@ -27,11 +27,12 @@ def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
     """
     if choice != "auto":
         return choice
-    return "bfloat16" if target_platform() != "cpu" or _cpu_multiplies_bfloat16() else None
+    return "bfloat16" if target_platform() != "cpu" or cpu_multiplies_bfloat16() else None
 
 
 @functools.cache
-def _cpu_multiplies_bfloat16() -> bool:
+def cpu_multiplies_bfloat16() -> bool:
+    """Whether this machine's CPU multiplies bfloat16 faster than float32."""
     try:
         return has_bfloat16(Path("/proc/cpuinfo").read_text())
     except OSError:  # not Linux: unknown, and float32 is never slow
@@ -133,6 +134,13 @@ def column_sums(x: jax.Array) -> jax.Array:
     if target_platform() != "cpu":
         return x.astype(accumulator(x.dtype)).sum(axis=0)
     return product(jnp.ones((8, x.shape[0]), x.dtype), x, "on,nd->od")[0]
+
+
+def added(x: jax.Array, parameter: jax.Array) -> jax.Array:
+    """x + a parameter that is broadcast over its rows, [...], dtype of x. The parameter's gradient, the sum over these
+    rows, is taken in float32 at least."""
+    wide = accumulator(x.dtype)
+    return (x.astype(wide) + parameter.astype(wide)).astype(x.dtype)
 
 
 def transposed(x: jax.Array) -> jax.Array:

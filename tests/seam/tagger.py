@@ -154,7 +154,7 @@ class Tagger(nn.Module):
         chex.assert_rank(tokens, 2)
         compute = self.config.compute
         axes = chex.Dimensions(B=tokens.shape[0], T=tokens.shape[1], D=self.config.width, C=self.tags)
-        x = nn.Embed(self.vocabulary_size, self.config.width, compute.dtype, name="tokens")(tokens)
+        x = nn.Embed(self.vocabulary_size, self.config.width, compute.activation_dtype, name="tokens")(tokens)
         before = jnp.pad(x, [(0, 0), (1, 0), (0, 0)])[:, :-1]
         chex.assert_shape((x, before), axes["BTD"])
         before = Dense(self.config.width, compute=compute, name="previous")(before.reshape(-1, self.config.width))

@@ -35,7 +35,7 @@ def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evalu
             "train_seconds": max(seconds, default=None),
             "seconds_to_first_step": environment.get("seconds_to_first_step"),
             "device": f"{environment['devices']} x {environment['device']}, {environment['cpu_cores']} CPU cores",
-            "matmul_dtype_auto": environment.get("matmul_dtype_auto"),
+            "types": environment.get("types"),
             "versions": environment["versions"],
             "commit": environment["commit"],
             "seed": config.seed,

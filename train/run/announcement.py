@@ -20,7 +20,7 @@ from train.run.setup import Setup
 
 def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
     """The lines before training: the run has trained `step` steps, and perhaps has ended."""
-    total = setup.config.total_steps
+    total, types = setup.config.total_steps, setup.config.model.compute.types
     if step >= total:
         state = [f"the run is finished, at step {step} of {total}"]
     elif ended:
@@ -32,7 +32,7 @@ def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
         *notes_of_splits(setup.corpus),
         *setup.begun.notes,
         *settings_for_longer_runs(setup.config),
-        f"{setup.num_parameters:,} parameters, {jax.device_count()} x {device_name()}",
+        f"{setup.num_parameters:,} parameters, {jax.device_count()} x {device_name()}, {types}",
         *state,
     ]
 

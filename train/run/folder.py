@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxnlp.corpus import Corpus
-from jaxnlp.ops.matrix_products import operand_dtype
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
@@ -285,7 +284,6 @@ def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) ->
         "device": device_name(),
         "devices": jax.device_count(),
         "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "matmul_dtype_auto": operand_dtype("auto"),
         "malloc": os.environ.get("GLIBC_TUNABLES"),
         "pretrained_sha256": pretrained,
         "versions": versions(),

@@ -65,6 +65,7 @@ class Setup(NamedTuple):
             "parameters": self.num_parameters,
             "pretrained": self.begun.digest,
             "compute": self.spec.config["model"]["compute"],
+            "types": self.config.model.compute.types,
             "metrics": {
                 name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
                 for name, kind in self.metrics.items()

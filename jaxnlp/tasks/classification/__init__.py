@@ -17,6 +17,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
+from jaxnlp.nn.compute import EXACT
 from jaxnlp.ops.classification import balanced_weights
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
@@ -210,7 +211,7 @@ class Classification(Task):
             "apart",
             dataclasses.replace(pretrained.embeddings, normalize="Normalize" in pretrained.modules_after_pooling),
         )
-        config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine")
+        config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine", compute=EXACT)
         params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
         params = jax.device_put(params, jax.local_devices()[0])
         return Trained(cls(), config.build(processor), params, processor, name=str(path))

@@ -11,6 +11,7 @@ from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
+from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.bert_verbs.exported import ExportCommand, ExportedHead, description, read_exported, read_head
 from jaxnlp.text.question_contexts import QuestionProcessor
@@ -56,6 +57,6 @@ def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = (
     head = read_head(find_folder(path), OUR_HEAD)
     if (outputs := head[HEAD]["bias"].size) != 2:
         raise PretrainedError(f"{path}: expected 2 outputs of {OF_SPANS.prefix[:-1]}, got {outputs}")
-    config = BertSpanConfig(encoder=pretrained.config)
+    config = BertSpanConfig(encoder=pretrained.config, compute=EXACT)
     params = jax.device_put({"encoder": pretrained.params} | head, jax.local_devices()[0])
     return Trained(task, config.build(processor), params, processor, name=str(path))

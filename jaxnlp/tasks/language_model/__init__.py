@@ -193,7 +193,7 @@ class RecurrentLanguageModel(LanguageModel):
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             states = None
             if "reset" in batch:
-                dtype = model.config.compute.dtype
+                dtype = model.config.compute.activation_dtype
                 states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], 0.0, s).astype(dtype), carry)
             read = model.apply(
                 {"params": params},

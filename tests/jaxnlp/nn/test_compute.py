@@ -1,24 +1,33 @@
 import pytest
 
-from jaxnlp.nn import compute
-from jaxnlp.nn.compute import Compute, TransformerCompute
+from jaxnlp.nn.compute import EXACT, Compute, TransformerCompute
 from jaxnlp.nn.recurrent import RecurrentCompute
+from jaxnlp.ops.devices import compile_for
 
 
-@pytest.mark.parametrize(("fast", "expected"), [(True, "bfloat16"), (False, None)])
-def test_auto_is_bfloat16_where_the_processor_is_faster_with_it(monkeypatch, fast, expected):
-    monkeypatch.setattr(
-        compute, "operand_dtype", lambda name: ("bfloat16" if fast else None) if name == "auto" else name
-    )
-    assert Compute(matmul_dtype="auto").operand_dtype == expected
-    assert Compute(matmul_dtype="bfloat16").operand_dtype == "bfloat16"
-    assert Compute().operand_dtype is None
+@pytest.mark.parametrize(
+    ("platform", "fast", "activations", "operands", "words"),
+    [
+        ("cpu", False, "float32", None, "float32"),
+        ("cpu", True, "float32", "bfloat16", "float32, with bfloat16 products"),
+        ("gpu", False, "bfloat16", "bfloat16", "bfloat16"),
+        ("tpu", False, "bfloat16", "bfloat16", "bfloat16"),
+    ],
+)
+def test_default_types_are_those_in_which_the_device_is_fast(monkeypatch, platform, fast, activations, operands, words):
+    monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: fast)
+    with compile_for(platform):
+        assert (Compute().activation_dtype, Compute().operand_dtype) == (activations, operands)
+        assert Compute().types == words
+        assert (EXACT.activation_dtype, EXACT.operand_dtype) == ("float32", None)
+        chosen = Compute(dtype="bfloat16", matmul_dtype="bfloat16")
+        assert (chosen.activation_dtype, chosen.operand_dtype) == ("bfloat16", "bfloat16")
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        (Compute, {"dtype": "float16"}, "model.compute.dtype must be one of float32, bfloat16, got 'float16'"),
+        (Compute, {"dtype": "float16"}, "model.compute.dtype must be one of auto, float32, bfloat16, got 'float16'"),
         (Compute, {"matmul_dtype": "float32"}, "model.compute.matmul_dtype"),
         (TransformerCompute, {"attention": "flash"}, "model.compute.attention"),
         (RecurrentCompute, {"recurrence": "cuda"}, "model.compute.recurrence"),

@@ -9,6 +9,7 @@ import pytest
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.matrix_products import (
     accumulator,
+    added,
     column_sums,
     has_bfloat16,
     matmul,
@@ -285,8 +286,18 @@ def test_operands_are_rounded_as_chosen_and_by_themselves_where_the_processor_ga
     assert operand_dtype(None) is None
     assert operand_dtype("bfloat16") == "bfloat16"
     for gains, expected in ((True, "bfloat16"), (False, None)):
-        monkeypatch.setattr("jaxnlp.ops.matrix_products._cpu_multiplies_bfloat16", lambda gains=gains: gains)
+        monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda gains=gains: gains)
         assert operand_dtype("auto") == expected
     for platform in ("gpu", "tpu"):
         with compile_for(platform):
             assert operand_dtype("auto") == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_gradient_of_an_added_parameter_is_a_sum_in_float32(dtype):
+    x, parameter = jnp.zeros((300, 2), dtype), jnp.asarray([[1.0, 2.0]])
+    y, vjp = jax.vjp(added, x, parameter)
+    dx, gradient = vjp(jnp.ones((300, 2), dtype))
+    assert (y.dtype, dx.dtype, gradient.dtype) == (x.dtype, x.dtype, np.float32)
+    np.testing.assert_array_equal(y.astype(np.float32), np.tile([[1.0, 2.0]], (300, 1)))
+    np.testing.assert_array_equal(gradient, [[300.0, 300.0]])  # a sum in bfloat16 stays at 256

@@ -8,13 +8,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from configs import invented_people_qa, number_words, small_grammar_parser, small_grammar_tagger, vit_digits
 from jaxnlp.inference import compilation
+from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Task, Trained, every_task
+from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
 from tests.random_parameters import random_parameters
@@ -206,10 +210,8 @@ def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
 
 
 @pytest.mark.sweep(1)
-def test_an_objective_is_for_the_platform_that_it_is_traced_for(config, monkeypatch):
-    monkeypatch.setattr("jaxnlp.ops.matrix_products._cpu_multiplies_bfloat16", lambda: False)
-    compute = dataclasses.replace(config.model.compute, matmul_dtype="auto")
-    setup = set_up(begin(dataclasses.replace(config, model=dataclasses.replace(config.model, compute=compute))))
+def test_an_objective_is_for_the_platform_that_it_is_traced_for(config):
+    setup = set_up(begin(config))
     state, batch = setup.abstract_state, next(iter(setup.corpus.train))
     batch = next(iter(batch.values())) if isinstance(next(iter(batch.values())), dict) else batch
 
@@ -223,6 +225,72 @@ def test_an_objective_is_for_the_platform_that_it_is_traced_for(config, monkeypa
     on_tpu = program("tpu", "tpu")
     assert program("cpu", "tpu") == on_tpu
     assert program("cpu", "cpu") != on_tpu
+
+
+def equations(jaxpr):
+    """Of a program and of all programs inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")):
+            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                yield from equations(getattr(inner, "jaxpr", inner))
+
+
+IN_FLOAT32 = ("exp", "exp2", "log", "log1p", "rsqrt", "sqrt", "erf_inv", "cumsum")
+"""Softmax, losses, normalisation and optimizers compute these. Sums are in float32 by the types of their operands."""
+
+
+def test_on_accelerators_only_activations_are_in_bfloat16(setup):
+    batch = make_parallel("jit", jax.devices()[:1]).put_batch(
+        next(iter(setup.corpus.train)), setup.config.accumulation_steps
+    )
+    with compile_for("tpu"):
+        program = jax.make_jaxpr(setup.step)(setup.abstract_state, batch)
+    found: dict[str, set[str]] = {}
+    for equation in equations(program.jaxpr):
+        for value in (*equation.invars, *equation.outvars):
+            found.setdefault(equation.primitive.name, set()).add(str(getattr(value.aval, "dtype", "")))
+    assert "bfloat16" in found["dot_general"]
+    assert not any("float16" in types for types in found.values())
+    assert [name for name in IN_FLOAT32 if "bfloat16" in found.get(name, ())] == []
+
+
+def first_losses(config, dtype):
+    """The loss at each of the first 100 steps, on one device, and the types of the state's arrays."""
+    rate = 2.0 if config.optimizer.kind == "sgd" else 0.01
+    changes = {"total_steps": 100, "optimizer.schedule": "constant", "optimizer.learning_rate": rate}
+    setup = set_up(begin(update(config, **{"model.compute.dtype": dtype}, **changes)))
+    layout = make_parallel("jit", jax.devices()[:1])
+    state, batches = layout.initialise(setup.initial_state, setup.given), iter(setup.corpus.train)
+    step, losses = layout.compile_train(setup.step, setup.abstract_state), []
+    for _ in range(100):
+        state, output = step(state, layout.put_batch(next(batches), setup.config.accumulation_steps))
+        losses.append(output.metrics["loss"])
+    total, count = np.array(jax.device_get(losses)).T
+    return total / count, jax.tree.map(lambda x: x.dtype, dataclasses.asdict(state))
+
+
+FURTHER = {
+    "synthesizer": guards.gpt_synthesizer,
+    "attention_lstm": lambda files: dataclasses.replace(
+        translation(files), model=AttentionLSTMConfig(embedding_width=8, width=8, embeddings="shared")
+    ),
+    "biaffine_parser": lambda files: dataclasses.replace(
+        small_parser(), task=Parsing(), model=RecurrentParserConfig(word_width=8, recurrent_widths=(8,), hidden_width=8)
+    ),
+}
+"""Families that share their task with another one."""
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("family", [*CONFIGS, *FURTHER])
+def test_the_first_losses_in_bfloat16_differ_from_those_in_float32_by_at_most_2_percent(family, files):
+    config = (CONFIGS | FURTHER)[family](files)
+    exact, types = first_losses(config, "float32")
+    rounded, types_of_rounded = first_losses(config, "bfloat16")
+    assert 0.0 < np.abs(rounded - exact).max() < 0.02 * exact[0]
+    assert exact[-10:].mean() < 0.95 * exact[0]
+    assert types == types_of_rounded  # the state stays in float32
 
 
 def test_a_field_without_a_default_is_refused_by_name(monkeypatch):

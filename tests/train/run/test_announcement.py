@@ -63,6 +63,7 @@ def test_a_run_announces_data_notes_parameters_devices_and_where_it_continues(se
     assert first == "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation"
     assert note == "heads are initialised at random"
     assert size.startswith("187 parameters, 8 x ")
+    assert size.endswith(", float32")
     assert rest == last
 
 

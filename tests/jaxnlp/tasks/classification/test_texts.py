@@ -31,7 +31,6 @@ def compiled_programs_in_the_folder_of_the_tests(monkeypatch, compiled_programs)
 def quick(config, weights, steps, **fields):
     rates = ("model.encoder.dropout_rate", "model.encoder.attention_dropout_rate", "model.token_dropout_rate")
     small = dict.fromkeys(rates, 0.0) | {"init_from": weights, "data.max_length": 16, "optimizer.schedule.warmup": 5}
-    small |= {"model.compute.matmul_dtype": None}
     small |= dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), steps)
     return update(config, **small | fields)
 

@@ -43,7 +43,6 @@ STEPS = 40
 SMALL = {
     "model.num_layers": 1,
     "model.width": 64,
-    "model.compute.matmul_dtype": None,
     "data.highest": 200,
     "data.held_out_pairs": 10,
     "data.epoch_pairs": 200,
