@@ -2,7 +2,8 @@
 
     written by                text        entities
     jaxnlp                    words       labels: a label for each word
-    jaxnlp, spaCy             text        entities: [{"start": 0, "end": 3, "type": "PER"}], or [[0, 3, "PER"]]
+    jaxnlp                    text        entities: [{"start": 0, "end": 3, "type": "PER"}], or [[0, 3, "PER"]]
+    spaCy                     a list: [text, {"entities": [[0, 3, "PER"]]}]
     Doccano                   text        label or labels: [[0, 3, "PER"]]
     Doccano with relations    text        entities: [{"start_offset": 0, "end_offset": 3, "label": "PER"}]
     Prodigy                   text        spans: [{"start": 0, "end": 3, "label": "PER"}]
@@ -72,6 +73,9 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
     for number, (line, value) in enumerate(json_objects(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
         position = f"sentence {number}, line {line}"
+        match value:
+            case [str() as content, dict() as annotation]:  # spaCy
+                value = {**annotation, "text": content}
         if not isinstance(value, dict):
             raise DataError(f"{where}: expected an object, got {type(value).__name__}")
         if name := next((name for name in WORD_FIELDS if _has_words(value.get(name))), None):
@@ -88,8 +92,8 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
 
 def is_json(text: str) -> bool:
-    """Whether a file's text is JSON lines, or a list of JSON objects: it begins with an object, or a list of some."""
-    first = re.match(r"\s*(?:\[\s*\{|\{.*)", text)
+    """Whether a file's text is JSON: it begins with an object, a list of objects, or spaCy's list of lists."""
+    first = re.match(r'\s*(?:\[\s*(?:\{|\[\s*")|\{.*)', text)
     if first is None or first.group().lstrip()[0] == "[":
         return first is not None
     try:

@@ -1,7 +1,8 @@
 """Texts in columns, the format of CoNLL's shared tasks: one word a line, and an empty line after each sentence.
 
 All lines have the same number of columns, separated by tabs or by spaces. Other white space does not separate columns:
-a no-break space is part of a word, as in "10 000".
+a no-break space is part of a word, as in "10 000". A line of only white space, or of characters without width, is
+empty.
 
 These lines have no word:
 
@@ -88,10 +89,10 @@ class ColumnFile(NamedTuple):
         lines = []
         for number, line in enumerate(self.lines, 1):
             fields = rows.get(number)
-            if fields is None and line.strip(" \t\r") and not _COMMENT.match(line):
+            if fields is None and not _is_empty(line) and not _COMMENT.match(line):
                 fields = tuple(_fields(line, self.separator == "\t") if self.separator in line else line.split())
                 fields += (otherwise,) * (self.width + 1 - len(fields))
-            lines.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
+            lines.append(("" if _is_empty(line) else line.strip(" \t\r")) if fields is None else self.separator.join(fields))
         return "\n".join(lines) + "\n"
 
 
@@ -170,7 +171,11 @@ def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
 
 def _has_word(line: str) -> bool:
     """Whether a line may have a word; empty lines and lines between documents do not."""
-    return bool(line.strip(" \t\r")) and DOCUMENT not in line.split()
+    return not _is_empty(line) and DOCUMENT not in line.split()
+
+
+def _is_empty(line: str) -> bool:
+    return not line.strip().strip("\u200b\ufeff")
 
 
 def _fields(line: str, tabs: bool) -> list[str]:

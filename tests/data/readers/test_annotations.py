@@ -31,6 +31,8 @@ def task(*annotations, text=TEXT, **rest):
     "found",
     [
         {"text": TEXT, "entities": [{"start": 16, "end": 24, "type": "LOC"}, [0, 9, "PER"]]},
+        # spaCy
+        [TEXT, {"entities": [[0, 9, "PER"], [16, 24, "LOC"]]}],
         # Doccano
         {"id": 1, "text": TEXT, "label": [[0, 9, "PER"], [16, 24, "LOC"], [0, 9, "PER"]], "Comments": []},
         {"id": 1, "text": TEXT, "meta": {}, "annotation_approver": None, "labels": [[0, 9, "PER"], [16, 24, "LOC"]]},
@@ -201,7 +203,7 @@ def test_bad_input_is_named_by_file_line_and_sentence(text, message):
 
 
 def test_a_file_is_json_if_it_begins_with_an_object_or_a_list_of_objects():
-    for text in ('{"a": 1}', ' \n{"a": 1}\nx', '[\n {"a"', '[{"a"'):
+    for text in ('{"a": 1}', ' \n{"a": 1}\nx', '[\n {"a"', '[{"a"', '[\n ["a", {}]]'):
         assert is_json(text)
-    for text in ("{ O\n", "[ O\n", "a O\n", "[1]", ""):
+    for text in ("{ O\n", "[ O\n", "[[ O\n", "a O\n", "[1]", ""):
         assert not is_json(text)

@@ -96,6 +96,13 @@ def test_lines_that_do_not_fit_are_named(text, message):
         parse_columns(text, "file")
 
 
+@pytest.mark.parametrize("blank", ["\u00a0", "\u200b", "\ufeff", " \u3000\t"], ids=ascii)
+def test_a_line_of_only_white_space_or_without_width_separates_sentences(blank):
+    columns = parse_columns(f"a X\n{blank}\nb Y\n", "file")
+    assert [one.rows for one in columns.sentences] == [(("a", "X"),), (("b", "Y"),)]
+    assert columns.with_column(["1", "2"], "O") == "a X 1\n\nb Y 2\n"
+
+
 @pytest.mark.parametrize(("text", "place"), [("a X\n", 2), ("a X\n", -3), ("\tX\n", 0)])
 def test_a_column_that_is_missing_or_empty_is_named(text, place):
     (sentence,) = parse_columns(text, "file").sentences
