@@ -4,6 +4,7 @@
     jaxnlp                    words       labels: a label for each word
     jaxnlp                    text        entities: [{"start": 0, "end": 3, "type": "PER"}], or [[0, 3, "PER"]]
     spaCy                     a list: [text, {"entities": [[0, 3, "PER"]]}]
+    NER Annotator             one object with the list annotations, whose items are those of spaCy
     Doccano                   text        label or labels: [[0, 3, "PER"]]
     Doccano with relations    text        entities: [{"start_offset": 0, "end_offset": 3, "label": "PER"}]
     Prodigy                   text        spans: [{"start": 0, "end": 3, "label": "PER"}]
@@ -70,7 +71,7 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    for number, (line, value) in enumerate(json_objects(text, file), 1):
+    for number, (line, value) in enumerate(_values(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
         position = f"sentence {number}, line {line}"
         match value:
@@ -89,6 +90,16 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
             yield RawSentence((line,) * len(words), number, words, labels)
         else:
             counts.add_sentence("blank and skipped", position)
+
+
+def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
+    """The values of a file; of an object of NER Annotator those in its list, which has null for a blank text."""
+    for line, value in json_objects(text, file):
+        match value:
+            case {"classes": _, "annotations": list() as inside}:
+                yield from ((line, one) for one in inside if one is not None)
+            case _:
+                yield line, value
 
 
 def is_json(text: str) -> bool:

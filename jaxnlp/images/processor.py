@@ -109,7 +109,8 @@ class ImageProcessor:
             width, height = image.size
             raise ValueError(
                 f"{name} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; --resize, in "
-                f"Python resize=True, crops and scales it, as a model that was trained with --data.resize {self.size} does without it"
+                "Python resize=True, crops and scales it, as a model that was trained with --data.resize "
+                f"{self.size} does without it"
             )
         return np.asarray(middle_square(image, self.size), np.uint8).reshape(self.shape)
 

@@ -208,7 +208,7 @@ def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
         elif not any(map(str.strip, fields[width:])):
             remedy = f"remove the {name} at the end of the line, or write one in the header, too"
         raise DataError(
-            f"{file}, line {line}: expected {width} field{'s' * (width > 1)} between {name}, as in the header, got {len(fields)}; "
-            + remedy
+            f"{file}, line {line}: expected {width} field{'s' * (width > 1)} between {name}, as in the header, got "
+            f"{len(fields)}; {remedy}"
         )
     return records

@@ -76,6 +76,12 @@ def test_all_tools_give_the_same_sentence(found):
     assert second.line == 2 + len(json.dumps(found, indent=2).split("\n"))
 
 
+def test_an_object_with_a_list_of_annotations_has_its_sentences():
+    annotated = [TEXT, {"entities": [[0, 9, "PER"], [16, 24, "LOC"]]}]
+    first, second = read(json.dumps({"classes": ["PER", "LOC"], "annotations": [annotated, None, annotated]}))
+    assert first.labels == second.labels == LABELS
+
+
 def test_the_fields_of_the_library_datasets_are_words_and_labels():
     for label_name in ("ner_tags", "tags", "labels"):
         (sentence,) = read({"id": "0", "tokens": ["Rome"], label_name: ["B-LOC"]})

@@ -190,7 +190,7 @@ def test_a_word_model_prints_words_with_spaces_between_them(word_model, capsys):
 def test_unknown_words_of_a_prompt_are_counted_and_a_stop_must_be_known(word_model, capsys, caplog):
     Generate(prompt="w1 zzz w4\nyyy", max_new_tokens=2)(word_model)
     assert "unknown words of the prompt become <unk>; their number: 2" in caplog.text
-    with pytest.raises(ValueError, match="^stop must be a word of the vocabulary, got 'zzz'"):
+    with pytest.raises(ValueError, match=r"^stop must be a word of the vocabulary, got 'zzz'"):
         Generate(prompt="w1", stop="zzz", max_new_tokens=2)(word_model)
     caplog.clear()
     Generate(prompt="w1", stop="<unk>", max_new_tokens=2)(word_model)
