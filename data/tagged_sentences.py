@@ -264,6 +264,11 @@ class TaggedSentences(TextFiles):
             return self.scheme
         labels = [one.labels or () for one in train.sentences]
         scheme = find_scheme(labels)
+        if scheme == "none" and find_scheme([one.words for one in train.sentences]) != "none":
+            raise DataError(
+                f"{train.name}: the words look like labels of entities, such as {train.sentences[0].words[0]}; choose "
+                "the columns with --data.word-column and --data.label-column"
+            )
         if scheme == "none" and (misspelt := misspelt_entities(labels)):
             label, right = misspelt
             raise DataError(

@@ -2,7 +2,9 @@
 
     written by                text        entities
     jaxnlp                    words       labels: a label for each word
-    jaxnlp, spaCy             text        entities: [{"start": 0, "end": 3, "type": "PER"}], or [[0, 3, "PER"]]
+    jaxnlp                    text        entities: [{"start": 0, "end": 3, "type": "PER"}], or [[0, 3, "PER"]]
+    spaCy                     a list: [text, {"entities": [[0, 3, "PER"]]}]
+    NER Annotator             one object with the list annotations, whose items are those of spaCy
     Doccano                   text        label or labels: [[0, 3, "PER"]]
     Doccano with relations    text        entities: [{"start_offset": 0, "end_offset": 3, "label": "PER"}]
     Prodigy                   text        spans: [{"start": 0, "end": 3, "label": "PER"}]
@@ -69,9 +71,12 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    for number, (line, value) in enumerate(json_objects(text, file), 1):
+    for number, (line, value) in enumerate(_values(text, file), 1):
         where = f"{file}, line {line} (sentence {number})"
         position = f"sentence {number}, line {line}"
+        match value:
+            case [str() as content, dict() as annotation]:  # spaCy
+                value = {**annotation, "text": content}
         if not isinstance(value, dict):
             raise DataError(f"{where}: expected an object, got {type(value).__name__}")
         if name := next((name for name in WORD_FIELDS if _has_words(value.get(name))), None):
@@ -87,9 +92,19 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
             counts.add_sentence("blank and skipped", position)
 
 
+def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
+    """The values of a file; of an object of NER Annotator those in its list, which has null for a blank text."""
+    for line, value in json_objects(text, file):
+        match value:
+            case {"classes": _, "annotations": list() as inside}:
+                yield from ((line, one) for one in inside if one is not None)
+            case _:
+                yield line, value
+
+
 def is_json(text: str) -> bool:
-    """Whether a file's text is JSON lines, or a list of JSON objects: it begins with an object, or a list of some."""
-    first = re.match(r"\s*(?:\[\s*\{|\{.*)", text)
+    """Whether a file's text is JSON: it begins with an object, a list of objects, or spaCy's list of lists."""
+    first = re.match(r'\s*(?:\[\s*(?:\{|\[\s*")|\{.*)', text)
     if first is None or first.group().lstrip()[0] == "[":
         return first is not None
     try:

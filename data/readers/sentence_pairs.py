@@ -13,6 +13,9 @@ from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
 
 _logger = logging.getLogger(__name__)
+_HEADINGS = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "sentence", "translation", "reference"}
+"""Headings of columns of sentences, besides codes of languages."""
+_LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?")
 _QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 
 
@@ -38,6 +41,7 @@ def read_pairs(
     if len(paths) == 1:
         columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
         _warn_of_quotes(paths[0], columns)
+        _warn_of_header(paths[0], columns[0])
     else:
         _refuse_unequal(paths, *files)
         columns = list(itertools.zip_longest(files[0], files[1], fillvalue=""))
@@ -106,6 +110,15 @@ def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
             "%s: lines with a sentence between quotes: %s of %s, the first in line %d; quotes are read as characters: "
             "if a spreadsheet wrote them, write the table without quotes",
             *(path, f"{len(quoted):,}", f"{len(filled):,}", quoted[0]),
+        )
+
+
+def _warn_of_header(path: Path, first: tuple[str, str]) -> None:
+    """Warns when the first pair looks like headings: names of columns, or codes of languages."""
+    cells = [text.strip().lower() for text in first]
+    if all(cell in _HEADINGS or _LANGUAGE.fullmatch(cell) for cell in cells):
+        _logger.warning(
+            "%s: line 1 is read as a pair: %s; if it is a header, remove it", path, " and ".join(map(repr, first))
         )
 
 

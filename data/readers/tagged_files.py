@@ -15,7 +15,8 @@ from jaxnlp.text.tag_schemes import Scheme, check_label
 from jaxnlp.text.word_split import Unit
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
-HEADER_CELLS = {"word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos"}
+_CELLS = ("word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos")
+HEADER_CELLS = {*_CELLS, *(f"{cell}s" for cell in _CELLS)}
 """Names of columns, in lower case: a first line of these alone is a header."""
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
@@ -118,8 +119,7 @@ def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool
     table = parse_columns(text, str(path))
     # If the only column or the last column has the words, the file has no labels.
     reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - table.width)
-    for sentence in table.sentences:
-        words = sentence.column(columns.word, str(path))
+    for sentence, words in zip(table.sentences, table.words(columns.word, str(path)), strict=True):
         if sentence.number == 1 and {cell.lower() for cell in sentence.rows[0]} <= HEADER_CELLS:
             raise DataError(
                 f"{path}, line {sentence.lines[0]}: a header, {' '.join(sentence.rows[0])}; remove this line"

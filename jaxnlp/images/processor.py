@@ -98,6 +98,8 @@ class ImageProcessor:
 
         Raises: as `read`; ValueError for another array.
         """
+        if isinstance(image, str) and not image:
+            raise ValueError("expected the name of an image file, got an empty one")
         if isinstance(image, str | Path):
             return self.read(Path(image), resize=resize)
         return self._fitted(with_channels(image, self.channels), "the image", resize)
@@ -106,8 +108,9 @@ class ImageProcessor:
         if image.size != (self.size, self.size) and not (resize or self.resize):
             width, height = image.size
             raise ValueError(
-                f"{name} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; --resize crops "
-                f"and scales it, as a model that was trained with --data.resize {self.size} does without it"
+                f"{name} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; --resize, in "
+                "Python resize=True, crops and scales it, as a model that was trained with --data.resize "
+                f"{self.size} does without it"
             )
         return np.asarray(middle_square(image, self.size), np.uint8).reshape(self.shape)
 

@@ -6,6 +6,7 @@ file of the second kind, read as one of the first, loses rows: a quote at the st
 the next quote.
 """
 
+import contextlib
 import csv
 import logging
 import re
@@ -43,7 +44,7 @@ def stated_delimiter(text: str) -> tuple[str | None, str]:
 def header_fields(text: str, delimiter: str) -> list[str]:
     """The fields of the first line with text, without white space around them; [] = there is none."""
     first = next((line for line in text.split("\n") if line.strip()), "")
-    return [field.strip() for field in next(csv.reader([first], delimiter=delimiter), [])]
+    return [field.strip() for field in next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), [])]
 
 
 def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
@@ -76,7 +77,7 @@ def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") 
     if quotes == "none" or '"' not in text:
         return _checked(_plain(lines, delimiter), file, delimiter)
     try:
-        records = _checked(_quoted(lines, file, delimiter), file, delimiter)
+        records = _enclosed(text, lines, file, delimiter)
         if quotes == "auto":
             _refuse_doubtful(records, lines, file, delimiter)
         return records
@@ -98,12 +99,33 @@ def _plain(lines: Sequence[str], delimiter: str) -> list[Record]:
     return _without_empty([Record(line, text.split(delimiter)) for line, text in enumerate(lines, 1)])
 
 
-def _quoted(lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
-    """The rows with quoted fields. Raises: DataError."""
+def _enclosed(text: str, lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
+    """The rows with quoted fields, as in `a, "b"` if blanks between delimiters and quotes then leave other fields."""
+    spaced = None
+    if delimiter != "\t" and re.search(rf'{re.escape(delimiter)} +"', text):
+        with contextlib.suppress(DataError):
+            spaced = _checked(_quoted(lines, file, delimiter, blanks=True), file, delimiter)
+    try:
+        records = _checked(_quoted(lines, file, delimiter), file, delimiter)
+    except DataError:
+        if spaced is None:
+            raise
+        return spaced
+    return records if spaced is None or _stripped(spaced) == _stripped(records) else spaced
+
+
+def _stripped(records: Sequence[Record]) -> list[list[str]]:
+    return [[field.strip() for field in record.fields] for record in records]
+
+
+def _quoted(lines: Sequence[str], file: str, delimiter: str, *, blanks: bool = False) -> list[Record]:
+    """The rows with quoted fields, before which there may be blanks. Raises: DataError."""
     # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
     csv.field_size_limit(sys.maxsize)
     # Strict: otherwise an unclosed quote would make the rest of the file one field.
-    reader, begins, records = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True), 1, []
+    ended = (f"{line}\n" for line in lines)
+    reader = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=blanks)
+    begins, records = 1, []
     try:
         for fields in reader:
             records.append(Record(begins, fields or [""]))
@@ -179,12 +201,14 @@ def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
             continue
         name = between(delimiter)
         remedy = f'quote a field that contains a {name.removesuffix("s")} or a quote, with "" for a quote'
-        if len(fields) < width:
+        if width == 1:
+            remedy = f"line {records[0].line} is read as the header; remove it if it is not"
+        elif len(fields) < width:
             remedy = "add the missing fields, which may be empty"
         elif not any(map(str.strip, fields[width:])):
             remedy = f"remove the {name} at the end of the line, or write one in the header, too"
         raise DataError(
-            f"{file}, line {line}: expected {width} fields between {name}, as in the header, got {len(fields)}; "
-            + remedy
+            f"{file}, line {line}: expected {width} field{'s' * (width > 1)} between {name}, as in the header, got "
+            f"{len(fields)}; {remedy}"
         )
     return records

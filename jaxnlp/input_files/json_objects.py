@@ -24,7 +24,7 @@ def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
     if first.startswith("{") and not first.endswith("}"):
         yield text.partition("{")[0].count("\n") + 1, _parsed(text, file, 1)
         return
-    if not first.startswith("["):
+    if not first.startswith("[") or _is_one_of_several(first, text):
         for line, content in enumerate(text.split("\n"), 1):
             if content.strip():
                 yield line, _parsed(content, file, line)
@@ -36,6 +36,14 @@ def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
         stop = decoder.raw_decode(text, index)[1]
         yield line, _parsed(text[index:stop], file, line)
         index = stop
+
+
+def _is_one_of_several(first: str, text: str) -> bool:
+    """Whether a first line is a whole list, with further lines below it."""
+    try:
+        return first != text.strip() and isinstance(json.loads(first), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
-"""Notes of verbs on standard error: inputs that are blank, truncated or without a result."""
+"""Notes on inputs that are blank, truncated or without a result: of verbs on standard error, of methods in the log."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from jaxnlp.input_files.rows import position_of
+
+_logger = logging.getLogger(__name__)
 
 
 def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
@@ -15,13 +18,22 @@ def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> N
       texts: number of all texts.
       max_length: maximum length in tokens.
     """
-    if not truncated:
-        return
+    if truncated:
+        print(f"note: {_truncated(truncated, texts, max_length)}", file=sys.stderr)
+
+
+def warn_of_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
+    """Logs a warning like the note of `report_truncated`, for methods of a trained model."""
+    if truncated:
+        _logger.warning(_truncated(truncated, texts, max_length))
+
+
+def _truncated(truncated: Sequence[int], texts: int, max_length: int) -> str:
     shown, first = "the text was", ""
     if texts > 1:
         shown = f"{len(truncated):,} of {texts:,} texts {'was' if len(truncated) == 1 else 'were'}"
         first = f"; the first is text {min(truncated) + 1:,}"
-    print(f"note: {shown} truncated to {max_length} tokens{first}", file=sys.stderr)
+    return f"{shown} truncated to {max_length} tokens{first}"
 
 
 def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: Path | None) -> None:

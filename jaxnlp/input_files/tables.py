@@ -127,16 +127,13 @@ def _suffix(path: Path) -> str:
 
 
 def read_header(path: Path, dialect: Dialect = Dialect()) -> list[str]:  # a constant
-    """The columns of a table, or the names of the first JSON object. Raises: FileNotFoundError, DataError."""
+    """The columns of a table, or the names of all JSON objects. Raises: FileNotFoundError, DataError."""
     format, text = dialect.format or table_format(path), read_text_file(path, dialect.encoding)
     if format != "json":
         stated, text = stated_delimiter(text)
         delimiter = dialect.delimiter or stated or find_delimiter(text, USUAL_DELIMITERS[format], ())
         return header_fields(text, delimiter)
-    line, fields = next(json_objects(text, str(path)), (1, {}))
-    if not isinstance(fields, dict):
-        raise DataError(f"{path}, line {line}: expected a JSON object, got {type(fields).__name__}")
-    return list(fields)
+    return list(_names(_objects(path, text)))
 
 
 def read_table(
@@ -230,7 +227,8 @@ def _delimited_table(
 ) -> UserTable:
     records = read_records(text, str(path), delimiter, quotes)
     header = tuple(name.strip() for record in records[:1] for name in record.fields)
-    indices = _indices(header, path, columns, between(delimiter), labelled)
+    where = f"{path}, line {records[0].line if records else 1}"
+    indices = _indices(header, where, columns, between(delimiter), labelled)
     rows = [
         TableRow(
             line,
@@ -245,7 +243,7 @@ def _delimited_table(
 
 
 def _indices(
-    header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None
+    header: Sequence[str], where: str, columns: Columns, between: str, labelled: bool | None
 ) -> dict[str, int]:
     """The index of each column that is read."""
     needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
@@ -253,44 +251,54 @@ def _indices(
     missing = [name for name in needed if name not in indices]
     if missing:
         raise MissingColumnsError(
-            f"{path}, line 1: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
+            f"{where}: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
             f"{', '.join(header)}; missing: {', '.join(missing)}"
         )
     repeated = [name for name in needed if list(header).count(name) > 1]
     if repeated:
         raise DataError(
-            f"{path}, line 1: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
+            f"{where}: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
         )
     return {name: indices[name] for name in needed}
 
 
 def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, separator: str | None) -> UserTable:
-    rows, objects, optional = list[TableRow](), list[dict[str, Any]](), labelled is None
-    for line, fields in json_objects(text, str(path)):
-        where = f"{path}, line {line}"
+    """The rows of objects. The columns are the names in any of them; an object without a name has an empty field."""
+    objects = _objects(path, text)
+    names = _names(objects)
+    labelled = columns.label in names if labelled is None else labelled
+    needed = columns.needed(labelled=labelled)
+    missing = [name for name in needed if name not in names]
+    if missing and objects:
+        raise MissingColumnsError(
+            f"{path}, line {objects[0][0]}: expected the names {', '.join(needed)}, got "
+            f"{', '.join(names[:MOST_NAMES]) or 'none'}; missing: {', '.join(missing)}"
+        )
+    rows = list[TableRow]()
+    for number, (line, fields) in enumerate(objects, 1):
+        where, given = f"{path}, line {line}", {name: _unless_nan(fields.get(name)) for name in needed}
+        texts = tuple(_json_text(given[name], f"{where}: {name}") for name in columns.texts)
+        name = str(number) if columns.id is None else _json_label(given[columns.id], separator, f"{where}: name")
+        label = _json_label(given[columns.label], separator, f"{where}: {columns.label}") if labelled else None
+        rows.append(TableRow(line, name, texts, label, tuple(_json_cell(fields.get(column)) for column in names)))
+    return UserTable(names, rows)
+
+
+def _objects(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
+    objects = list(json_objects(text, str(path)))
+    for line, fields in objects:
         if not isinstance(fields, dict):
-            raise DataError(f"{where}: expected a JSON object, got {type(fields).__name__}")
-        if labelled is None:  # the first row decides
-            labelled = columns.label in fields
-        if optional and not labelled and columns.label in fields:
-            raise DataError(
-                f"{where}: this row has {columns.label}, but the rows before it do not; give each row a label, or none"
-            )
-        needed = columns.needed(labelled=labelled)
-        missing = [name for name in needed if name not in fields]
-        if missing:
-            there = ", ".join(list(fields)[:MOST_NAMES]) or "none"
-            raise MissingColumnsError(
-                f"{where}: expected the names {', '.join(needed)}, got {there}; missing: {', '.join(missing)}"
-            )
-        objects.append(fields)
-        texts = tuple(_json_text(fields[name], f"{where}: {name}") for name in columns.texts)
-        name = str(len(objects)) if columns.id is None else _json_label(fields[columns.id], separator, f"{where}: name")
-        label = _json_label(fields[columns.label], separator, f"{where}: {columns.label}") if labelled else None
-        rows.append(TableRow(line, name, texts, label))
-    names = tuple(dict.fromkeys(name for fields in objects for name in fields))
-    cells = [tuple(_json_cell(fields.get(name)) for name in names) for fields in objects]
-    return UserTable(names, [row._replace(cells=values) for row, values in zip(rows, cells, strict=True)])
+            raise DataError(f"{path}, line {line}: expected a JSON object, got {type(fields).__name__}")
+    return objects
+
+
+def _names(objects: Sequence[tuple[int, dict[str, Any]]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for _, fields in objects for name in fields))
+
+
+def _unless_nan(value: Any) -> Any:
+    """The value; None instead of NaN, which pandas and json write for a missing one."""
+    return None if value != value else value
 
 
 def _json_cell(value: Any) -> str:

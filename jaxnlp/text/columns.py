@@ -1,7 +1,8 @@
 """Texts in columns, the format of CoNLL's shared tasks: one word a line, and an empty line after each sentence.
 
 All lines have the same number of columns, separated by tabs or by spaces. Other white space does not separate columns:
-a no-break space is part of a word, as in "10 000".
+a no-break space is part of a word, as in "10 000". A line of only white space, or of characters without width, is
+empty.
 
 These lines have no word:
 
@@ -63,12 +64,26 @@ class ColumnFile(NamedTuple):
       separator: the separator of columns: a tab or a space.
       width: number of columns.
       sentences: at least one.
+      numbered: whether the first column numbers the words of each sentence.
     """
 
     lines: list[str]
     separator: str
     width: int
     sentences: list[ColumnSentence]
+    numbered: bool
+
+    def words(self, index: int, file: str) -> list[tuple[str, ...]]:
+        """The column of the words, for each sentence.
+
+        Raises: DataError as `ColumnSentence.column`; also for a column of the words' numbers.
+        """
+        if self.numbered and self.width > 1 and index in (0, -self.width):
+            raise DataError(
+                f"{file}: column {index} numbers the words; choose the column of the words, such as 1, with "
+                "--data.word-column in training and --word-column in predict"
+            )
+        return [sentence.column(index, file) for sentence in self.sentences]
 
     def with_column(self, values: Sequence[Sequence[str]], otherwise: str) -> str:
         """The text with a further column.
@@ -88,10 +103,11 @@ class ColumnFile(NamedTuple):
         lines = []
         for number, line in enumerate(self.lines, 1):
             fields = rows.get(number)
-            if fields is None and line.strip(" \t\r") and not _COMMENT.match(line):
+            if fields is None and not _is_empty(line) and not _COMMENT.match(line):
                 fields = tuple(_fields(line, self.separator == "\t") if self.separator in line else line.split())
                 fields += (otherwise,) * (self.width + 1 - len(fields))
-            lines.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
+            kept = "" if _is_empty(line) else line.strip(" \t\r")
+            lines.append(kept if fields is None else self.separator.join(fields))
         return "\n".join(lines) + "\n"
 
 
@@ -128,7 +144,10 @@ def parse_columns(text: str, file: str) -> ColumnFile:
     tabs = "\t" in lines[first - 1]
     width = len(_fields(lines[first - 1], tabs))
     sentences = list(_sentences(lines, file, first, width, tabs=tabs))
-    return ColumnFile(lines, "\t" if tabs else " ", width, _numbered(sentences) or sentences)
+    numbered = _numbered(sentences)
+    return ColumnFile(
+        lines, "\t" if tabs else " ", width, numbered or sentences, any(len(one.rows) > 1 for one in numbered)
+    )
 
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:
@@ -170,7 +189,11 @@ def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
 
 def _has_word(line: str) -> bool:
     """Whether a line may have a word; empty lines and lines between documents do not."""
-    return bool(line.strip(" \t\r")) and DOCUMENT not in line.split()
+    return not _is_empty(line) and DOCUMENT not in line.split()
+
+
+def _is_empty(line: str) -> bool:
+    return not line.strip().strip("\u200b\ufeff")
 
 
 def _fields(line: str, tabs: bool) -> list[str]:

@@ -46,6 +46,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], 
     (re.compile(r"(.+)[-_:/|.+]([BIMELSUW])"), r"\2-\1"),
     (re.compile(r"([bimelsuw])[-_](.+)"), lambda match: f"{match[1].upper()}-{match[2]}"),
     (re.compile(r"([BIMELSUW])"), r"\1-ENTITY"),
+    (re.compile(r"\(([^()*]+)(?:\*|\*?\))"), r"B-\1"),  # as in CoNLL-2012: (PER*, *, *)
 )
 """Labels of entities that no scheme has, and their spelling in a scheme."""
 
@@ -199,6 +200,8 @@ def misspelt_entities(sentences: Iterable[Sequence[str]]) -> tuple[str, str] | N
 
     >>> misspelt_entities([["B_PER", "L_PER", "O"]])
     ('B_PER', 'B-PER')
+    >>> misspelt_entities([["(PER*", "*)", "*"], ["(LOC)"]])
+    ('(PER*', 'B-PER')
     >>> misspelt_entities([["PERSON", "O", "O"]])
     ('PERSON', 'I-PERSON')
     """

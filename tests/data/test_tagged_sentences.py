@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -186,6 +187,11 @@ def test_labels_of_bilou_are_entities_and_written_as_in_the_file(tmp_path):
             TEXT.replace("-", "_"),
             {},
             r"train.txt: B_PER looks like .* as B-PER, .* set --data.scheme none",
+        ),
+        (
+            re.sub(r"(\S+) (\S+)\n", r"\2 \1\n", TEXT),
+            {},
+            "train.txt: the words look like labels of entities, such as B-PER; choose the columns with",
         ),
         (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
         ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import in_batches, padded_length, text_shapes, warm_up
+from jaxnlp.input_files.notes import warn_of_truncated
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
@@ -94,7 +95,8 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
 def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
     """The embedding of each text [N, D] float32, or of one text [D]; that of a blank text is zero.
 
-    A pretrained encoder's settings decide on prompts, L2 normalisation and truncation.
+    A pretrained encoder's settings decide on prompts, L2 normalisation and truncation. A warning in the log counts the
+    texts that are longer than the encoder reads.
 
     Args:
       texts: one text, or a list of N.
@@ -102,7 +104,9 @@ def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = N
 
     Raises: ValueError for the pooling pooler without a pooler.
     """
-    return embed_texts(trained, require_texts(texts), pooling=pooling).values
+    embeddings = embed_texts(trained, require_texts(texts), pooling=pooling)
+    warn_of_truncated(embeddings.truncated_rows, len(texts), max_length_of(trained))
+    return embeddings.values
 
 
 def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from jaxnlp.tasks import Trained
 
 THRESHOLD_FILE = "threshold.json"
-NO_THRESHOLD = "--threshold applies only to two classes, or to any number of classes per example; remove it"
+NO_THRESHOLD = "threshold applies only to two classes, or to any number of classes per example; remove it"
 
 
 def kept_threshold(trained: Trained) -> float | None:

@@ -11,6 +11,7 @@ from jaxnlp.corpus import NumpyBatch
 from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches
+from jaxnlp.input_files.notes import warn_of_truncated
 from jaxnlp.targets import NO_PREDICTION, Prediction, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import cosines, warm_up_embed
@@ -93,6 +94,8 @@ def predict(
 ) -> list[Prediction]:
     """The model's predictions for texts, pairs of texts, or images; a blank text gets the label None.
 
+    A warning in the log counts the texts that are longer than the model reads.
+
     Args:
       inputs: texts; or images: files, Pillow's images, or arrays that `jaxnlp.images.reading.with_channels` takes. One
         input gives one prediction.
@@ -106,12 +109,14 @@ def predict(
     Raises: ValueError, OSError for inputs that the model does not read.
     """
     name = chosen_part(trained.processor, part, 1 if pairs is None else 2)
-    predictor, answers = Predictor(trained, name, threshold), list[Prediction]()
+    predictor, answers, truncated = Predictor(trained, name, threshold), list[Prediction](), list[int]()
     for chunk in _chunks(predictor.processor, inputs, pairs, resize):
         for index, error in chunk.unread.items():
             error.add_note(f"It is the input with the index {len(answers) + index}.")
             raise error
+        truncated += [len(answers) + row for row in chunk.truncated]
         answers += predictor(chunk)
+    warn_of_truncated(truncated, len(answers), getattr(predictor.processor, "max_length", 0))
     return answers
 
 

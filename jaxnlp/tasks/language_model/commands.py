@@ -52,10 +52,10 @@ class Generate(Command):
     def __post_init__(self):
         super().__post_init__()
         if self.length_penalty and self.num_beams == 1:
-            raise ValueError("--length-penalty applies only to beam search; set --num-beams")
+            raise ValueError("length_penalty applies only to beam search; set num_beams")
         if self.num_beams > 1:
             if self.sampling != Sampling() or self.seed != 0:
-                raise ValueError("--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed")
+                raise ValueError("num_beams cannot be combined with temperature, top_k, top_p or seed")
             if self.num_samples > self.num_beams:
                 raise ValueError(f"--num-samples must be at most --num-beams, {self.num_beams}, got {self.num_samples}")
 
@@ -91,9 +91,9 @@ class Generate(Command):
         vocabulary = trained.processor
         tokens = vocabulary.encode(self.stop)
         if len(tokens) != 1:
-            raise ValueError(f"--stop must be one token, got {self.stop!r}, which has {len(tokens)} tokens")
+            raise ValueError(f"stop must be one token, got {self.stop!r}, which has {len(tokens)} tokens")
         if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
-            raise ValueError(f"--stop must be a word of the vocabulary, got {self.stop!r}")
+            raise ValueError(f"stop must be a word of the vocabulary, got {self.stop!r}")
         return int(tokens[0])
 
     def _search(self, trained: Trained, stop: int | None) -> None:
@@ -208,7 +208,11 @@ def generate(
     """
     sampling = Sampling(temperature, top_k, top_p)
     options: dict[str, Any] = {"sampling": sampling, "seed": seed, "stop": stop, "num_beams": num_beams}
-    return [
-        Generate(prompt, max_new_tokens, length_penalty=length_penalty, **options).text(trained)
-        for prompt in require_texts(prompts, "prompts")
-    ]
+    texts = list[str]()
+    for index, prompt in enumerate(require_texts(prompts, "prompts")):
+        try:
+            texts.append(Generate(prompt, max_new_tokens, length_penalty=length_penalty, **options).text(trained))
+        except ValueError as error:
+            error.add_note(f"It is the prompt with the index {index}.")
+            raise
+    return texts

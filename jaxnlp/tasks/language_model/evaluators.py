@@ -234,7 +234,7 @@ class Continuations(Evaluator):
         super().__post_init__()
         drawn = bool(self.seed) or self.sampling != Sampling(temperature=0.0)
         if drawn and self.num_beams > 1:
-            raise ValueError("--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed")
+            raise ValueError("num_beams cannot be combined with temperature, top_k, top_p or seed")
         if drawn and not self.sampling.temperature:
             raise ValueError("--top-k, --top-p and --seed need --temperature: at temperature 0 nothing is sampled")
 

@@ -102,7 +102,7 @@ class Predict(Command):
     def _label_columns(self, trained: Trained, path: Path) -> None:
         file = name_of(path)
         columns = parse_columns(read_text(path), file)
-        words = [sentence.column(self.word_column, file) for sentence in columns.sentences]
+        words = columns.words(self.word_column, file)
         if trained.processor.unit == "characters":
             words = without_positions(words)
         for sentence, row in zip(columns.sentences, words, strict=True):

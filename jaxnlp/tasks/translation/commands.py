@@ -13,7 +13,7 @@ from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
 from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
-from jaxnlp.input_files.notes import report_blank, report_truncated
+from jaxnlp.input_files.notes import report_blank, report_truncated, warn_of_truncated
 from jaxnlp.input_files.rows import chunks, rows_of
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.saving.atomic_files import require_place, write_file
@@ -123,6 +123,8 @@ def translate(
 ) -> list[str]:
     """The translation of each text, or of one; that of a blank text is blank.
 
+    A warning in the log counts the texts that are longer than the model reads.
+
     Args:
       texts: one text, or a list of N.
       num_beams: number of beams; 1 = greedy.
@@ -135,7 +137,8 @@ def translate(
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
     processor: TranslationProcessor = trained.processor
     translations = [""] * len(require_texts(texts))
-    kept, _ = sources_of(processor, texts, max_source_length(trained))
+    kept, truncated = sources_of(processor, texts, max_source_length(trained))
+    warn_of_truncated(truncated, len(kept), max_source_length(trained))
     for index, (best, *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
         translations[index] = best.text
     return translations

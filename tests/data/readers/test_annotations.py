@@ -31,6 +31,8 @@ def task(*annotations, text=TEXT, **rest):
     "found",
     [
         {"text": TEXT, "entities": [{"start": 16, "end": 24, "type": "LOC"}, [0, 9, "PER"]]},
+        # spaCy
+        [TEXT, {"entities": [[0, 9, "PER"], [16, 24, "LOC"]]}],
         # Doccano
         {"id": 1, "text": TEXT, "label": [[0, 9, "PER"], [16, 24, "LOC"], [0, 9, "PER"]], "Comments": []},
         {"id": 1, "text": TEXT, "meta": {}, "annotation_approver": None, "labels": [[0, 9, "PER"], [16, 24, "LOC"]]},
@@ -72,6 +74,12 @@ def test_all_tools_give_the_same_sentence(found):
     assert first.labels == second.labels == LABELS
     assert (first.number, first.line, second.number) == (1, 2, 2)
     assert second.line == 2 + len(json.dumps(found, indent=2).split("\n"))
+
+
+def test_an_object_with_a_list_of_annotations_has_its_sentences():
+    annotated = [TEXT, {"entities": [[0, 9, "PER"], [16, 24, "LOC"]]}]
+    first, second = read(json.dumps({"classes": ["PER", "LOC"], "annotations": [annotated, None, annotated]}))
+    assert first.labels == second.labels == LABELS
 
 
 def test_the_fields_of_the_library_datasets_are_words_and_labels():
@@ -201,7 +209,7 @@ def test_bad_input_is_named_by_file_line_and_sentence(text, message):
 
 
 def test_a_file_is_json_if_it_begins_with_an_object_or_a_list_of_objects():
-    for text in ('{"a": 1}', ' \n{"a": 1}\nx', '[\n {"a"', '[{"a"'):
+    for text in ('{"a": 1}', ' \n{"a": 1}\nx', '[\n {"a"', '[{"a"', '[\n ["a", {}]]'):
         assert is_json(text)
-    for text in ("{ O\n", "[ O\n", "a O\n", "[1]", ""):
+    for text in ("{ O\n", "[ O\n", "[[ O\n", "a O\n", "[1]", ""):
         assert not is_json(text)

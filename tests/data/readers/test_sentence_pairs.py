@@ -126,6 +126,16 @@ def test_quotes_of_spreadsheets_are_reported(tmp_path, caplog, lines, count):
     assert not found or f"pairs.tsv: lines with a sentence between quotes: {count}; quotes are read" in found[0]
 
 
+@pytest.mark.parametrize(
+    ("first", "warned"), [("source\ttarget", True), ("en\tde_DE", True), ("EN \tDE", True), ("Go.\tVa !", False)]
+)
+def test_a_first_line_that_looks_like_headings_is_reported(tmp_path, caplog, first, warned):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{first}\none\teins\n")
+    assert len(read_pairs([path])[0]) == 2
+    assert ("pairs.tsv: line 1 is read as a pair: " in caplog.text) == warned
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none.en"):
         read_pairs([tmp_path / "none.en", tmp_path / "none.de"])

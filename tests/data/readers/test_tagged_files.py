@@ -89,6 +89,7 @@ def test_conllu_gives_universal_tags(write):
          "line 1, got 1: 'sees'"),
         ("\tO\n", "x.txt", r"line 1 \(sentence 1, word 1\): expected text in column 0, where 0 is the first column"),
         ("\n\n", "x.txt", "x.txt has no sentences"),
+        ("tokens\tlabels\nAnn\tPROPN\n", "x.tsv", "x.tsv, line 1: a header, tokens labels; remove this line"),
         ("Token\tPOS\nAnn\tPROPN\n", "x.tsv", "x.tsv, line 1: a header, Token POS; remove this line"),
         ('{"words": ["a"], "labels": ["O"]}\n{"words": ["a"]}', "x.json", r"line 2 \(sentence 2\): has no labels"),
     ],

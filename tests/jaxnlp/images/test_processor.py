@@ -51,7 +51,7 @@ def test_a_file_is_read_as_it_was_written_and_another_size_is_cut_and_scaled(tmp
     wide = np.zeros((8, 20, 3), np.uint8)
     wide[:, 6:14] = (200, 100, 50)  # the middle square
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    with pytest.raises(ValueError, match=r"wide.png has 20 x 8 pixels, but the model reads 4 x 4; --resize crops"):
+    with pytest.raises(ValueError, match=r"wide.png has 20 x 8 pixels, but the model reads 4 x 4; --resize, in Python"):
         PROCESSOR.read(tmp_path / "wide.png")
     found = PROCESSOR.read(tmp_path / "wide.png", resize=True)
     np.testing.assert_array_equal(found, np.broadcast_to(np.uint8([200, 100, 50]), (4, 4, 3)))
@@ -80,5 +80,7 @@ def test_called_it_makes_a_batch_of_files_and_arrays(tmp_path):
     np.testing.assert_array_equal(found, np.stack([image[..., None]] * 5))
     for one in (image, Image.fromarray(image)):
         assert processor(one)["images"].shape == (1, 2, 2, 1)
+    with pytest.raises(ValueError, match="expected the name of an image file, got an empty one"):
+        processor("")
     with pytest.raises(ValueError, match=r"fractional pixels must be in \[0, 1\], got 0.0 to 1.5"):
         processor(image / 2)

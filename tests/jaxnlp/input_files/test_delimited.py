@@ -107,6 +107,20 @@ def test_blank_rows_of_another_width_are_rows():
 
 
 @pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('a, "b"\n"x",  "y, ""z"""\n', [["a", "b"], ["x", 'y, "z"']]),
+        ('a,b\n"x", "y"\n', [["a", "b"], ["x", "y"]]),
+        ('a,b\n x, "y" z\n', [["a", "b"], [" x", ' "y" z']]),  # no whole field is between the quotes
+        ('a,b\n x,"y, ""z"""\n', [["a", "b"], [" x", 'y, "z"']]),
+    ],
+)
+def test_quotes_may_follow_a_delimiter_and_blanks(text, rows):
+    assert fields(text, ",") == rows
+    assert header_fields(text, ",") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
     ("text", "delimiter", "message"),
     [
         ("a,b\nx\n", ",", "t, line 2: expected 2 fields between commas, as in the header, got 1; add the missing"),
@@ -118,6 +132,7 @@ def test_blank_rows_of_another_width_are_rows():
             "t, line 2: unexpected end of data; probably an unclosed quote: set --data.quotes",
         ),
         ('a,b\n"x"x,y\n', ",", "t, line 2: .*; probably an unclosed quote"),
+        ("# x\na,b\n", ",", "line 2: expected 1 field between .*, got 2; line 1 is read as the header; remove it if"),
     ],
 )
 def test_rows_that_are_wrong_are_named_by_their_line(text, delimiter, message):

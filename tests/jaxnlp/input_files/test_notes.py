@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from jaxnlp.input_files.notes import report_blank, report_skipped, report_truncated
+from jaxnlp.input_files.notes import report_blank, report_skipped, report_truncated, warn_of_truncated
 
 
 def test_truncated_texts_are_counted_and_the_first_is_named(capsys):
@@ -14,6 +14,12 @@ def test_truncated_texts_are_counted_and_the_first_is_named(capsys):
         "note: 1 of 2 texts was truncated to 128 tokens; the first is text 2\n"
         "note: the text was truncated to 128 tokens\n",
     )
+
+
+def test_in_python_truncated_texts_are_a_warning_in_the_log(caplog):
+    warn_of_truncated([], 3, 128)
+    warn_of_truncated([1], 2, 128)
+    assert caplog.messages == ["1 of 2 texts was truncated to 128 tokens; the first is text 2"]
 
 
 def test_blank_texts_and_inputs_without_a_result_are_counted_and_the_first_is_named(capsys):

@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 import re
 from pathlib import Path
 
@@ -56,9 +57,9 @@ def test_the_same_rows_in_every_format(tmp_path, name, text):
 
 
 def test_labels_of_json_are_texts_numbers_and_lists(tmp_path):
-    found = [4, 4.5, True, None, ["x", 1], [], "x"]
+    found = [4, 4.5, True, None, math.nan, ["x", 1], [], "x"]
     path = written(tmp_path, lines(*({"text": "t", "label": label} for label in found)), "t.jsonl")
-    assert [row.label for row in read_rows(path, COLUMNS)] == ["4", "4.5", "true", "", "x,1", ",", "x"]
+    assert [row.label for row in read_rows(path, COLUMNS)] == ["4", "4.5", "true", "", "", "x,1", ",", "x"]
     path = written(tmp_path, lines({"text": "t", "label": ["x,y"]}), "u.jsonl")
     assert read_rows(path, COLUMNS, separator=";")[0].label == "x,y"
     with pytest.raises(DataError, match=r"u.jsonl, line 1: label: a label contains the separator ','"):
@@ -71,16 +72,13 @@ def test_pairs_have_names_and_lines_are_counted_with_blank_ones(tmp_path):
     assert (row.line, row.id, row.texts, row.label) == (2, "7", ("x", "y"), "1")
 
 
-def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
+def test_labels_are_read_if_an_object_has_one_and_are_empty_where_it_is_missing(tmp_path):
     path = written(tmp_path, lines({"text": "x"}, {"text": "y"}), "t.jsonl")
     assert [row.label for row in read_rows(path, COLUMNS)] == [None, None]
-    path = written(tmp_path, lines({"text": "x"}, {"text": "y", "label": "1"}), "t.jsonl")
-    with pytest.raises(
-        DataError, match="line 2: this row has label, but the rows before it do not; give each row a label, or none"
-    ):
-        read_rows(path, COLUMNS)
     with pytest.raises(DataError, match="line 1: expected the names text, label, got text; missing: label"):
         read_rows(path, COLUMNS, labelled=True)
+    path = written(tmp_path, lines({"text": "x"}, {"label": "1"}, {"text": "y", "label": "1"}), "t.jsonl")
+    assert [row[2:4] for row in read_table(path, COLUMNS).rows] == [(("x",), ""), (("",), "1"), (("y",), "1")]
 
 
 @pytest.mark.parametrize(
@@ -92,11 +90,6 @@ def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
             "t.jsonl, line 2: not JSON: .*an object a line, or a list",
         ),
         ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got int"),
-        (
-            "t.json",
-            '[{"text": "x", "label": 1},\n\n {"text": "y"}]',
-            "line 3: expected the names text, label, got text",
-        ),
         ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
         ("t.json", '{"text": {"0": "x"}, "label": {"0": 1}}', r"text must be a text, .*; pandas .* orient='records'"),
         ("t.jsonl", '{"text": "x", "label": {}}\n', "line 1: label must be a text, a number or a list"),
@@ -109,6 +102,7 @@ def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
         ("t.jsonl", "\n\n", "has no rows$"),
         ("t.csv", "text,label\n", "has no rows below its header"),
         ("t.csv", "text,stars\nx,1\n", "got text, stars; missing: label"),
+        ("t.csv", "\n\ntext,stars\nx,1\n", "line 3: expected the columns text, label"),
         ("t.csv", "text,label\nx,1,2\n", "line 2: expected 2 fields between commas"),
     ],
 )
@@ -142,7 +136,7 @@ def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
     ("row", "message"),
     [
         ('{"text": "x", "label": ["a", "b"]}', "line 1: label is a list; set --data.predict classes"),
-        ('{"text": "x", "label": NaN}', "line 1: label must be a text or a finite number, got NaN"),
+        ('{"text": "x", "label": Infinity}', "line 1: label must be a text or a finite number, got Infinity"),
         ('{"text": "\\ud800", "label": "a"}', "line 1: text has half of a surrogate pair"),
         ('{"text": "x", "label": "a", "text": "y"}', "line 1: not JSON: the name 'text' occurs twice; expected"),
         ('{"text": "x", "label": }', "line 1: not JSON: Expecting value at character 24; expected an object a line"),
@@ -153,8 +147,8 @@ def test_labels_and_texts_of_json_that_are_none_are_named(tmp_path, row, message
         read_rows(written(tmp_path, row, "t.jsonl"), COLUMNS, separator=None)
 
 
-def test_the_header_of_json_lines_is_the_names_of_the_first_object(tmp_path):
-    assert read_header(written(tmp_path, '{"text": "a", "label": 1}\n{"text": "b"}\n', "t.jsonl")) == ["text", "label"]
+def test_the_header_of_json_lines_is_the_names_of_all_objects(tmp_path):
+    assert read_header(written(tmp_path, '{"text": "a"}\n{"text": "b", "label": 1}\n', "t.jsonl")) == ["text", "label"]
     assert read_header(written(tmp_path, '"text", label\na,1\n', "t.csv")) == ["text", "label"]
     assert read_header(written(tmp_path, "text;label\na;1\n", "t.csv")) == ["text", "label"]
     with pytest.raises(DataError, match=r"t.jsonl, line 2: not JSON"):

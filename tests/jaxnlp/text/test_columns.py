@@ -96,6 +96,21 @@ def test_lines_that_do_not_fit_are_named(text, message):
         parse_columns(text, "file")
 
 
+@pytest.mark.parametrize("blank", ["\u00a0", "\u200b", "\ufeff", " \u3000\t"], ids=ascii)
+def test_a_line_of_only_white_space_or_without_width_separates_sentences(blank):
+    columns = parse_columns(f"a X\n{blank}\nb Y\n", "file")
+    assert [one.rows for one in columns.sentences] == [(("a", "X"),), (("b", "Y"),)]
+    assert columns.with_column(["1", "2"], "O") == "a X 1\n\nb Y 2\n"
+
+
+def test_numbers_of_words_are_no_words():
+    columns = parse_columns("1 Ann X\n2 sees Y\n\n1 Bob X\n", "file")
+    assert columns.words(1, "file") == [("Ann", "sees"), ("Bob",)]
+    with pytest.raises(DataError, match=r"file: column 0 numbers the words; choose .* --data.word-column"):
+        columns.words(0, "file")
+    assert parse_columns("1 X\n\n1 Y\n", "file").words(0, "file") == [("1",), ("1",)]
+
+
 @pytest.mark.parametrize(("text", "place"), [("a X\n", 2), ("a X\n", -3), ("\tX\n", 0)])
 def test_a_column_that_is_missing_or_empty_is_named(text, place):
     (sentence,) = parse_columns(text, "file").sentences

@@ -92,6 +92,7 @@ def test_labels_of_words_are_no_entities():
         ("b-per i-per o o", "b-per", "B-per"),
         ("B M E S S", "B", "B-ENTITY"),
         ("O I O", "I", "I-ENTITY"),
+        ("(PER* *) * (LOC)", "(PER*", "B-PER"),
         ("O O O PERSON PERSON", "PERSON", "I-PERSON"),
     ],
 )

@@ -142,10 +142,13 @@ def test_a_classifier_embeds_and_attends_as_the_encoder_that_it_has(make_classif
     np.testing.assert_array_equal(found.maps[0].weights, expected.maps[0].weights)
 
 
-def test_in_python_one_text_has_a_vector_and_several_a_matrix(trained):
+def test_in_python_one_text_has_a_vector_and_several_a_matrix(trained, caplog):
     found = trained.embed(TEXTS)
     np.testing.assert_array_equal(found, embed_texts(trained, TEXTS).values)
     np.testing.assert_allclose(trained.embed(TEXTS[0]), found[0], atol=1e-6)
+    assert not caplog.messages
+    trained.embed([*TEXTS, "cat " * 100])
+    assert caplog.messages == [f"1 of {len(TEXTS) + 1} texts was truncated to 40 tokens; the first is text 7"]
 
 
 def test_blank_texts_have_zero_vectors_and_nothing_to_attend_to(trained):

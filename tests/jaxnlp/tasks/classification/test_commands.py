@@ -27,7 +27,7 @@ def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
     (empty / "cats").mkdir(parents=True)
     (empty / "notes.txt").write_text("no image")
     for arguments, message in (
-        ([str(tmp_path / "wide.png")], "wide.png has 30 x 20 pixels, but the model reads 8 x 8; --resize crops"),
+        ([str(tmp_path / "wide.png")], "wide.png has 30 x 20 pixels, but the model reads 8 x 8; --resize, in Python"),
         ([str(tmp_path / "none.png")], "does not exist"),
         ([], "give image files, or a folder of them"),
         (

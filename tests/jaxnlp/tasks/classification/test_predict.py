@@ -16,9 +16,12 @@ from jaxnlp.tasks.classification.predict import Prediction
 TEXTS = ["the paint cat sat", "the run sat cat"]
 
 
-def test_texts_have_the_class_and_the_probabilities_of_the_command(text_run, capsys):
+def test_texts_have_the_class_and_the_probabilities_of_the_command(text_run, capsys, caplog):
     trained = load_run(text_run("class"))
     found = trained.predict(TEXTS)
+    assert not caplog.messages
+    assert trained.predict([TEXTS[1], "cat " * 999])[0].label == "sport"
+    assert "1 of 2 texts was truncated to " in caplog.text
     assert [one.label for one in found] == ["arts", "sport"]
     assert main(["predict", str(text_run("class")), "--json", *TEXTS]) == 0
     for one, line in zip(found, capsys.readouterr().out.splitlines(), strict=True):

@@ -115,9 +115,9 @@ def test_an_error_is_one_line_and_nothing_else_is_printed(finished_run, capsys, 
         (["--num-samples", "0"], "--num-samples must be at least 1, got 0"),
         (["--seed", "-1"], "seed must be in [0, 4294967296), got -1"),
         (["--num-beams", "0"], "--num-beams must be at least 1, got 0"),
-        (["--num-beams", "4", "--temperature", "0.8"], "--num-beams cannot be combined with --temperature"),
-        (["--num-beams", "4", "--top-k", "3"], "--num-beams cannot be combined with --temperature"),
-        (["--num-beams", "4", "--seed", "3"], "--num-beams cannot be combined with --temperature"),
+        (["--num-beams", "4", "--temperature", "0.8"], "--num-beams cannot be combined with temperature"),
+        (["--num-beams", "4", "--top-k", "3"], "--num-beams cannot be combined with temperature"),
+        (["--num-beams", "4", "--seed", "3"], "--num-beams cannot be combined with temperature"),
         (["--num-beams", "4", "--num-samples", "5"], "--num-samples must be at most --num-beams, 4"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -190,7 +190,7 @@ def test_a_word_model_prints_words_with_spaces_between_them(word_model, capsys):
 def test_unknown_words_of_a_prompt_are_counted_and_a_stop_must_be_known(word_model, capsys, caplog):
     Generate(prompt="w1 zzz w4\nyyy", max_new_tokens=2)(word_model)
     assert "unknown words of the prompt become <unk>; their number: 2" in caplog.text
-    with pytest.raises(ValueError, match="--stop must be a word of the vocabulary, got 'zzz'"):
+    with pytest.raises(ValueError, match=r"^stop must be a word of the vocabulary, got 'zzz'"):
         Generate(prompt="w1", stop="zzz", max_new_tokens=2)(word_model)
     caplog.clear()
     Generate(prompt="w1", stop="<unk>", max_new_tokens=2)(word_model)
@@ -225,8 +225,8 @@ def test_beams_end_with_their_stop_and_a_stop_is_one_token(finished_run, capsys)
     added = capsys.readouterr().out.rstrip("\n").removeprefix("the ")
     assert " " not in added[:-1]
     assert generate(finished_run.folder, *options, "--stop", "th") == 2
-    assert "--stop must be one token, got 'th', which has 2 tokens" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="--length-penalty applies only to beam search"):
+    assert ": stop must be one token, got 'th', which has 2 tokens" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="length_penalty applies only to beam search"):
         Generate(length_penalty=1.0)
 
 
@@ -239,6 +239,9 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
     for more, fields in ((["--seed", "3"], {"seed": 3}), (["--num-beams", "2"], {"num_beams": 2})):
         assert generate(finished_run.folder, *options, *more) == 0
         assert capsys.readouterr().out == trained.generate("ta", max_new_tokens=9, **fields) + "\n"
+    with pytest.raises(ValueError, match="the prompt is empty") as found:
+        trained.generate(["ta", ""])
+    assert found.value.__notes__ == ["It is the prompt with the index 1."]
     with pytest.raises(ValueError, match="max_new_tokens must be at least 1, got 0"):
         trained.generate("ta", max_new_tokens=0)
     with pytest.raises(ValueError, match="max_new_tokens must be a whole number, got the text '5'"):

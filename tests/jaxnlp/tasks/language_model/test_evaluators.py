@@ -322,8 +322,8 @@ def test_word_models_show_positions_and_neighbours_where_the_training_words_are_
         ({"sampling": Sampling(0.0, top_k=5)}, "--top-k, --top-p and --seed need --temperature"),
         ({"sampling": Sampling(0.0, top_p=0.5)}, "--top-k, --top-p and --seed need --temperature"),
         ({"seed": 3}, "--top-k, --top-p and --seed need --temperature"),
-        ({"num_beams": 4, "sampling": Sampling(0.0, top_k=5)}, "--num-beams cannot be combined with --temperature"),
-        ({"num_beams": 4, "seed": 1}, "--num-beams cannot be combined with --temperature"),
+        ({"num_beams": 4, "sampling": Sampling(0.0, top_k=5)}, "num_beams cannot be combined with temperature"),
+        ({"num_beams": 4, "seed": 1}, "num_beams cannot be combined with temperature"),
     ],
 )
 def test_continuations_that_cannot_be_are_refused(settings, message):

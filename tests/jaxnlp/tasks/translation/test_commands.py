@@ -28,17 +28,21 @@ def test_no_more_translations_than_beams_are_given():
 
 
 @pytest.fixture
-def search(monkeypatch):
-    """Searches that find fixed beams: the first two have the same text, and the last does not exist."""
+def trained(monkeypatch):
+    """A translator that finds fixed beams: the first two have the same text, and the last does not exist."""
     subwords = Subwords("bpe", ("▁", "a", "b", "▁a", "▁ab"), (0.0,) * 5)
     beams = np.array([[8, END, END], [7, 6, END], [7, 5, END], [END, END, END]])
     scores = np.array([-0.5, -0.75, -1.0, -math.inf])
     monkeypatch.setattr(commands, "_searcher", lambda trained, sources, options, count: count)
     monkeypatch.setattr(commands, "in_batches", lambda lengths, shapes, count: [(beams[:count], scores[:count])])
-    trained = types.SimpleNamespace(
+    return types.SimpleNamespace(
         model=types.SimpleNamespace(config=types.SimpleNamespace(max_length=16)),
         processor=TranslationProcessor(subwords, subwords),
     )
+
+
+@pytest.fixture
+def search(trained):
     return lambda n_best: commands.search(trained, [[4, END]], SearchOptions(num_beams=4), n_best)[0]
 
 
@@ -46,6 +50,13 @@ def test_the_n_best_translations_have_distinct_texts_each_with_its_best_score(se
     for n_best in (1, 2, 3):
         found = [(hypothesis.text, hypothesis.score) for hypothesis in search(n_best)]
         assert found == [("ab", -0.5), ("aa", -1.0)][:n_best]
+
+
+def test_in_python_a_text_that_is_too_long_is_translated_with_a_warning(trained, caplog):
+    assert commands.translate(trained, "a b a") == "ab"
+    assert not caplog.messages
+    assert commands.translate(trained, "a b " * 9) == "ab"
+    assert caplog.messages == ["the text was truncated to 16 tokens"]
 
 
 def test_a_text_has_as_many_lines_as_it_was_asked_for_and_json_has_no_empty_translations(search, capsys):
