@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.devices import target_platform
-from jaxnlp.ops.matrix_products import accumulator, column_sums
+from jaxnlp.ops.matrix_products import accumulator, column_sums, stored
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, epsilon: float = 1e-5) -> jax.Array:
@@ -69,7 +69,7 @@ def _backward(epsilon, residuals, dy):
     rows, width = x.shape
     n = (x.astype(mean.dtype) - mean) * r
     wide, wide_scale = dy.astype(mean.dtype), scale.astype(mean.dtype)
-    dy_n = jax.lax.optimization_barrier(wide * n)
+    dy_n = stored(wide * n)
     dx = r * (wide * wide_scale[None] - _row_means(wide, wide_scale) - n * _row_means(dy_n, wide_scale))
     dscale = column_sums(dy_n).astype(scale.dtype)
     dbias = None if bias is None else column_sums(wide).astype(bias.dtype)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.losses import TokenLosses
-from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, stored, transposed
 
 
 def sampled_cross_entropy(
@@ -118,15 +118,14 @@ def _forward(x, w_summed, offsets, w_own, b_own, weights, summed, targets, dtype
     own = (x.astype(wide) * w_own.astype(wide)).sum(axis=-1) + b_own
     chex.assert_shape((z, own), [(tokens, words), (tokens,)])
     highest = jnp.maximum(z.max(axis=-1), own)
-    # Barriers: see losses.py.
-    exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
+    exponentials = stored(jnp.exp(z - highest[:, None]))
     of_own = jnp.exp(own - highest)
     sums = exponentials.sum(axis=-1) + of_own
     losses = highest + jnp.log(sums) - own
     chex.assert_shape((highest, sums, losses), (tokens,))
     total = (losses * weights).sum()
 
-    dz = jax.lax.optimization_barrier((exponentials * (weights / sums)[:, None]).astype(dtype))
+    dz = stored((exponentials * (weights / sums)[:, None]).astype(dtype))
     d_own = weights * (of_own / sums - 1.0)
     dx = product(dz, short_w, "nv,vd->nd") + d_own[:, None] * w_own
     dw = product(transposed(short_x), dz, "dn,nv->dv").T
