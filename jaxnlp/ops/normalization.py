@@ -60,6 +60,10 @@ def _forward(x, scale, bias, epsilon):
     if bias is not None:
         y = y + bias.astype(wide.dtype)[None]
     chex.assert_shape(y, (rows, width))
+    if target_platform() != "cpu":
+        # Written to memory, so that the backward pass is two loops that read them. XLA would compute them again in both
+        # loops, and could then fuse neither with the product dy * n, which it wrote in float32.
+        mean, r = jax.lax.optimization_barrier((mean, r))
     return y.astype(x.dtype), (x, scale, bias, mean, r)
 
 
