@@ -10,6 +10,7 @@ from jax.experimental import rnn
 
 from jaxnlp.ops import recurrent_layers as module
 from jaxnlp.ops.checks import UnavailableError
+from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.recurrent_layers import GRU, LSTM, RNN_RELU, RNN_TANH, recurrent
 
 pytestmark = pytest.mark.sweep
@@ -220,23 +221,76 @@ def test_vmap_and_remat_change_no_numbers():
     np.testing.assert_allclose(each, compiled(cell, x, state, **weights)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("lengths", [None, LENGTHS, np.array([5, 0, 2])], ids=["whole", "lengths", "none of one"])
-def test_weights_are_packed_as_cudnn_has_them(monkeypatch, lengths, reverse):
+@pytest.fixture
+def cudnn_of_jax(monkeypatch):
     """The call of cuDNN replaced by JAX's own reference for it, which unpacks the same array of weights."""
+    precisions = []
 
     def reference(x, h, c, weights, lengths, width, state, layers, dropout, bidirectional, precision):
-        assert precision == jax.lax.Precision.HIGHEST
+        precisions.append(precision)
+        assert {a.dtype for a in (x, h, c, weights)} == {np.dtype(np.float32)}
         unpacked = rnn.unpack_lstm_weights(weights, width, state, layers, bidirectional)
         return rnn.lstm_ref(x, h, c, *unpacked, lengths, width, state, layers, dropout, bidirectional)
 
+    monkeypatch.setattr(rnn, "lstm", reference)
+    monkeypatch.setattr(module, "_why_not_cudnn", lambda *_: None)
+    return precisions
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("lengths", [None, LENGTHS, np.array([5, 0, 2])], ids=["whole", "lengths", "none of one"])
+def test_weights_are_packed_as_cudnn_has_them(cudnn_of_jax, lengths, reverse):
     cell, x, state, weights = random_layer("lstm")
     run = functools.partial(recurrent, cell, x, state, lengths=lengths, reverse=reverse, **weights)
     expected = jax.jit(lambda: run(implementation="scan"))()
-    monkeypatch.setattr(rnn, "lstm", reference)
-    monkeypatch.setattr(module, "_why_not_cudnn", lambda *_: None)
     found = jax.jit(lambda: run(implementation="cudnn"))()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
+    assert cudnn_of_jax == [jax.lax.Precision.HIGH]  # TF32
+
+
+def test_cudnn_computes_in_float32_where_the_default_precision_is_the_highest(cudnn_of_jax):
+    cell, x, state, weights = random_layer("lstm")
+    with jax.default_matmul_precision("highest"):
+        jax.eval_shape(lambda: recurrent(cell, x, state, implementation="cudnn", **weights))
+    assert cudnn_of_jax == [jax.lax.Precision.HIGHEST]
+
+
+@pytest.mark.usefixtures("cudnn_of_jax")
+def test_cudnn_takes_bfloat16_and_returns_its_gradients():
+    cell, x, state, weights = random_layer("lstm")
+    x, state = jax.tree.map(lambda a: a.astype(jnp.bfloat16), (x, state))
+
+    def values_and_gradients(x, state, weights, implementation):
+        run = functools.partial(recurrent, cell, matmul_dtype="bfloat16", implementation=implementation)
+        found, pull = jax.vjp(lambda x, s, w: run(x, s, **w), x, state, weights)
+        return found, pull(jax.tree.map(jnp.ones_like, found))
+
+    compiled = jax.jit(values_and_gradients, static_argnums=3)
+    found, expected = (compiled(x, state, weights, implementation) for implementation in ("cudnn", "scan"))
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert ours.dtype == theirs.dtype
+        ours, theirs = (np.asarray(a, np.float32) for a in (ours, theirs))
+        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=0.03 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+@pytest.mark.parametrize("name", CELLS)
+def test_widths_padded_for_a_gpu_change_no_value_and_no_gradient(name, lengths):
+    cell, *arguments = random_layer(name, np.float64)
+
+    @jax.jit
+    def values_and_gradients(x, state, weights):
+        found, pull = jax.vjp(lambda x, s, w: recurrent(cell, x, s, lengths=lengths, **w), x, state, weights)
+        return found, pull(jax.tree.map(jnp.sin, found))
+
+    with jax.enable_x64(True):
+        expected = values_and_gradients(*arguments)
+        with compile_for("gpu"):
+            program = values_and_gradients.lower(*arguments)
+        # A multiple of 8 before the scan: inside it the width would be padded at each position.
+        assert f"tensor<{BATCH}x{cell.gates * 8}xf64>" in program.as_text()
+        found = program.compile()(*arguments)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected)
 
 
 def products(jaxpr, inside=False):
@@ -281,6 +335,7 @@ def cudnn_calls(monkeypatch):
         return recurrent(LSTM, x, state, lengths=lengths, reverse=reverse, implementation="scan", **weights)
 
     monkeypatch.setattr(module, "cuda_capability", lambda: (9, 0))
+    monkeypatch.setattr(module, "_gpus", lambda: 1)
     monkeypatch.setattr(module, "_cudnn_lstm", recorder)
     return calls
 
@@ -297,18 +352,18 @@ def of_shape(name, rows, positions, dtype=np.float32):
     [
         ({}, True),
         ({"rows": 1, "positions": 2}, True),
-        ({"lengths": LENGTHS}, False),
+        ({"lengths": LENGTHS}, True),
+        ({"matmul_dtype": "bfloat16"}, True),
+        ({"dtype": jnp.bfloat16}, True),
         ({"positions": 1}, False),
         ({"positions": 0}, False),
         ({"rows": 0}, False),
-        ({"matmul_dtype": "bfloat16"}, False),
-        ({"dtype": jnp.bfloat16}, False),
         ({"name": "gru"}, False),
         ({"name": "rnn_tanh"}, False),
     ],
     ids=str,
 )
-def test_auto_takes_cudnn_for_whole_sequences_of_several_positions_in_float32(cudnn_calls, changes, taken):
+def test_auto_takes_cudnn_for_lstms_of_several_positions(cudnn_calls, changes, taken):
     given = {"name": "lstm", "rows": BATCH, "positions": POSITIONS, "dtype": np.float32} | changes
     options = {key: given.pop(key) for key in ("lengths", "matmul_dtype") if key in given}
     arguments, weights = of_shape(**given)
@@ -316,16 +371,28 @@ def test_auto_takes_cudnn_for_whole_sequences_of_several_positions_in_float32(cu
     found = jax.jit(lambda: run())()
     assert cudnn_calls == ([arguments[1].shape] if taken else [])
     expected = jax.jit(lambda: run(implementation="scan"))()
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    if not options.get("matmul_dtype"):  # the recorder does not get it
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
     assert len(cudnn_calls) == taken
 
 
-@pytest.mark.parametrize("changes", [{"positions": 1}, {"lengths": LENGTHS}], ids=str)
-def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(cudnn_calls, changes):
-    arguments, weights = of_shape("lstm", BATCH, changes.get("positions", POSITIONS))
-    run = functools.partial(recurrent, *arguments, implementation="cudnn", **weights)
-    jax.eval_shape(lambda: run(lengths=changes.get("lengths")))
-    assert cudnn_calls == [arguments[1].shape]
+@pytest.mark.parametrize(("gpus", "positions"), [(1, 1), (8, POSITIONS)], ids=["one position", "several GPUs"])
+def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(monkeypatch, cudnn_calls, gpus, positions):
+    monkeypatch.setattr(module, "_gpus", lambda: gpus)
+    arguments, weights = of_shape("lstm", BATCH, positions)
+    for implementation, calls in (("auto", []), ("cudnn", [arguments[1].shape])):
+        run = functools.partial(recurrent, *arguments, implementation=implementation, **weights)
+        jax.eval_shape(lambda run=run: run())
+        assert cudnn_calls == calls
+
+
+def test_cudnn_is_refused_on_a_machine_without_a_gpu(monkeypatch, cudnn_calls):
+    monkeypatch.setattr(module, "_gpus", lambda: 0)
+    arguments, weights = of_shape("lstm", BATCH, POSITIONS)
+    with pytest.raises(UnavailableError, match="'cudnn' asks the GPU for .*, and this machine has none; use 'auto'"):
+        recurrent(*arguments, implementation="cudnn", **weights)
+    jax.eval_shape(lambda: recurrent(*arguments, **weights))
+    assert not cudnn_calls
 
 
 @pytest.mark.parametrize(
@@ -333,8 +400,8 @@ def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(cudnn_c
     [
         ("gru", np.float32, None, "supports only LSTMs here"),
         ("rnn_relu", np.float32, None, "supports only LSTMs here"),
-        ("lstm", jnp.bfloat16, None, "computes in float32, got bfloat16 and matmul_dtype None"),
-        ("lstm", np.float32, "bfloat16", "computes in float32, got float32 and matmul_dtype bfloat16"),
+        ("lstm", np.float16, None, "computes in TF32 or float32, got float16"),
+        ("lstm", np.float32, "float16", "computes in TF32 or float32, got float16, float32"),
     ],
 )
 def test_cudnn_is_refused_what_it_does_not_compute(cudnn_calls, name, dtype, matmul_dtype, message):
@@ -347,8 +414,9 @@ def test_cudnn_is_refused_what_it_does_not_compute(cudnn_calls, name, dtype, mat
 @pytest.mark.parametrize("which", ["w_x", "w_h", "b", "b_h"])
 def test_cudnn_is_refused_arrays_of_which_one_has_another_dtype(cudnn_calls, which):
     (cell, x, state), weights = of_shape("lstm", BATCH, POSITIONS)
-    with pytest.raises(UnavailableError, match="computes in float32, got bfloat16, float32 and matmul_dtype None"):
-        recurrent(cell, x, state, implementation="cudnn", **weights | {which: jnp.asarray(weights[which], "bfloat16")})
+    with pytest.raises(UnavailableError, match="computes in TF32 or float32, got float16, float32"):
+        recurrent(cell, x, state, implementation="cudnn", **weights | {which: jnp.asarray(weights[which], "float16")})
+    assert not cudnn_calls
 
 
 EXPECTED = "expected x [B, T, D], w_x [D, 4, K], w_h [K, 4, K], b and b_h [4, K], 2 states [B, K]"
