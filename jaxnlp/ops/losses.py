@@ -372,7 +372,8 @@ def _nll_forward(value, x, w, b, targets, weights, vocabulary, dtype):
 
 
 def _nll_backward(vocabulary, dtype, arguments, cotangent):
-    _, gradients = _linear_forward(*arguments, vocabulary, 0.0, 0.0, dtype)
+    x, w, b, targets, weights = arguments
+    _, gradients = _linear_forward(x, w, b, targets, weights, vocabulary, 0.0, 0.0, dtype)
     return None, *_scaled(gradients, cotangent)
 
 

@@ -44,7 +44,7 @@ import jax.numpy as jnp
 from jax.experimental import rnn
 
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability, target_platform
+from jaxnlp.ops.devices import cuda_capability, gpu_count, target_platform
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
@@ -141,7 +141,7 @@ def recurrent(
     if lengths is not None:  # padding may have any values, also NaN, which a product with 0 would pass on
         x = jnp.where((jnp.arange(x.shape[1])[None, :] < lengths[:, None])[:, :, None], x, jnp.zeros_like(x))
     # For a single position, packing all weights takes too long; and cuDNN refuses empty sequences.
-    suits = x.shape[1] > 1 and x.shape[0] > 0 and _gpus() == 1
+    suits = x.shape[1] > 1 and x.shape[0] > 0 and gpu_count() == 1
     if implementation == "cudnn" or (implementation == "auto" and refusal is None and suits):
         run = functools.partial(_cudnn_lstm, lengths=lengths, reverse=reverse)
     else:
@@ -223,12 +223,11 @@ def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
         arguments = (u + v, state) if cell.additive else (u, v, state)
         # The pull-back is a tree of arrays, so the scan can keep the residuals of the cell. On an accelerator it keeps
         # the arguments: each array that is kept is a kernel in each time step, and the cell costs little.
-        if not cell_vjp:
-            new, kept = cell.step(*arguments), None
-        elif target_platform() == "cpu":
+        kept: Any = arguments[-2:] if cell_vjp else None
+        if cell_vjp and target_platform() == "cpu":
             new, kept = jax.vjp(cell.step, *arguments)
         else:
-            new, kept = cell.step(*arguments), arguments[-2:]
+            new = cell.step(*arguments)
         if valid is not None:
             new = tuple(jnp.where(valid, after, before) for after, before in zip(new, state, strict=True))
         return new, (new[0], kept)
@@ -307,7 +306,7 @@ def _why_not_cudnn(cell: Cell, arrays: tuple[jax.Array | None, ...], matmul_dtyp
     """Why cuDNN cannot compute this call; None = it can."""
     if cuda_capability() is None:
         return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
-    if not _gpus():
+    if not gpu_count():
         return "asks the GPU for the memory that it needs, and this machine has none"
     if cell is not LSTM:
         return "supports only LSTMs here"
@@ -316,14 +315,6 @@ def _why_not_cudnn(cell: Cell, arrays: tuple[jax.Array | None, ...], matmul_dtyp
     if not dtypes <= {"float32", "bfloat16"}:
         return f"computes in TF32 or float32, got {', '.join(sorted(dtypes))}"
     return None
-
-
-def _gpus() -> int:
-    """The number of GPUs that JAX sees, on all hosts."""
-    try:
-        return jax.device_count("gpu")
-    except RuntimeError:  # the program is compiled for another machine
-        return 0
 
 
 def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
