@@ -38,7 +38,7 @@ class MaskedLanguageModel(Task):
     z_loss: NonNegative = 0.0
     """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
     chunk_tokens: Count | None = None
-    """Score N masked tokens at a time, so that the logits of all never exist at once; None = at most 2^24 logits."""
+    """Score N masked tokens at a time, so that the logits of all never exist at once; None = what suits the device."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del processor, split
