@@ -27,6 +27,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.cache import cache_rows, log_coverage
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import Recurrent, RecurrentCompute, parameter_axes, uniform_of_width
 from jaxnlp.ops.input_feeding import Decoded, DecoderState, Memory, ScoreName, decode
 from jaxnlp.ops.matrix_products import added, matmul
@@ -146,9 +147,9 @@ class AttentionLSTM(nn.Module):
         width, encoder_width = config.width, 2 * config.direction_width
         initial = uniform_of_width(width)
 
-        def embed(size: int) -> nn.Embed:
+        def embed(size: int) -> Embed:
             stddev = config.embedding_width**-0.5
-            return nn.Embed(
+            return Embed(
                 size,
                 config.embedding_width,
                 dtype=compute.activation_dtype,

@@ -20,6 +20,7 @@ from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import Compute, TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, stack
@@ -254,7 +255,7 @@ class Bert(nn.Module):
     def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
         """The sum of the embeddings of token, position and segment [B, T, D]."""
         config, dtype, initial = self.config, self.compute.activation_dtype, normal(INITIAL_STDDEV)
-        x = nn.Embed(self.vocabulary_size, config.width, dtype, embedding_init=initial, name="tokens")(tokens)
+        x = Embed(self.vocabulary_size, config.width, dtype, embedding_init=initial, name="tokens")(tokens)
         if config.scale_embeddings:
             x = x * config.width**0.5
         if config.positions == "learned":

@@ -22,6 +22,7 @@ from jaxnlp.nn.attention import CrossAttention, Positions, RelativeBias, Relativ
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
@@ -170,10 +171,10 @@ class EncoderDecoder(nn.Module):
         """Embeddings, encoder, decoder and output layer."""
         config = self.config
 
-        def embed(size: int) -> nn.Embed:
+        def embed(size: int) -> Embed:
             # Multiplied by sqrt(D), the embeddings have standard deviation 1.
             stddev = config.width**-0.5 if config.scale_embeddings else INITIAL_STDDEV
-            return nn.Embed(size, config.width, dtype=config.compute.activation_dtype, embedding_init=normal(stddev))
+            return Embed(size, config.width, dtype=config.compute.activation_dtype, embedding_init=normal(stddev))
 
         if config.embeddings == "shared":
             self.tokens = embed(self.vocabulary_size)

@@ -21,6 +21,7 @@ from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes
 from jaxnlp.nn.transformer import rows
 from jaxnlp.text.question_contexts import QuestionProcessor
@@ -148,8 +149,8 @@ class RecurrentSpan(nn.Module):
     def setup(self):
         """Embeddings, recurrent layers and the head."""
         config, dtype = self.config, self.config.compute.activation_dtype
-        self.tokens = nn.Embed(self.vocabulary_size, config.embedding_width, dtype)
-        self.features = nn.Embed(3, config.feature_width, dtype)
+        self.tokens = Embed(self.vocabulary_size, config.embedding_width, dtype)
+        self.features = Embed(3, config.feature_width, dtype)
         self.embedding_dropout = Dropout(config.embedding_dropout_rate)
         self.recurrent = Recurrent(
             config.cell,

@@ -10,7 +10,6 @@ import dataclasses
 from typing import Any, ClassVar
 
 import chex
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -18,6 +17,7 @@ from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Parser, ParserConfig, uniform_vectors
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
 
@@ -65,9 +65,9 @@ class FeedForwardParser(Parser):
         super().setup()
         config = self.config
         dtype = config.compute.activation_dtype
-        self.words = nn.Embed(self.vocabulary_size + 1, config.word_width, dtype, embedding_init=uniform_vectors)
+        self.words = Embed(self.vocabulary_size + 1, config.word_width, dtype, embedding_init=uniform_vectors)
         if self.num_tags:
-            self.tags = nn.Embed(self.num_tags + 1, config.tag_width, dtype, embedding_init=uniform_vectors)
+            self.tags = Embed(self.num_tags + 1, config.tag_width, dtype, embedding_init=uniform_vectors)
         self.embedding_dropout = Dropout(config.embedding_dropout_rate)
 
     @property

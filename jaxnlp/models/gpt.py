@@ -22,6 +22,7 @@ from jaxnlp.nn.cache import KVCache, LayerCache
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
@@ -181,7 +182,7 @@ class GPT(nn.Module):
         if cache is not None:
             # With a cache there are few rows, and rounding the weights takes longer than the products.
             compute = dataclasses.replace(compute, matmul_dtype=None)
-        embedding = nn.Embed(
+        embedding = Embed(
             self.vocabulary_size,
             config.width,
             compute.activation_dtype,

@@ -24,6 +24,7 @@ from jaxnlp.models import ModelConfig, parameter_table
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.ops.matrix_products import added, matmul
 from jaxnlp.text.transitions import LABELLED, NODES
 
@@ -152,7 +153,7 @@ class TransitionScorer(nn.Module):
         if config.label_width:
             shape = ((NODES - LABELLED) * config.label_width, config.hidden_width)
             self.labels_kernel = self.param("labels_kernel", xavier, shape)
-            self.labels = nn.Embed(self.num_relations + 1, config.label_width, embedding_init=uniform_vectors)
+            self.labels = Embed(self.num_relations + 1, config.label_width, embedding_init=uniform_vectors)
         self.dropout = Dropout(config.dropout_rate)
         self.head = Dense(self.num_transitions, kernel_init=xavier, compute=config.compute)
 

@@ -19,6 +19,7 @@ from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import (
     CellName,
     LayerStates,
@@ -145,7 +146,7 @@ class RecurrentLM(nn.Module):
         def centred(*arguments):
             return uniform(*arguments) - EMBEDDING_BOUND
 
-        self.tokens = nn.Embed(
+        self.tokens = Embed(
             self.vocabulary_size, config.embedding_width, dtype=config.compute.activation_dtype, embedding_init=centred
         )
         self.recurrent = Recurrent(

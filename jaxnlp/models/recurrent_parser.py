@@ -20,6 +20,7 @@ from jaxnlp.config import Count, Natural
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Activation, Parser, ParserConfig
 from jaxnlp.models.word_encoder import WordEncoder, WordEncoderConfig
+from jaxnlp.nn.embedding import Embed
 
 STACK_AND_BUFFER = (0, 1, 2, 3)
 WITH_DEPENDENTS = (*STACK_AND_BUFFER, 6, 7, 12, 13)
@@ -80,9 +81,7 @@ class RecurrentParser(Parser):
         self.encoder = WordEncoder(config, self.vocabulary_size, self.num_characters, self.num_pieces)
         if self.num_tags:
             initial = nn.initializers.normal(config.tag_width**-0.5)
-            self.tags = nn.Embed(
-                self.num_tags, config.tag_width, config.compute.activation_dtype, embedding_init=initial
-            )
+            self.tags = Embed(self.num_tags, config.tag_width, config.compute.activation_dtype, embedding_init=initial)
         self.special = self.param("special", nn.initializers.normal(0.1), (2, self.vector_width))
 
     @property

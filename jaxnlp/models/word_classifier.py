@@ -19,6 +19,7 @@ from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.text.word_vectors import read_word_vectors
 from jaxnlp.typing import Params
 
@@ -114,9 +115,9 @@ class WordClassifier(nn.Module):
         """Tables of word vectors, dropout and the output layer."""
         config = self.config
 
-        def table() -> nn.Embed:
+        def table() -> Embed:
             initial = nn.initializers.uniform(2 * EMBEDDING_BOUND)
-            return nn.Embed(
+            return Embed(
                 self.vocabulary_size,
                 config.embedding_width,
                 dtype=config.compute.activation_dtype,

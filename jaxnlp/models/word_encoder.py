@@ -32,6 +32,7 @@ from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.convolution import Convolution
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
@@ -237,18 +238,18 @@ class WordEncoder(nn.Module):
         config, compute = self.config, self.config.compute
         if config.word_width:
             initial = nn.initializers.normal(config.word_width**-0.5)
-            self.words = nn.Embed(
+            self.words = Embed(
                 self.vocabulary_size, config.word_width, compute.activation_dtype, embedding_init=initial
             )
         if config.bigram_width:
             # Initially zeros, so that a pair outside the training data adds nothing, unless another pair has its hash.
             zeros = nn.initializers.zeros
-            self.bigrams = nn.Embed(
+            self.bigrams = Embed(
                 config.bigram_buckets, config.bigram_width, compute.activation_dtype, embedding_init=zeros
             )
         if config.character_features:
             initial = nn.initializers.normal(config.character_width**-0.5)
-            self.characters = nn.Embed(
+            self.characters = Embed(
                 self.num_characters, config.character_width, compute.activation_dtype, embedding_init=initial
             )
             self.convolution = Convolution(config.character_window, config.character_features, compute)

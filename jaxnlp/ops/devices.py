@@ -52,6 +52,17 @@ def target_platform() -> str:
     return jax.default_backend()
 
 
+def gpu_count() -> int:
+    """The number of GPUs that JAX sees, on all hosts.
+
+    XLA cannot divide some calls among devices: with several GPUs each would do the work of all.
+    """
+    try:
+        return jax.device_count("gpu")
+    except RuntimeError:  # there is none
+        return 0
+
+
 def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[..., T]:
     """Wraps a function so that JAX traces it for the platform of this device, whenever it traces it."""
     if device.platform not in get_args(Platform):

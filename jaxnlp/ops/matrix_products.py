@@ -148,6 +148,14 @@ def transposed(x: jax.Array) -> jax.Array:
     return row_major(jnp.swapaxes(x, -1, -2))
 
 
+def stored(x: jax.Array) -> jax.Array:
+    """The same array [...]. On CPU it is written to memory once; XLA would otherwise compute it again at each use.
+
+    On an accelerator computing it again is often faster than reading it, and XLA knows better.
+    """
+    return jax.lax.optimization_barrier(x) if target_platform() == "cpu" else x
+
+
 def row_major(x: jax.Array) -> jax.Array:
     """The same array [...]. On CPU its memory has the order of its axes, so a transposition before it is carried out.
 

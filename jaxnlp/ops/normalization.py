@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.devices import target_platform
-from jaxnlp.ops.matrix_products import accumulator, column_sums
+from jaxnlp.ops.matrix_products import accumulator, column_sums, stored
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, epsilon: float = 1e-5) -> jax.Array:
@@ -60,6 +60,10 @@ def _forward(x, scale, bias, epsilon):
     if bias is not None:
         y = y + bias.astype(wide.dtype)[None]
     chex.assert_shape(y, (rows, width))
+    if target_platform() != "cpu":
+        # Written to memory, so that the backward pass is two loops that read them. XLA would compute them again in both
+        # loops, and could then fuse neither with the product dy * n, which it wrote in float32.
+        mean, r = jax.lax.optimization_barrier((mean, r))
     return y.astype(x.dtype), (x, scale, bias, mean, r)
 
 
@@ -69,7 +73,7 @@ def _backward(epsilon, residuals, dy):
     rows, width = x.shape
     n = (x.astype(mean.dtype) - mean) * r
     wide, wide_scale = dy.astype(mean.dtype), scale.astype(mean.dtype)
-    dy_n = jax.lax.optimization_barrier(wide * n)
+    dy_n = stored(wide * n)
     dx = r * (wide * wide_scale[None] - _row_means(wide, wide_scale) - n * _row_means(dy_n, wide_scale))
     dscale = column_sums(dy_n).astype(scale.dtype)
     dbias = None if bias is None else column_sums(wide).astype(bias.dtype)

@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.losses import TokenLosses
-from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, stored, transposed
 
 
 def sampled_cross_entropy(
@@ -83,18 +84,18 @@ def sampled_cross_entropy(
     if loss_mask is not None:
         x = jnp.where(loss_mask.astype(bool)[:, None], x, jnp.zeros_like(x))  # see losses.cross_entropy
         targets = jnp.where(loss_mask.astype(bool), targets, 0)
-    # JAX would count -1 from the end. After the end there is a fill value, which makes the loss NaN.
+    # JAX would count -1 from the end. Rows after the end are NaN, and so is the loss.
     targets = jnp.where(targets >= 0, targets, w.shape[1])
     drawn = rare[jax.random.randint(key, (samples,), 0, len(rare))]
     summed = jnp.concatenate([frequent, drawn])
     standing_for = jnp.log(jnp.asarray(len(rare) / samples, wide))
     offsets = jnp.concatenate([jnp.zeros(len(frequent), wide), jnp.full(samples, standing_for)])
-    # Rows of W^T, whose gradients JAX adds to the right rows. With tied embeddings W^T is the table itself.
-    w_summed = jnp.take(w.T, summed, axis=0)
-    w_own = jnp.take(w.T, targets, axis=0, mode="fill", fill_value=jnp.nan)
+    # With tied embeddings W^T is the table itself.
+    w_summed, w_own = embed(w.T, summed), embed(w.T, targets)
     if b is not None:
-        offsets = offsets + jnp.take(b.astype(wide), summed)
-        b_own = jnp.take(b.astype(wide), targets, mode="fill", fill_value=jnp.nan)
+        column = b.astype(wide)[:, None]
+        offsets = offsets + embed(column, summed)[:, 0]
+        b_own = embed(column, targets)[:, 0]
     else:
         b_own = jnp.zeros(len(targets), wide)
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
@@ -118,15 +119,14 @@ def _forward(x, w_summed, offsets, w_own, b_own, weights, summed, targets, dtype
     own = (x.astype(wide) * w_own.astype(wide)).sum(axis=-1) + b_own
     chex.assert_shape((z, own), [(tokens, words), (tokens,)])
     highest = jnp.maximum(z.max(axis=-1), own)
-    # Barriers: see losses.py.
-    exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
+    exponentials = stored(jnp.exp(z - highest[:, None]))
     of_own = jnp.exp(own - highest)
     sums = exponentials.sum(axis=-1) + of_own
     losses = highest + jnp.log(sums) - own
     chex.assert_shape((highest, sums, losses), (tokens,))
     total = (losses * weights).sum()
 
-    dz = jax.lax.optimization_barrier((exponentials * (weights / sums)[:, None]).astype(dtype))
+    dz = stored((exponentials * (weights / sums)[:, None]).astype(dtype))
     d_own = weights * (of_own / sums - 1.0)
     dx = product(dz, short_w, "nv,vd->nd") + d_own[:, None] * w_own
     dw = product(transposed(short_x), dz, "dn,nv->dv").T

@@ -12,7 +12,7 @@ from jaxnlp.config import Count, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
+from jaxnlp.ops.losses import chunk_length, cross_entropy, linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed, warm_up_embed
@@ -38,7 +38,7 @@ class MaskedLanguageModel(Task):
     z_loss: NonNegative = 0.0
     """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
     chunk_tokens: Count | None = None
-    """Score N masked tokens at a time, so that the logits of all never exist at once; None = at most 2^24 logits."""
+    """Score N masked tokens at a time, so that the logits of all never exist at once; None = what suits the device."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del processor, split
@@ -138,5 +138,5 @@ def _mean(value: Array, count: Array) -> Array:
 def _most_likely(x: Array, w: Array, b: Array, chunk: int | None) -> Array:
     """The token with the highest logit [N] int32 for each of x [N, D], in chunks like those of the loss."""
     w, b = w.astype(x.dtype), b.astype(x.dtype)
-    size = max(1, min(len(x), MAX_LOGITS // w.shape[1] if chunk is None else chunk))
+    size = chunk_length(len(x), w.shape[1]) if chunk is None else max(1, min(len(x), chunk))
     return jax.lax.map(lambda row: (row @ w + b).argmax().astype(jnp.int32), x, batch_size=size)

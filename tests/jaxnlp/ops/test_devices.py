@@ -10,7 +10,7 @@ import pytest
 
 from jaxnlp.ops import devices
 from jaxnlp.ops.attention import dot_product_attention
-from jaxnlp.ops.devices import compile_for, compiled_for, cuda_capability, target_platform
+from jaxnlp.ops.devices import compile_for, compiled_for, cuda_capability, gpu_count, target_platform
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.matrix_products import column_sums
 from jaxnlp.ops.normalization import layer_norm
@@ -123,6 +123,7 @@ def test_the_example_of_the_docstring_runs():
 
 def test_a_cpu_is_no_gpu():
     assert cuda_capability() is None
+    assert gpu_count() == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
+from jaxnlp.ops.losses import chunk_length, cross_entropy, linear_cross_entropy
 from tests.jaxnlp.ops.losses_helpers import (
     BIAS,
     MATRIX,
@@ -91,6 +91,46 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
         assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
         count = compiled_linear_loss(*arguments, chunk=5, **settings).count
         np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bias", "targets"),
+    [(BIAS, TOKEN_TARGETS), (None, TOKEN_TARGETS), (BIAS, np.where(TOKEN_WEIGHTS > 0.0, TOKEN_TARGETS, 100))],
+    ids=["bias", "no bias", "masked targets in the padding"],
+)
+def test_vocabularies_that_are_padded_for_accelerators_give_the_loss_and_gradients_of_their_own_words(bias, targets):
+    with jax.enable_x64(True):
+        arguments = (TOKENS, MATRIX, bias, targets, TOKEN_WEIGHTS)
+        settings = {"label_smoothing": 0.1, "z_loss": 0.05}
+        with compile_for("gpu"):
+            program = linear_sum_and_gradients.lower(*arguments, chunk=5, **settings)
+        assert "tensor<5x128xf64>" in program.as_text()
+        expected = plain_sum_and_gradients(*arguments, **settings)
+        assert_near(program.compile()(*arguments), expected, 1e-10)
+
+
+def test_a_target_in_the_padding_of_a_vocabulary_has_no_loss():
+    with compile_for("gpu"):
+        loss = jax.jit(lambda x, w: linear_cross_entropy(x, w, None, np.full(12, 11)).objective)
+        assert np.isnan(loss(*narrow(TOKENS, MATRIX)))
+
+
+@pytest.mark.parametrize(
+    ("platform", "tokens", "vocabulary", "length"),
+    [
+        ("cpu", 320, 33_280, 320),
+        ("cpu", 16_384, 50_304, 333),
+        ("gpu", 2_000, 50_304, 2_000),
+        ("gpu", 16_384, 50_304, 2_344),
+        ("tpu", 16_384, 50_304, 2_344),
+        ("gpu", 4_100, 2**27, 8),
+        ("cpu", 0, 11, 1),
+        ("gpu", 0, 11, 1),
+    ],
+)
+def test_chunks_are_longer_on_accelerators_and_equal(platform, tokens, vocabulary, length):
+    with compile_for(platform):
+        assert chunk_length(tokens, vocabulary) == length
 
 
 SMOOTHED = {"label_smoothing": 0.1, "z_loss": 0.05}
@@ -300,7 +340,8 @@ def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives
     with compile_for("gpu"):  # layout constraints of CPUs make XLA gather the products
         program = linear_sum_and_gradients.lower(*shared, chunk=chunk)
     assert_near(program.compile()(*shared), expected, 1e-5)
-    logits = {int(rows) for rows in re.findall(rf"f32\[(\d+),{vocabulary}\]", program.compile().as_text())}
+    columns = 1024  # the vocabulary is padded
+    logits = {int(rows) for rows in re.findall(rf"f32\[(\d+),{columns}\]", program.compile().as_text())}
     assert logits == {chunk // len(devices), width}  # a device's part of a chunk, and W's gradient
 
 

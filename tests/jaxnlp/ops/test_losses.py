@@ -216,6 +216,39 @@ def test_nll_costs_nothing_where_it_is_the_objective(by_chunks):
     assert nll is objective
 
 
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.2, "z_loss": 0.3}], ids=str)
+def test_gradients_of_objective_and_nll_equal_autodiff_of_the_formula(settings):
+    def by_formula(logits, weights, label_smoothing=0.0, z_loss=0.0):
+        normaliser = jax.nn.logsumexp(logits, axis=-1)
+        target = (jax.nn.one_hot(TARGETS, 11, dtype=logits.dtype) * logits).sum(axis=-1)
+        aim = (1.0 - label_smoothing) * target + label_smoothing * logits.mean(axis=-1)
+        objective = normaliser - aim + z_loss * normaliser**2
+        return (weights * objective).sum(), (weights * (normaliser - target)).sum(), weights.sum()
+
+    def gradients(losses):
+        def loss(logits, weights):
+            objective, nll, count = losses(logits, weights, **settings)
+            return (objective + 3.0 * jnp.sin(nll)) / count
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1)))(LOGITS.astype(np.float64), weights)
+
+    weights = np.random.default_rng(2).normal(size=(4, 6))
+    with jax.enable_x64(True):
+        found = gradients(lambda logits, weights, **options: cross_entropy(logits, TARGETS, weights, **options))
+        for ours, expected in zip(found, gradients(by_formula), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=0.0, atol=1e-12)
+
+
+def test_the_gradient_needs_no_scatter_and_has_the_dtype_of_the_logits():
+    logits = jnp.asarray(LOGITS, jnp.bfloat16)
+    program = sum_and_gradient.lower(logits, TARGETS, MASK, label_smoothing=0.2)
+    assert "scatter" not in program.as_text()
+    _, gradient = program.compile()(logits, TARGETS, MASK)
+    assert gradient.dtype == jnp.bfloat16
+    _, exact = sum_and_gradient(np.asarray(logits, np.float32), TARGETS, MASK, label_smoothing=0.2)
+    np.testing.assert_array_equal(gradient, exact.astype(jnp.bfloat16))
+
+
 def test_gradient_of_the_nll_is_that_of_the_plain_cross_entropy():
     gradient = jax.jit(jax.grad(lambda z: cross_entropy(z, TARGETS, MASK, label_smoothing=0.2).nll))(LOGITS)
     np.testing.assert_allclose(gradient, sum_and_gradient(LOGITS, TARGETS, MASK)[1], atol=1e-6)

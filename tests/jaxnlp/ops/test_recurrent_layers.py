@@ -6,17 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from jax.experimental import rnn
 
-from jaxnlp.ops import recurrent_layers as module
-from jaxnlp.ops.checks import UnavailableError
-from jaxnlp.ops.recurrent_layers import GRU, LSTM, RNN_RELU, RNN_TANH, recurrent
+from jaxnlp.ops.devices import compile_for
+from jaxnlp.ops.recurrent_layers import LSTM, recurrent
+from tests.jaxnlp.ops.recurrent_helpers import BATCH, CELLS, LENGTHS, POSITIONS, STATE, WIDTH, random_layer
 
 pytestmark = pytest.mark.sweep
 
-BATCH, POSITIONS, WIDTH, STATE = 3, 5, 4, 6
-CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
-LENGTHS = np.array([5, 2, 1])
 NAMES = {"w_x": "weight_ih_l0", "w_h": "weight_hh_l0", "b": "bias_ih_l0", "b_h": "bias_hh_l0"}
 
 compiled = jax.jit(recurrent, static_argnums=0, static_argnames="reverse")
@@ -48,17 +44,6 @@ def random_arrays(states, positions=POSITIONS):
     x = generator.normal(size=(BATCH, positions, WIDTH))
     state, d_state = generator.normal(size=(2, states, 2, BATCH, STATE))
     return x, state, generator.normal(size=(BATCH, positions, 2 * STATE)), d_state
-
-
-def random_layer(name, dtype=np.float32):
-    generator = np.random.default_rng(2)
-    cell = CELLS[name]
-    gates = (cell.gates, STATE)
-    shapes = {"w_x": (WIDTH, *gates), "w_h": (STATE, *gates), "b": gates, "b_h": gates}
-    weights = {key: (0.5 * generator.normal(size=shape)).astype(dtype) for key, shape in shapes.items()}
-    x = generator.normal(size=(BATCH, POSITIONS, WIDTH)).astype(dtype)
-    state = tuple(generator.normal(size=(BATCH, STATE)).astype(dtype) for _ in range(cell.states))
-    return cell, x, state, weights
 
 
 @pytest.mark.sweep(1)
@@ -220,23 +205,24 @@ def test_vmap_and_remat_change_no_numbers():
     np.testing.assert_allclose(each, compiled(cell, x, state, **weights)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("lengths", [None, LENGTHS, np.array([5, 0, 2])], ids=["whole", "lengths", "none of one"])
-def test_weights_are_packed_as_cudnn_has_them(monkeypatch, lengths, reverse):
-    """The call of cuDNN replaced by JAX's own reference for it, which unpacks the same array of weights."""
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+@pytest.mark.parametrize("name", CELLS)
+def test_widths_padded_for_a_gpu_change_no_value_and_no_gradient(name, lengths):
+    cell, *arguments = random_layer(name, np.float64)
 
-    def reference(x, h, c, weights, lengths, width, state, layers, dropout, bidirectional, precision):
-        assert precision == jax.lax.Precision.HIGHEST
-        unpacked = rnn.unpack_lstm_weights(weights, width, state, layers, bidirectional)
-        return rnn.lstm_ref(x, h, c, *unpacked, lengths, width, state, layers, dropout, bidirectional)
+    @jax.jit
+    def values_and_gradients(x, state, weights):
+        found, pull = jax.vjp(lambda x, s, w: recurrent(cell, x, s, lengths=lengths, **w), x, state, weights)
+        return found, pull(jax.tree.map(jnp.sin, found))
 
-    cell, x, state, weights = random_layer("lstm")
-    run = functools.partial(recurrent, cell, x, state, lengths=lengths, reverse=reverse, **weights)
-    expected = jax.jit(lambda: run(implementation="scan"))()
-    monkeypatch.setattr(rnn, "lstm", reference)
-    monkeypatch.setattr(module, "_why_not_cudnn", lambda *_: None)
-    found = jax.jit(lambda: run(implementation="cudnn"))()
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
+    with jax.enable_x64(True):
+        expected = values_and_gradients(*arguments)
+        with compile_for("gpu"):
+            program = values_and_gradients.lower(*arguments)
+        # A multiple of 8 before the scan: inside it the width would be padded at each position.
+        assert f"tensor<{BATCH}x{cell.gates * 8}xf64>" in program.as_text()
+        found = program.compile()(*arguments)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected)
 
 
 def products(jaxpr, inside=False):
@@ -258,97 +244,6 @@ def test_the_product_with_the_inputs_is_before_the_scan(name):
     w_x, w_h = ((w.shape[0], cell.gates * STATE) for w in (weights["w_x"], weights["w_h"]))
     assert w_x != w_h
     assert sorted(products(traced.jaxpr)) == [(False, w_x), (True, w_h)]
-
-
-def test_cudnn_is_refused_where_it_cannot_be_had():
-    cell, x, state, weights = random_layer("lstm")
-    with pytest.raises(
-        ValueError, match="'cudnn' needs an Nvidia GPU, and the program is for the platform cpu; use 'auto'"
-    ):
-        recurrent(cell, x, state, implementation="cudnn", **weights)
-    with pytest.raises(ValueError, match="must be auto, scan or cudnn, got 'fast'"):
-        recurrent(cell, x, state, implementation="fast", **weights)
-
-
-@pytest.fixture
-def cudnn_calls(monkeypatch):
-    """A GPU that can do what cuDNN asks for: the shapes of inputs that cuDNN would have got, computed by the scan."""
-    calls = []
-
-    def recorder(x, state, w_x, w_h, b, b_h, lengths, reverse):
-        calls.append(x.shape)
-        weights = {"w_x": w_x, "w_h": w_h, "b": b, "b_h": b_h}
-        return recurrent(LSTM, x, state, lengths=lengths, reverse=reverse, implementation="scan", **weights)
-
-    monkeypatch.setattr(module, "cuda_capability", lambda: (9, 0))
-    monkeypatch.setattr(module, "_cudnn_lstm", recorder)
-    return calls
-
-
-def of_shape(name, rows, positions, dtype=np.float32):
-    """Inputs of so many rows and positions, of which the layer has enough."""
-    cell, x, state, weights = random_layer(name, dtype)
-    return (cell, x[:rows, :positions], tuple(array[:rows] for array in state)), weights
-
-
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize(
-    ("changes", "taken"),
-    [
-        ({}, True),
-        ({"rows": 1, "positions": 2}, True),
-        ({"lengths": LENGTHS}, False),
-        ({"positions": 1}, False),
-        ({"positions": 0}, False),
-        ({"rows": 0}, False),
-        ({"matmul_dtype": "bfloat16"}, False),
-        ({"dtype": jnp.bfloat16}, False),
-        ({"name": "gru"}, False),
-        ({"name": "rnn_tanh"}, False),
-    ],
-    ids=str,
-)
-def test_auto_takes_cudnn_for_whole_sequences_of_several_positions_in_float32(cudnn_calls, changes, taken):
-    given = {"name": "lstm", "rows": BATCH, "positions": POSITIONS, "dtype": np.float32} | changes
-    options = {key: given.pop(key) for key in ("lengths", "matmul_dtype") if key in given}
-    arguments, weights = of_shape(**given)
-    run = functools.partial(recurrent, *arguments, **options, **weights)
-    found = jax.jit(lambda: run())()
-    assert cudnn_calls == ([arguments[1].shape] if taken else [])
-    expected = jax.jit(lambda: run(implementation="scan"))()
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    assert len(cudnn_calls) == taken
-
-
-@pytest.mark.parametrize("changes", [{"positions": 1}, {"lengths": LENGTHS}], ids=str)
-def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(cudnn_calls, changes):
-    arguments, weights = of_shape("lstm", BATCH, changes.get("positions", POSITIONS))
-    run = functools.partial(recurrent, *arguments, implementation="cudnn", **weights)
-    jax.eval_shape(lambda: run(lengths=changes.get("lengths")))
-    assert cudnn_calls == [arguments[1].shape]
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "matmul_dtype", "message"),
-    [
-        ("gru", np.float32, None, "supports only LSTMs here"),
-        ("rnn_relu", np.float32, None, "supports only LSTMs here"),
-        ("lstm", jnp.bfloat16, None, "computes in float32, got bfloat16 and matmul_dtype None"),
-        ("lstm", np.float32, "bfloat16", "computes in float32, got float32 and matmul_dtype bfloat16"),
-    ],
-)
-def test_cudnn_is_refused_what_it_does_not_compute(cudnn_calls, name, dtype, matmul_dtype, message):
-    arguments, weights = of_shape(name, BATCH, POSITIONS, dtype)
-    with pytest.raises(UnavailableError, match=f"'cudnn' {message}; use 'auto' or 'scan'"):
-        recurrent(*arguments, matmul_dtype=matmul_dtype, implementation="cudnn", **weights)
-    assert not cudnn_calls
-
-
-@pytest.mark.parametrize("which", ["w_x", "w_h", "b", "b_h"])
-def test_cudnn_is_refused_arrays_of_which_one_has_another_dtype(cudnn_calls, which):
-    (cell, x, state), weights = of_shape("lstm", BATCH, POSITIONS)
-    with pytest.raises(UnavailableError, match="computes in float32, got bfloat16, float32 and matmul_dtype None"):
-        recurrent(cell, x, state, implementation="cudnn", **weights | {which: jnp.asarray(weights[which], "bfloat16")})
 
 
 EXPECTED = "expected x [B, T, D], w_x [D, 4, K], w_h [K, 4, K], b and b_h [4, K], 2 states [B, K]"
