@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxnlp.ops.devices import compiled_for
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
+from train.compiler_options import jit_for
 from train.step import StepOutput, TrainState, has_parts
 
 T = TypeVar("T")
@@ -78,7 +79,10 @@ class Parallel(Protocol):
         """The jitted evaluation step."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
-        """A jitted function of laid-out parameters and a batch of `put_batch`. Its rows are returned to the host."""
+        """A jitted function of laid-out parameters and a batch of `put_batch`; `rows_of` its result are on the host."""
+
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """The rows that a function of `compile_outputs` returned, on the host."""
 
     def fetch(self, tree: Any) -> Any:
         """A state, or part of one, without the device layout; a view if nothing changes."""
@@ -94,7 +98,7 @@ class JitParallel:
         self.by_rows = NamedSharding(self.mesh, PartitionSpec(BATCH_AXIS))
 
     def _jit(self, function: Callable[..., T], **options: Any) -> Callable[..., T]:
-        return jax.jit(compiled_for(self.mesh.devices.flat[0], function), **options)
+        return jit_for(self.mesh.devices.flat[0], function, **options)
 
     def _shardings(self, state: TrainState) -> TrainState:
         """The sharding of each array of a state."""
@@ -154,8 +158,11 @@ class JitParallel:
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        run = self._jit(function, out_shardings=self.replicated)
-        return lambda params, batch: jax.device_get(run(params, batch))
+        return self._jit(function, out_shardings=self.replicated)
+
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """See `Parallel`."""
+        return jax.device_get(outputs)
 
     def fetch(self, tree: Any) -> Any:
         """See `Parallel`."""
@@ -171,7 +178,7 @@ class PmapParallel:
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
-        return self.place(jax.jit(compiled_for(self._devices[0], make))(*arguments))
+        return self.place(jit_for(self._devices[0], make)(*arguments))
 
     def like(self, state: TrainState) -> TrainState:
         """See `Parallel`."""
@@ -230,12 +237,11 @@ class PmapParallel:
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        run = jax.pmap(compiled_for(self._devices[0], function), axis_name=BATCH_AXIS, devices=self._devices)
+        return jax.pmap(compiled_for(self._devices[0], function), axis_name=BATCH_AXIS, devices=self._devices)
 
-        def outputs(params: Params, batch: Batch) -> PyTree:
-            return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), run(params, batch))
-
-        return outputs
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """See `Parallel`."""
+        return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), outputs)
 
     def _mapped(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         step = compiled_for(self._devices[0], functools.partial(step, axis_name=BATCH_AXIS))
