@@ -107,9 +107,11 @@ class JitParallel:
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
-        shardings = self._shardings(jax.eval_shape(make, *arguments))
-        arguments = jax.device_put(arguments, self.replicated)
-        return self._jit(make, out_shardings=shardings)(*arguments)
+        return self.initialiser(make, *arguments)(*jax.device_put(arguments, self.replicated))
+
+    def initialiser(self, make: Callable[..., TrainState], *arguments: Any) -> Any:
+        """The jitted function of `initialise`."""
+        return self._jit(make, out_shardings=self._shardings(jax.eval_shape(make, *arguments)))
 
     def like(self, state: TrainState) -> TrainState:
         """See `Parallel`."""
@@ -127,22 +129,38 @@ class JitParallel:
         """See `Parallel`."""
         if has_parts(batch):
             return cast(Batch, {name: self.put_batch(part, accumulation_steps) for name, part in batch.items()})
-        if accumulation_steps == 1:
-            batch, spec = pad_rows(batch, self.mesh.size), PartitionSpec(BATCH_AXIS)
-        else:
-            batch = accumulation_parts(batch, accumulation_steps, self.mesh.size)
-            spec = PartitionSpec(None, BATCH_AXIS)
+        batch, sharding = self._padded(batch, accumulation_steps)
         if self.mesh.size == 1:
             # A jitted call takes NumPy arrays ten times as fast as placing them first.
             return cast(Batch, batch)
-        sharding = NamedSharding(self.mesh, spec)
         # Each process has made the whole batch, and keeps the rows of its own devices.
         return {name: jax.make_array_from_callback(x.shape, sharding, x.__getitem__) for name, x in batch.items()}
+
+    def batch_like(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Any:
+        """The abstract batch that `put_batch` returns, also for devices that are not on this machine."""
+        if has_parts(batch):
+            return {name: self.batch_like(part, accumulation_steps) for name, part in batch.items()}
+        batch, sharding = self._padded(batch, accumulation_steps)
+        return {name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for name, x in batch.items()}
+
+    def _padded(
+        self, batch: Mapping[str, np.ndarray], accumulation_steps: int
+    ) -> tuple[dict[str, np.ndarray], NamedSharding]:
+        """The batch with rows for all devices, and its sharding."""
+        if accumulation_steps == 1:
+            return pad_rows(batch, self.mesh.size), self.by_rows
+        parts = accumulation_parts(batch, accumulation_steps, self.mesh.size)
+        return parts, NamedSharding(self.mesh, PartitionSpec(None, BATCH_AXIS))
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """See `Parallel`."""
         carry = empty(-(-rows // self.mesh.size) * self.mesh.size)
         return jax.device_put(carry, self.by_rows)
+
+    def carry_like(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
+        """An abstract carry for this many rows after padding."""
+        carry = jax.eval_shape(lambda: empty(rows))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_rows), carry)
 
     def compile_train(
         self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState

@@ -156,9 +156,9 @@ def stack(
     """Applies blocks one after the other; to be called inside a module's compact method.
 
     The parameters of the blocks are stacked on their first axis, under `blocks`, whether the blocks are looped over or
-    unrolled: `scan_layers` and `remat` change only how the function is computed. Initialisation always loops. Checkpoints stay valid, and random
-    streams stay the same. Inference may give each block its own parameters, `block_0`, `block_1`, ... (see
-    `unstacked`); with caches it must.
+    unrolled: `scan_layers` and `remat` change only how the function is computed, and initialisation always loops.
+    Checkpoints stay valid, and random streams stay the same. Inference may give each block its own parameters,
+    `block_0`, `block_1`, ... (see `unstacked`); with caches it must.
 
     Args:
       block: makes a `TransformerBlock`.

@@ -43,13 +43,15 @@ def compile_for(platform: Platform, capability: tuple[int, int] | None = None) -
     Args:
       platform: "cpu", "gpu" or "tpu", like the attribute `platform` of a jax.Device.
       capability: the compute capability of the Nvidia GPU for which the program is compiled, such as (9, 0): that GPU
-        need not be on this machine. None = the GPU of this machine, if it has one.
+        need not be on this machine. None = that of the outer context of a GPU, or of this machine's GPU.
 
     Raises:
       ValueError: if the platform has another name, or is given a capability and is not "gpu".
     """
     if platform not in get_args(Platform):
         raise ValueError(f"platform must be one of {', '.join(get_args(Platform))}, got {platform!r}")
+    if capability is None and platform == "gpu":
+        capability = _named_capability()
     if capability is not None:
         if platform != "gpu":
             raise ValueError(f"only a gpu has a compute capability, got {capability} for the platform {platform}")

@@ -111,6 +111,8 @@ def test_a_named_gpu_need_not_be_there_and_its_programs_call_cudnn():
     with compile_for("gpu", capability=(9, 0)):
         assert cuda_capability() == (9, 0)
         assert "__cudnn$fmha" in attend.trace(q).lower(lowering_platforms=("cuda",)).as_text()
+        with compile_for("gpu"):
+            assert cuda_capability() == (9, 0)
         with compile_for("cpu"):
             assert cuda_capability() is None
     with compile_for("gpu", capability=(7, 5)), pytest.raises(ValueError, match=re.escape("8.0, got 7.5")):
