@@ -7,7 +7,7 @@ from jaxnlp.__main__ import main as jaxnlp_main
 from train import compile as module
 from train.compile import as_text, compile_programs
 from train.programs.peaks import PEAKS
-from train.programs.targets import Target, find_target
+from train.programs.targets import Target
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +50,3 @@ def test_the_command_prints_json(rows, monkeypatch, capsys):
     monkeypatch.setattr(module.jax.config, "update", lambda *_: None)
     assert jaxnlp_main(["compile", "gpt_python_docs", "--target", "cpu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"target": "cpu", **rows[0]}]
-
-
-@pytest.mark.parametrize(("target", "message"), [("x100", "--target must be one of"), ("h100", r"jaxnlp\[aot\]")])
-def test_a_target_that_cannot_be_compiled_for_is_refused_in_a_line(target, message, monkeypatch):
-    monkeypatch.setattr("train.programs.targets.topologies.get_topology_desc", missing)
-    with pytest.raises(ValueError, match=message):
-        find_target(target)
-
-
-def missing(*_, **__):
-    raise NotImplementedError("topology not implemented for cuda")
-
-
-def test_this_machine_is_a_target():
-    assert find_target("cpu").devices == jax.devices()[:1]

@@ -41,8 +41,8 @@ def programs_of(setup: Setup, layout: JitParallel) -> list[RunProgram]:
 
 
 def shape_name(batch: Any) -> str:
-    """The shape of a batch in words: of the mask of its loss, or the largest array's; of each part."""
+    """The shape of a batch in words: of its array of most axes; of each part."""
     if "loss_mask" not in batch:
         return ", ".join(f"{name} {shape_name(part)}" for name, part in batch.items())
-    shapes: list[tuple[int, ...]] = [x.shape for x in batch.values()]
-    return "x".join(map(str, max(shapes, key=lambda shape: (len(shape), shape))))
+    _, shape = max((x.ndim, x.shape) for x in batch.values())
+    return "x".join(map(str, shape))

@@ -2,7 +2,7 @@ import pytest
 
 from tests.train.programs.texts import LOOP, STEP
 from train.programs.hlo import Instruction, parse
-from train.programs.peaks import PEAKS, Peaks, peaks_of
+from train.programs.peaks import Peaks
 from train.programs.roofline import BANDWIDTH_SHARE, PRODUCT_SHARE, estimate, product_flops
 
 FLOPS = 2 * 256 * 512 * 128
@@ -67,25 +67,3 @@ ENTRY %main (a: f32[1000,8], b: f32[1,8], c: s32[]) -> f32[1000,8] {
 """
     seconds = estimate(parse(text), Peaks(1.0, 1.0, 1 / BANDWIDTH_SHARE, launch=0.0)).seconds
     assert seconds == pytest.approx(32 + 32 + 4)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("NVIDIA H100 80GB HBM3", "H100"),
-        ("NVIDIA H100 PCIe", "H100 PCIe"),
-        ("NVIDIA H200", "H200"),
-        ("NVIDIA A100-SXM4-40GB", "A100"),
-        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
-        ("NVIDIA L40S", "L40S"),
-        ("TPU v5 lite", "TPU v5 lite"),
-        ("TPU v5p", "TPU v5p"),
-    ],
-)
-def test_devices_are_known_by_their_names(kind, name):
-    assert peaks_of(kind) == PEAKS[name]
-
-
-@pytest.mark.parametrize("kind", ["cpu", "NVIDIA L400", "NVIDIA GB2000"])
-def test_the_peaks_of_other_devices_are_not_known(kind):
-    assert peaks_of(kind) is None
