@@ -1,6 +1,7 @@
 """The interface of data sets: batches, examples, and the processor of raw inputs. Does not use jax."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -85,13 +86,30 @@ class Split(Generic[Example]):
         return rows
 
 
+LOOK_AHEAD = 16
+"""Training batches whose shapes are looked at before training, for data that does not know all its shapes."""
+
+
+def one_of_each_shape(batches: Iterable[Any]) -> list[Any]:
+    """The first batch of each shape; a batch is a dict of arrays, or of such a batch of each part."""
+    found: dict[Any, Any] = {}
+    for batch in batches:
+        found.setdefault(_shape_of(batch), batch)
+    return list(found.values())
+
+
+def _shape_of(batch: Any) -> Any:
+    return tuple(map(_shape_of, batch.values())) if isinstance(batch, Mapping) else batch.shape
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
     """A loaded data set.
 
     Attributes:
       train: endless batches of static shapes, in an order that only the seed decides; or dicts of batches by part, if a
-        step takes a batch of each part. Its iterator has `get_state` and `set_state`.
+        step takes a batch of each part. Its iterator has `get_state` and `set_state`. If it has `of_each_shape`, that
+        returns batches of all shapes.
       splits: the splits that can be scored, by name; one is `validation`.
       processor: turns raw inputs into arrays.
       description: one line for the user.
@@ -105,6 +123,11 @@ class Corpus:
     description: str
     fingerprint: str
     token_counts: np.ndarray | None = None
+
+    def training_shapes(self) -> list[Any]:
+        """A training batch of each shape; for data that does not know all its shapes, of those of the first batches."""
+        known = getattr(self.train, "of_each_shape", None)
+        return one_of_each_shape(itertools.islice(self.train, LOOK_AHEAD) if known is None else known())
 
     def split(self, name: str) -> Split:
         """The split of this name. Raises: DataError, with the names of all splits, for another name."""

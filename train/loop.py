@@ -11,17 +11,18 @@ import jax
 from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
+from train.ahead import Ahead
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
-from train.parallel import ParallelMode, make_parallel
+from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.lock import locked
-from train.run.progress import RunProgress
+from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
 from train.step import StepOutput, TrainState
@@ -69,24 +70,31 @@ def fit(
         setup = set_up(begin(config, workdir), devices=layout.devices, parallel=parallel)
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
-        with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
+        with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints, Ahead() as ahead:
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
             print_lines(console, announcement(setup, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 run_folder.write_environment(workdir, parallel=parallel, command=command, **setup.facts)
-            train_step = layout.compile_train(setup.step, setup.abstract_state)
-            validate = Validation(setup, layout, workdir)
+            program = layout.compile_train(setup.step, setup.abstract_state)
+            train_step, first = ahead.called(program), run.step
+            validate = Validation(setup, layout, workdir, ahead)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
                 while not run.ended(config):
                     batch = layout.put_batch(next(batches), config.accumulation_steps)
+                    if run.step == first:
+                        ahead.compile(program, run.state, batch)
                     run.state, output = train_step(run.state, batch)
                     run.step += 1
                     log.collect(output.metrics)
                     if started is not None:
                         _record_start(workdir, output, started)
                         started = None
+                    if run.step == first + 1:
+                        with log.paused():
+                            _compile_further_programs(ahead, setup, layout, program, validate, run)
+                    print_lines(console, ahead.report())
                     stopped = stop.received is not None  # a signal after this line stops the run after its next step
                     due = run.due(config, stopped=stopped)
                     if due.log:
@@ -120,6 +128,19 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -
         progress=setup.objective.progress,
         unit=setup.metrics[setup.objective.progress].of,
     )
+
+
+def _compile_further_programs(
+    ahead: Ahead, setup: Setup, layout: Parallel, program: Any, validate: Validation, run: RunProgress
+) -> None:
+    """Compiles in threads what the first step did not need: steps for batches of other shapes, and the evaluation.
+
+    After the first step, since it would otherwise wait until JAX has traced them all.
+    """
+    for batch in setup.corpus.training_shapes():
+        ahead.compile(program, run.state, layout.put_batch(batch, setup.config.accumulation_steps))
+    ahead.compile(all_finite, (run.state.params, run.state.ema))
+    validate.compile_ahead(run.step, run.state)
 
 
 def _record_start(workdir: Path, output: StepOutput, started: float) -> None:

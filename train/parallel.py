@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxnlp.ops.devices import compiled_for
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
+from train.compiler_options import jit_for
 from train.step import StepOutput, TrainState, has_parts
 
 T = TypeVar("T")
@@ -78,7 +79,10 @@ class Parallel(Protocol):
         """The jitted evaluation step."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
-        """A jitted function of laid-out parameters and a batch of `put_batch`. Its rows are returned to the host."""
+        """A jitted function of laid-out parameters and a batch of `put_batch`; `rows_of` its result are on the host."""
+
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """The rows that a function of `compile_outputs` returned, on the host."""
 
     def fetch(self, tree: Any) -> Any:
         """A state, or part of one, without the device layout; a view if nothing changes."""
@@ -94,7 +98,7 @@ class JitParallel:
         self.by_rows = NamedSharding(self.mesh, PartitionSpec(BATCH_AXIS))
 
     def _jit(self, function: Callable[..., T], **options: Any) -> Callable[..., T]:
-        return jax.jit(compiled_for(self.mesh.devices.flat[0], function), **options)
+        return jit_for(self.mesh.devices.flat[0], function, **options)
 
     def _shardings(self, state: TrainState) -> TrainState:
         """The sharding of each array of a state."""
@@ -103,9 +107,11 @@ class JitParallel:
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
-        shardings = self._shardings(jax.eval_shape(make, *arguments))
-        arguments = jax.device_put(arguments, self.replicated)
-        return self._jit(make, out_shardings=shardings)(*arguments)
+        return self.initialiser(make, *arguments)(*jax.device_put(arguments, self.replicated))
+
+    def initialiser(self, make: Callable[..., TrainState], *arguments: Any) -> Any:
+        """The jitted function of `initialise`."""
+        return self._jit(make, out_shardings=self._shardings(jax.eval_shape(make, *arguments)))
 
     def like(self, state: TrainState) -> TrainState:
         """See `Parallel`."""
@@ -123,22 +129,38 @@ class JitParallel:
         """See `Parallel`."""
         if has_parts(batch):
             return cast(Batch, {name: self.put_batch(part, accumulation_steps) for name, part in batch.items()})
-        if accumulation_steps == 1:
-            batch, spec = pad_rows(batch, self.mesh.size), PartitionSpec(BATCH_AXIS)
-        else:
-            batch = accumulation_parts(batch, accumulation_steps, self.mesh.size)
-            spec = PartitionSpec(None, BATCH_AXIS)
+        batch, sharding = self._padded(batch, accumulation_steps)
         if self.mesh.size == 1:
             # A jitted call takes NumPy arrays ten times as fast as placing them first.
             return cast(Batch, batch)
-        sharding = NamedSharding(self.mesh, spec)
         # Each process has made the whole batch, and keeps the rows of its own devices.
         return {name: jax.make_array_from_callback(x.shape, sharding, x.__getitem__) for name, x in batch.items()}
+
+    def batch_like(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Any:
+        """The abstract batch that `put_batch` returns, also for devices that are not on this machine."""
+        if has_parts(batch):
+            return {name: self.batch_like(part, accumulation_steps) for name, part in batch.items()}
+        batch, sharding = self._padded(batch, accumulation_steps)
+        return {name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding) for name, x in batch.items()}
+
+    def _padded(
+        self, batch: Mapping[str, np.ndarray], accumulation_steps: int
+    ) -> tuple[dict[str, np.ndarray], NamedSharding]:
+        """The batch with rows for all devices, and its sharding."""
+        if accumulation_steps == 1:
+            return pad_rows(batch, self.mesh.size), self.by_rows
+        parts = accumulation_parts(batch, accumulation_steps, self.mesh.size)
+        return parts, NamedSharding(self.mesh, PartitionSpec(None, BATCH_AXIS))
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """See `Parallel`."""
         carry = empty(-(-rows // self.mesh.size) * self.mesh.size)
         return jax.device_put(carry, self.by_rows)
+
+    def carry_like(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
+        """An abstract carry for this many rows after padding."""
+        carry = jax.eval_shape(lambda: empty(rows))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_rows), carry)
 
     def compile_train(
         self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
@@ -154,8 +176,11 @@ class JitParallel:
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        run = self._jit(function, out_shardings=self.replicated)
-        return lambda params, batch: jax.device_get(run(params, batch))
+        return self._jit(function, out_shardings=self.replicated)
+
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """See `Parallel`."""
+        return jax.device_get(outputs)
 
     def fetch(self, tree: Any) -> Any:
         """See `Parallel`."""
@@ -171,7 +196,7 @@ class PmapParallel:
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
-        return self.place(jax.jit(compiled_for(self._devices[0], make))(*arguments))
+        return self.place(jit_for(self._devices[0], make)(*arguments))
 
     def like(self, state: TrainState) -> TrainState:
         """See `Parallel`."""
@@ -230,12 +255,11 @@ class PmapParallel:
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        run = jax.pmap(compiled_for(self._devices[0], function), axis_name=BATCH_AXIS, devices=self._devices)
+        return jax.pmap(compiled_for(self._devices[0], function), axis_name=BATCH_AXIS, devices=self._devices)
 
-        def outputs(params: Params, batch: Batch) -> PyTree:
-            return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), run(params, batch))
-
-        return outputs
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """See `Parallel`."""
+        return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), outputs)
 
     def _mapped(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         step = compiled_for(self._devices[0], functools.partial(step, axis_name=BATCH_AXIS))

@@ -103,4 +103,12 @@ class Shapes:
 
             return grain.MapDataset.range(len(groups)).map(made)
 
-        return Epochs(batches)
+        def of_each_shape() -> list[NumpyBatch]:
+            examples = epoch(0)
+            groups = dict(self.groups(list(map(length, examples)), range(len(examples))))
+            return [
+                batch([examples[member] for member in members], self.rows(bucket), self.lengths[bucket])
+                for bucket, members in groups.items()
+            ]
+
+        return Epochs(batches, of_each_shape)

@@ -156,9 +156,9 @@ def stack(
     """Applies blocks one after the other; to be called inside a module's compact method.
 
     The parameters of the blocks are stacked on their first axis, under `blocks`, whether the blocks are looped over or
-    unrolled: `scan_layers` and `remat` change only how the function is computed. Checkpoints stay valid, and random
-    streams stay the same. Inference may give each block its own parameters, `block_0`, `block_1`, ... (see
-    `unstacked`); with caches it must.
+    unrolled: `scan_layers` and `remat` change only how the function is computed, and initialisation always loops.
+    Checkpoints stay valid, and random streams stay the same. Inference may give each block its own parameters,
+    `block_0`, `block_1`, ... (see `unstacked`); with caches it must.
 
     Args:
       block: makes a `TransformerBlock`.
@@ -197,13 +197,15 @@ def stack(
         x, _ = module(x, deterministic=deterministic, **read)
         return x, x if return_layers else None
 
+    # A loop draws the same parameters, and a program that draws them for one block compiles several times as fast.
+    loop = compute.scan_layers or module.is_initializing()
     scanned = nn.scan(
-        nn.remat(body, prevent_cse=not compute.scan_layers) if compute.remat else body,
+        nn.remat(body, prevent_cse=not loop) if compute.remat else body,
         variable_axes={"params": 0, "intermediates": 0},
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,
         length=layers,
-        unroll=1 if compute.scan_layers else layers,
+        unroll=1 if loop else layers,
         # This check traces the block once more. It stays where random numbers are drawn: it decides which ones.
         check_constancy_invariants=not deterministic or module.is_initializing(),
     )

@@ -1,5 +1,7 @@
 """How many programs training compiles: one for each length of batches, however many batches there are."""
 
+import threading
+
 import jax
 import numpy as np
 import pytest
@@ -25,12 +27,47 @@ def pairs(tmp_path):
     return (str(tmp_path / "source"), str(tmp_path / "target"))
 
 
+@pytest.fixture
+def translation(tiny_config, pairs):
+    """Makes configs of runs on pairs, with these changes."""
+
+    def make(**changes):
+        small = {"batch_size": 16, "batch_tokens": 96, "vocabulary_size": 20}
+        data = ParallelText(train=pairs, lengths=LENGTHS, subwords="words", **small)
+        model = EncoderDecoderConfig(num_layers=1, num_heads=1, width=4, context_length=16, embeddings="shared")
+        return tiny_config(data=data, model=model, task=TextToText(), **changes)
+
+    return make
+
+
+@pytest.fixture
+def compiled_in(monkeypatch):
+    """The names of the threads that have compiled a program since then."""
+    names, listening = [], True
+
+    def listen(event, *_, **__):
+        if listening and event == "/jax/core/compile/backend_compile_duration":
+            names.append(threading.current_thread().name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    listening = False
+
+
+def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
+    translation, tmp_path, quick_fit, after_step, compiled_in, loud
+):
+    config = translation(total_steps=40, evaluate_every_steps=20, log_every_steps=5, checkpoint_every_steps=20)
+    with after_step(2, compiled_in.clear):
+        quick_fit(config, tmp_path / "run", console=loud)
+    assert threading.main_thread().name not in compiled_in
+    # A step for each length, the evaluation of the few pairs of validation, and the check of the parameters.
+    assert f"compiled {len(LENGTHS) + 2} programs in " in loud.file.getvalue()
+
+
 @pytest.mark.thorough
-def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(tiny_config, pairs):
-    small = {"batch_size": 16, "batch_tokens": 96, "vocabulary_size": 20}
-    data = ParallelText(train=pairs, lengths=LENGTHS, subwords="words", **small)
-    model = EncoderDecoderConfig(num_layers=1, num_heads=1, width=4, context_length=16, embeddings="shared")
-    setup = set_up(begin(tiny_config(data=data, model=model, task=TextToText())))
+def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(translation):
+    setup = set_up(begin(translation()))
     layout = JitParallel(jax.devices()[:1])
     step = layout.compile_train(setup.step, setup.abstract_state)
     state = layout.initialise(setup.initial_state, setup.given)
@@ -41,3 +78,4 @@ def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(tiny_con
     assert len(shapes) > 4 * len(LENGTHS)
     assert {length for _, length in shapes} == set(LENGTHS)
     assert step._cache_size() == len(LENGTHS)
+    assert sorted({batch["source"].shape for batch in setup.corpus.training_shapes()}) == sorted(set(shapes))

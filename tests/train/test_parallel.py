@@ -198,7 +198,7 @@ def test_outputs_of_a_padded_batch_come_back_in_order(mode, devices):
     layout = make_parallel(mode, devices)
     run = layout.compile_outputs(lambda params, batch: batch["tokens"] * params)
     batch = next(random_batches(rows=5))
-    found = run(layout.place(jnp.int32(2)), layout.put_batch(batch))
+    found = layout.rows_of(run(layout.place(jnp.int32(2)), layout.put_batch(batch)))
     np.testing.assert_array_equal(found[:5], 2 * batch["tokens"])
 
 

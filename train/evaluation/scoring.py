@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.corpus import DataError, NumpyBatch, Split
+from jaxnlp.corpus import DataError, NumpyBatch, Split, one_of_each_shape
 from jaxnlp.metrics import means, total
 from jaxnlp.ops.devices import compiled_for
 from jaxnlp.runs import load_run
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
+from train.ahead import Ahead
 from train.parallel import Parallel
 from train.step import eval_step
 
@@ -35,6 +36,7 @@ class SplitScoring:
       objective: of the run.
       layout: of the devices.
       kept: results of `once`; training gives the same dict to each evaluation, so that programs compile once.
+      ahead: compiles the programs of a pass over the split at the same time, in threads; None = one after another.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class SplitScoring:
         objective: Objective,
         layout: Parallel,
         kept: dict[Hashable, Any],
+        ahead: Ahead | None = None,
     ):
         self.trained = trained
         self.split = split
@@ -55,17 +58,39 @@ class SplitScoring:
         self._objective = objective
         self._layout = layout
         self._kept = kept
+        self._ahead = ahead
+
+    def compile_ahead(self) -> None:
+        """Compiles the programs of `sums` in threads."""
+        self._eval_step()
+
+    def _eval_step(self) -> Callable[..., Any]:
+        step = self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
+        return self._compiled(step, lambda batch: (self._layout.put_batch(batch), self._empty_carry(batch)))
+
+    def _empty_carry(self, batch: NumpyBatch) -> PyTree:
+        return self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
+
+    def _compiled(self, function: Callable[..., T], arguments: Callable[[NumpyBatch], Any]) -> Callable[..., T]:
+        """The jitted function, whose programs for all batches are compiled in threads; `arguments` follow params."""
+        if self._ahead is None:
+            return function
+        if (function, self.split) not in self._kept:
+            self._kept[function, self.split] = None
+            for batch in one_of_each_shape(self.split.batches):
+                self._ahead.compile(function, self.trained.params, *arguments(batch))
+        return self._ahead.called(function)
 
     def sums(self) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
         if not len(self.split.batches):
             return {}
-        step = self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
+        step = self._eval_step()
         sums: list[Metrics] = []
         carry = None
         for batch in self.split.batches:
             if carry is None:
-                carry = self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
+                carry = self._empty_carry(batch)
             metrics, carry = step(self.trained.params, self._layout.put_batch(batch), carry)
             sums.append(metrics)
         declared = self.trained.task.metrics(self.trained.processor, self.split)
@@ -75,10 +100,11 @@ class SplitScoring:
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
         run = self.once(self._layout.compile_outputs, function)
+        run = self._compiled(run, lambda batch: (self._layout.put_batch(batch),))
         parts = []
         for batch in self.split.batches:
             real = _real_rows(batch)
-            out = run(self.trained.params, self._layout.put_batch(batch))
+            out = self._layout.rows_of(run(self.trained.params, self._layout.put_batch(batch)))
             parts.append(jax.tree.map(lambda x, real=real: np.asarray(x)[: len(real)][real], out))
         if not parts:
             raise DataError(f"{self.split_name} has no batches, so its outputs cannot be computed")
@@ -113,6 +139,7 @@ class SplitScoring:
             objective=self._objective,
             layout=self._layout,
             kept=self._kept,
+            ahead=self._ahead,
         )
 
     def once(self, make: Callable[..., T], *arguments: Hashable) -> T:

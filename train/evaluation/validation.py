@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxnlp.tasks import Evaluation, MetricKind, Trained
+from train.ahead import Ahead
 from train.evaluation.scoring import SplitScoring
 from train.logs.log import RunLog
 from train.parallel import Parallel
@@ -13,16 +14,35 @@ from train.step import TrainState
 
 
 class Validation:
-    """The task's evaluator `validation` on the validation split; compiles each program once."""
+    """The task's evaluator `validation` on the validation split; compiles each program once, if possible ahead."""
 
-    def __init__(self, setup: Setup, layout: Parallel, workdir: Path):
-        self._setup, self._layout, self._workdir = setup, layout, workdir
+    def __init__(self, setup: Setup, layout: Parallel, workdir: Path, ahead: Ahead):
+        self._setup, self._layout, self._workdir, self._ahead = setup, layout, workdir, ahead
         self._evaluator = setup.config.task.evaluators()["validation"]()
         self._kept: dict[Hashable, Any] = {}
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> dict[str, float]:
         """Evaluates the state after a step, and logs the metrics. Returns: see `checkpoint_score`."""
         log.announce_evaluation()
+        config = self._setup.config
+        evaluation = self._evaluator(self._scoring(step, state))
+        missing = [name for name in ("loss", config.best_metric) if name not in evaluation.metrics]
+        if missing:
+            raise ValueError(
+                f"{type(config.task).__name__} declares the metric {missing[0]}, but its evaluator validation did not "
+                "measure it"
+            )
+        log.log_evaluation(step, "validation", {name: metric.value for name, metric in evaluation.metrics.items()})
+        log.log_blocks(step, evaluation.blocks)
+        best = config.best_metric
+        return checkpoint_score(evaluation, best, self._setup.metrics[best])
+
+    def compile_ahead(self, step: int, state: TrainState) -> None:
+        """Compiles the programs of the objective on the split in threads. What else an evaluator runs, such as a
+        decoder, is known only when it runs."""
+        self._scoring(step, state).compile_ahead()
+
+    def _scoring(self, step: int, state: TrainState) -> SplitScoring:
         config, corpus = self._setup.config, self._setup.corpus
         trained = Trained(
             task=config.task,
@@ -34,7 +54,7 @@ class Validation:
             step=step,
             config=self._setup.spec.config,
         )
-        scoring = SplitScoring(
+        return SplitScoring(
             trained,
             corpus.split("validation"),
             "validation",
@@ -42,18 +62,8 @@ class Validation:
             objective=self._setup.objective,
             layout=self._layout,
             kept=self._kept,
+            ahead=self._ahead,
         )
-        evaluation = self._evaluator(scoring)
-        missing = [name for name in ("loss", config.best_metric) if name not in evaluation.metrics]
-        if missing:
-            raise ValueError(
-                f"{type(config.task).__name__} declares the metric {missing[0]}, but its evaluator validation did not "
-                "measure it"
-            )
-        log.log_evaluation(step, "validation", {name: metric.value for name, metric in evaluation.metrics.items()})
-        log.log_blocks(step, evaluation.blocks)
-        best = config.best_metric
-        return checkpoint_score(evaluation, best, self._setup.metrics[best])
 
 
 def checkpoint_score(evaluation: Evaluation, best_metric: str, kind: MetricKind) -> dict[str, float]:

@@ -279,6 +279,22 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     assert result_of(Stack(caches=True), separate).hidden.shape == X.shape
 
 
+def test_a_loop_over_blocks_initialises_the_parameters_of_unrolled_blocks(monkeypatch):
+    rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+
+    def initialised():
+        init = jax.jit(lambda rngs: Stack().init(rngs, X)["params"])
+        return jax.device_get(init(rngs)), str(init.trace(rngs).jaxpr)
+
+    looped, program = initialised()
+    scan = nn.scan
+    monkeypatch.setattr(nn, "scan", lambda *body, **options: scan(*body, **options | {"unroll": options["length"]}))
+    unrolled, longer = initialised()
+    assert ("unroll=1\n" in program, "unroll=3\n" in program) == (True, False)
+    assert "unroll=3\n" in longer
+    jax.tree.map(np.testing.assert_array_equal, looped, unrolled)
+
+
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("positions", [Rotary(), RelativeBias(6, 5), RelativeVectors(5)], ids=repr)
 def test_a_block_reads_in_parts_with_any_positions(positions):

@@ -105,6 +105,27 @@ def test_programs_for_a_gpu_that_is_not_there_do_without_cudnn():
         jax.eval_shape(attention, jnp.ones((3, 4)), jnp.ones((4, 4)))
 
 
+def test_a_named_gpu_need_not_be_there_and_its_programs_call_cudnn():
+    q = jax.ShapeDtypeStruct((1, 64, 1, 64), jnp.bfloat16)
+    attend = jax.jit(lambda q: dot_product_attention(q, q, q, causal=True, implementation="cudnn"))
+    with compile_for("gpu", capability=(9, 0)):
+        assert cuda_capability() == (9, 0)
+        assert "__cudnn$fmha" in attend.trace(q).lower(lowering_platforms=("cuda",)).as_text()
+        with compile_for("gpu"):
+            assert cuda_capability() == (9, 0)
+        with compile_for("cpu"):
+            assert cuda_capability() is None
+    with compile_for("gpu", capability=(7, 5)), pytest.raises(ValueError, match=re.escape("8.0, got 7.5")):
+        attend.trace(q)
+    with compile_for("gpu"), pytest.raises(RuntimeError, match="cuDNN"):  # JAX's own check, which finds no cuDNN
+        jax.eval_shape(lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), q)
+
+
+def test_only_gpus_have_a_compute_capability():
+    with pytest.raises(ValueError, match="compute capability"):
+        compile_for("tpu", capability=(9, 0))
+
+
 def test_nothing_but_devices_asks_for_the_default_backend():
     root = Path(devices.__file__).parents[2]
     files = [path for package in ("jaxnlp", "data", "train") for path in sorted((root / package).rglob("*.py"))]

@@ -1,0 +1,86 @@
+"""The training programs of each recipe, lowered for an H100 that need not be there, do not grow unnoticed.
+
+programs.json has the numbers of operations and products of each recipe's step, and of its programs: one for each shape
+of its training and validation batches. A test fails if one of them grows by more than 5%. A change that is meant to
+grow them, or that makes them smaller, writes the file again:
+
+    python -m tests.guards.test_programs --write
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from jaxnlp.corpus import one_of_each_shape
+from jaxnlp.ops.devices import compile_for
+from train.programs.hlo import lowered_counts
+from train.recipes import load_recipe, recipe_names
+from train.run.begin import begin
+from train.run.setup import set_up
+
+STORED = Path(__file__).with_name("programs.json")
+WRITE = "JAXNLP_WRITE_GUARDS"
+GROWTH = 1.05
+QUICK = ("gpt_python_docs", "small_grammar_tagger", "number_words")
+"""Recipes that `make test` lowers."""
+NOT_LOWERED = ("awd_lstm",)
+"""Recipes with cuDNN's LSTM: JAX asks an installed cuDNN for the size of its buffers."""
+
+
+def counts_of(config):
+    """Operations and products of the longest step, and the number of programs."""
+    with jax.numpy_dtype_promotion("standard"), compile_for("gpu", capability=(9, 0)):
+        setup = set_up(begin(config))
+        shapes = setup.corpus.training_shapes()
+        longest = max(shapes, key=lambda batch: sum(x.size for x in jax.tree.leaves(batch)))
+        step = jax.jit(setup.step).trace(setup.abstract_state, longest)
+        operations, products = lowered_counts(step.lower(lowering_platforms=("cuda",)).as_text())
+    scored = one_of_each_shape(setup.corpus.split("validation").batches)
+    return {"operations": operations, "products": products, "programs": len(shapes) + len(scored)}
+
+
+def recipes():
+    """A case for each recipe that starts without pretrained weights and without a file of the user's."""
+    for name in recipe_names():
+        config = load_recipe(name)
+        if name not in NOT_LOWERED and config.init_from is None and not config.data.needs.startswith("your"):
+            marks = [] if name in QUICK else [pytest.mark.thorough]
+            yield pytest.param(config, id=name, marks=[*marks, pytest.mark.realdata] if config.data.needs else marks)
+
+
+RECIPES = list(recipes())
+
+
+@pytest.mark.parametrize("config", RECIPES)
+def test_no_step_grows_unnoticed(config):
+    found = counts_of(config)
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
+    if os.environ.get(WRITE) == "1":
+        STORED.write_text(dumped(stored | {config.recipe: found}))
+        return
+    expected = stored[config.recipe]
+    grown = {name: count for name, count in found.items() if count > expected[name] * GROWTH}
+    assert not grown, f"stored: {expected}; if this is meant, run python -m tests.guards.test_programs --write"
+
+
+def test_every_recipe_has_stored_counts_and_no_other():
+    assert json.loads(STORED.read_text()).keys() == {case.id for case in RECIPES}
+
+
+def dumped(counts):
+    """JSON, a line for each recipe."""
+    lines = (f"{json.dumps(name)}: {json.dumps(counts[name])}" for name in sorted(counts))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: python -m tests.guards.test_programs --write")
+    STORED.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", __file__, "-k", "grows"]
+    sys.exit(subprocess.run(command, env=os.environ | {WRITE: "1"}).returncode)

@@ -1,0 +1,69 @@
+import pytest
+
+from tests.train.programs.texts import LOOP, STEP
+from train.programs.hlo import Instruction, parse
+from train.programs.peaks import Peaks
+from train.programs.roofline import BANDWIDTH_SHARE, PRODUCT_SHARE, estimate, product_flops
+
+FLOPS = 2 * 256 * 512 * 128
+
+
+def test_a_kernel_takes_as_long_as_its_products_or_its_traffic():
+    slow_products = estimate(parse(STEP), Peaks(1e6, 1e6, 1e15, launch=0.0))
+    assert slow_products.flops == FLOPS
+    assert slow_products.seconds == pytest.approx(FLOPS / 1e6 / PRODUCT_SHARE, rel=1e-6)
+    assert slow_products.peak_share == pytest.approx(PRODUCT_SHARE, rel=1e-6)
+    slow_memory = estimate(parse(STEP), Peaks(1e30, 1e30, 1e6, launch=0.0))
+    product = 2 * (256 * 512 + 512 * 128 + 256 * 128) + 4096
+    widened, reduced = (2 + 4) * 256 * 128, 2 * 4 * 256 * 128
+    assert slow_memory.seconds == pytest.approx((product + widened + reduced) / 1e6 / BANDWIDTH_SHARE)
+    assert estimate(parse(STEP), Peaks(1e30, 1e30, 1e30, launch=1.0)).seconds == pytest.approx(3)
+
+
+def test_a_loop_takes_its_time_at_each_turn():
+    found = estimate(parse(LOOP), Peaks(1.0, 1.0, 4000 / BANDWIDTH_SHARE, launch=0.0))
+    assert found.seconds == pytest.approx(2 + 7 * 3)  # a negation reads and writes, an addition reads twice
+    assert (found.flops, found.peak_share) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("op", "line", "expected"),
+    [
+        ("dot", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", 2 * 8 * 32 * 16),
+        ("convolution", "dim_labels=bf_io->bf", 2 * 8 * 32 * 16),
+        ("add", "", 0),
+    ],
+)
+def test_products_are_those_of_gpus_and_of_tpus(op, line, expected):
+    types = {"x": "bf16[8,16]{1,0}", "w": "bf16[16,32]{1,0}"}
+    assert product_flops(Instruction("y", "f32[8,32]{1,0}", op, ("x", "w"), line), types) == (expected, True)
+
+
+def test_attention_of_cudnn_has_two_products_and_its_gradient_five():
+    types = dict.fromkeys("qkv", "bf16[2,64,4,32]{3,2,1,0}")
+    one = 2 * 2 * 64 * 64 * 4 * 32
+    for target, products in (("__cudnn$fmhaSoftmax", 2), ("__cudnn$fmhaSoftmaxBackward", 5)):
+        line = f'custom_call_target="{target}", mask_type NO_MASK'
+        call = Instruction("y", "(bf16[2,4,64,32])", "custom-call", ("q", "k", "v"), line)
+        assert product_flops(call, types) == (products * one, True)
+
+
+def test_an_array_that_is_updated_in_place_costs_what_is_written():
+    text = """HloModule m
+
+%update (all: f32[1000,8], row: f32[1,8], at: s32[]) -> f32[1000,8] {
+  %all = f32[1000,8]{1,0} parameter(0)
+  %row = f32[1,8]{1,0} parameter(1)
+  %at = s32[] parameter(2)
+  ROOT %new = f32[1000,8]{1,0} dynamic-update-slice(%all, %row, %at, %at)
+}
+
+ENTRY %main (a: f32[1000,8], b: f32[1,8], c: s32[]) -> f32[1000,8] {
+  %a = f32[1000,8]{1,0} parameter(0)
+  %b = f32[1,8]{1,0} parameter(1)
+  %c = s32[] parameter(2)
+  ROOT %fused = f32[1000,8]{1,0} fusion(%a, %b, %c), kind=kLoop, calls=%update
+}
+"""
+    seconds = estimate(parse(text), Peaks(1.0, 1.0, 1 / BANDWIDTH_SHARE, launch=0.0)).seconds
+    assert seconds == pytest.approx(32 + 32 + 4)

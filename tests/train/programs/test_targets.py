@@ -1,0 +1,27 @@
+import jax
+import pytest
+
+from jaxnlp.ops.devices import cuda_capability
+from train.programs.targets import NVIDIA, Target, find_target
+
+
+def test_functions_are_traced_for_the_target():
+    with Target("h100", jax.devices()[:1], NVIDIA["h100"]).tracing():
+        assert cuda_capability() == (9, 0)
+    with Target("cpu", jax.devices()[:1]).tracing():
+        assert cuda_capability() is None
+
+
+@pytest.mark.parametrize(("target", "message"), [("x100", "--target must be one of"), ("h100", r"jaxnlp\[aot\]")])
+def test_a_target_that_cannot_be_compiled_for_is_refused_in_a_line(target, message, monkeypatch):
+    monkeypatch.setattr("train.programs.targets.topologies.get_topology_desc", missing)
+    with pytest.raises(ValueError, match=message):
+        find_target(target)
+
+
+def missing(*_, **__):
+    raise NotImplementedError("topology not implemented for cuda")
+
+
+def test_this_machine_is_a_target():
+    assert find_target("cpu").devices == jax.devices()[:1]

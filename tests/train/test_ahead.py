@@ -1,0 +1,79 @@
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from train.ahead import Ahead
+from train.logs.compile_time import compile_seconds
+
+
+def double(x):
+    return 2.0 * x
+
+
+def test_a_call_waits_for_its_program_and_compiles_no_other():
+    traced = []
+
+    def traced_double(x):
+        traced.append(x.shape)
+        return double(x)
+
+    function = jax.jit(traced_double)
+    with Ahead() as ahead:
+        call, shapes = ahead.called(function), [(2,), (3,)]
+        for shape in [*shapes, (2,)]:
+            ahead.compile(function, np.ones(shape, np.float32))
+        for shape in shapes:
+            np.testing.assert_array_equal(call(np.ones(shape, np.float32)), np.full(shape, 2.0))
+        assert ahead.report()[0].startswith("compiled 2 programs in ")
+        assert ahead.report() == []
+        np.testing.assert_array_equal(call(np.ones(4, np.float32)), np.full(4, 2.0))  # a shape that nobody named
+    assert traced == [(2,), (3,), (4,)]
+
+
+class Broken:
+    """A jitted function whose program of one shape cannot be compiled."""
+
+    def lower(self, x):
+        return self
+
+    def compile(self):
+        raise MemoryError("no space for the program")
+
+    def __call__(self, x):
+        raise AssertionError("it has no program")
+
+
+def test_an_error_of_the_compiler_is_raised_where_its_program_is_called():
+    with Ahead() as ahead:
+        broken = Broken()
+        ahead.compile(broken, np.ones(2))
+        while not all(program.done() for program in ahead._compiling.values()):
+            pass
+        ahead.report()
+        with pytest.raises(MemoryError, match="no space"):
+            ahead.called(broken)(np.ones(2))
+
+
+class Slow(Broken):
+    """Its program is compiled when the test says so."""
+
+    def __init__(self):
+        self.go = threading.Event()
+
+    def compile(self):
+        self.go.wait()
+
+    def __call__(self, x):
+        return x
+
+
+def test_waiting_for_a_program_counts_as_compile_time():
+    slow, before = Slow(), compile_seconds()
+    with Ahead() as ahead:
+        ahead.compile(slow, np.ones(2))
+        assert compile_seconds() == before
+        threading.Timer(0.05, slow.go.set).start()
+        ahead.called(slow)(np.ones(2))
+    assert compile_seconds() - before >= 0.04

@@ -1,0 +1,52 @@
+import json
+
+import jax
+import pytest
+
+from jaxnlp.__main__ import main as jaxnlp_main
+from train import compile as module
+from train.compile import as_text, compile_programs
+from train.programs.peaks import PEAKS
+from train.programs.targets import Target
+
+
+@pytest.fixture(scope="module")
+def two():
+    return Target("cpu", jax.devices()[:2])
+
+
+@pytest.fixture(scope="module")
+def rows(tiny_config, two):
+    return compile_programs(tiny_config(total_steps=3), two)
+
+
+def test_each_program_of_a_run_is_compiled_and_counted(rows, two):
+    assert [row["program"] for row in rows] == ["initial state", "step 6x8", "evaluation 4x8"]
+    for row in rows:
+        assert row["kernels"] > 0
+        assert row["operations"] > row["products"]
+        assert row["compile_cpu_seconds"] > 0
+        assert "peak_share" not in row  # the peak of a CPU is not known
+    _, step, evaluation = rows
+    assert step["products"] > evaluation["products"] > 0
+    # Two devices add up their gradients and metrics.
+    assert step["collectives"]["all-reduce"] > 0
+    assert step["argument_bytes"] > evaluation["argument_bytes"] > 0
+    assert f"{len(rows)} programs, compiled in " in as_text(rows, two)
+    assert "all-reduce" in as_text(rows, two)
+
+
+def test_the_roofline_of_a_device_with_known_peaks_is_told(tiny_config, monkeypatch):
+    monkeypatch.setattr(module, "peaks_of", lambda _: PEAKS["H100"])
+    row = compile_programs(tiny_config(total_steps=3), Target("h100", jax.devices()[:1]))[1]
+    assert row["estimated_seconds"] > 0
+    assert 0 < row["peak_share"] < 1
+    assert "of the peak in bfloat16" in as_text([row], Target("h100", jax.devices()[:1]))
+
+
+def test_the_command_prints_json(rows, monkeypatch, capsys):
+    monkeypatch.setattr(module, "find_target", lambda name: name)
+    monkeypatch.setattr(module, "compile_programs", lambda config, target: [{"target": target, **rows[0]}])
+    monkeypatch.setattr(module.jax.config, "update", lambda *_: None)
+    assert jaxnlp_main(["compile", "gpt_python_docs", "--target", "cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"target": "cpu", **rows[0]}]

@@ -1,0 +1,85 @@
+"""Compilation ahead of use: the programs of a run are compiled at its start, at the same time, in threads.
+
+JAX traces in the calling thread, since traces depend on its settings. XLA compiles in other threads, without Python's
+lock. A later call of the jitted function finds its program in JAX's cache.
+"""
+
+import os
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+import jax
+
+from train.logs.compile_time import BACKGROUND, waiting_for_programs
+
+
+class Ahead:
+    """Compiles programs in threads; a context manager, which drops programs that are not compiled yet when it ends.
+
+    With several processes there is one thread, so that all of them compile in the same order.
+    """
+
+    def __init__(self) -> None:
+        workers = 1 if jax.process_count() > 1 else os.cpu_count()
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix=BACKGROUND)
+        self._started: float | None = None
+        self._ended = 0.0
+        self._compiling: dict[Hashable, Future[None]] = {}
+        self._known: set[Hashable] = set()
+        self._reported = False
+
+    def __enter__(self) -> "Ahead":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def compile(self, function: Any, *arguments: Any) -> None:
+        """Traces a jitted function for arguments of these shapes, and compiles it in a thread, unless this was done."""
+        key = _key(function, arguments)
+        if self._started is None:
+            self._started = time.perf_counter()
+        if key not in self._known:
+            self._known.add(key)
+            self._compiling[key] = self._pool.submit(self._compile, function.lower(*arguments))
+
+    def called(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The jitted function; a call waits for its program if that is being compiled."""
+
+        def call(*arguments: Any) -> Any:
+            if self._compiling:
+                self._wait_for(_key(function, arguments))
+            return function(*arguments)
+
+        return call
+
+    def report(self) -> list[str]:
+        """Once, when all programs so far are compiled: a line that says how many and how long. [] otherwise."""
+        if not self._compiling or not all(program.done() for program in self._compiling.values()):
+            return []
+        # An error stays until its program is called.
+        self._compiling = {key: program for key, program in self._compiling.items() if program.exception()}
+        if self._reported or self._started is None:
+            return []
+        self._reported, count = True, len(self._known)
+        return [f"compiled {count} program{'s' if count > 1 else ''} in {self._ended - self._started:.0f} s"]
+
+    def _compile(self, lowered: Any) -> None:
+        lowered.compile()
+        self._ended = time.perf_counter()
+
+    def _wait_for(self, key: Hashable) -> None:
+        program = self._compiling.get(key)
+        if program is not None:
+            with waiting_for_programs():
+                program.result()
+
+
+def _key(function: Any, arguments: tuple[Any, ...]) -> Hashable:
+    """The function and the shapes of its arguments. Their types and placements are always the same in a run."""
+    return id(function), tuple(x.shape for x in jax.tree.leaves(arguments))

@@ -1,0 +1,142 @@
+"""`jaxnlp compile RECIPE --target h100`: compiles a recipe's programs for a device, which need not be on this machine.
+
+Nothing is trained. XLA compiles the programs as the device would run them, but for the choice of the fastest kernels,
+which it measures on the device. The time of a step is an estimate, see `train.programs.roofline`.
+"""
+
+import dataclasses
+import json
+import resource
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from jaxnlp.cli.messages import program_name
+from jaxnlp.config import Config
+from train.cli.command_line import parse
+from train.config import TrainConfig
+from train.parallel import JitParallel
+from train.programs.hlo import lowered_counts
+from train.programs.hlo import parse as parse_hlo
+from train.programs.of_run import RunProgram, programs_of
+from train.programs.peaks import peaks_of
+from train.programs.roofline import estimate
+from train.programs.targets import Target, find_target
+from train.run.begin import begin
+from train.run.setup import set_up
+
+PROGRAM = f"{program_name()} compile"
+
+
+@dataclasses.dataclass(frozen=True)
+class CompileOptions(Config):
+    """Options of the compilation."""
+
+    usual = ("target", "json")
+
+    target: str = "h100"
+    """The device: h100; a topology of TPUs, such as v5e:2x2; or cpu."""
+    json: bool = False
+    """Print JSON."""
+
+
+def compile_programs(config: TrainConfig, target: Target) -> list[dict[str, Any]]:
+    """What `compiled` says of each program of a recipe.
+
+    Raises: as `begin` and `set_up`.
+    """
+    layout = JitParallel(target.devices)
+    with target.tracing():
+        setup = set_up(begin(config), devices=layout.devices)
+        return [compiled(program, target) for program in programs_of(setup, layout)]
+
+
+def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
+    """Compiles a program. Returns: what is counted, measured and estimated, by name:
+
+    compile_seconds and compile_cpu_seconds, of this process and the assemblers that it starts; operations and products
+    of the program that XLA is given; kernels, custom_calls and collectives of the program that it returns; the bytes
+    of each device for arguments, outputs and temporaries; flops. If the peaks of the device are known, also
+    estimated_seconds and peak_share.
+    """
+    wall, cpu = time.perf_counter(), _cpu_seconds()
+    lowered = program.function.trace(*program.arguments).lower()
+    executable = lowered.compile()
+    wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
+    operations, products = lowered_counts(lowered.as_text())
+    optimised, memory = parse_hlo(executable.as_text()), executable.memory_analysis()
+    found = {
+        "program": program.name,
+        "compile_seconds": round(wall, 2),
+        "compile_cpu_seconds": round(cpu, 2),
+        "operations": operations,
+        "products": products,
+        "kernels": sum(1 for _ in optimised.kernels()),
+        "custom_calls": optimised.custom_calls(),
+        "argument_bytes": memory.argument_size_in_bytes,
+        "output_bytes": memory.output_size_in_bytes,
+        "temporary_bytes": memory.temp_size_in_bytes,
+        "flops": (executable.cost_analysis() or {}).get("flops"),
+    }
+    if len(target.devices) > 1:
+        found["collectives"] = optimised.collectives()
+    peaks = peaks_of(target.devices[0].device_kind)
+    if peaks is not None:
+        roofline = estimate(optimised, peaks)
+        found |= {
+            "flops": roofline.flops,
+            "estimated_seconds": roofline.seconds,
+            "peak_share": roofline.peak_share,
+        }
+    return found
+
+
+def _cpu_seconds() -> float:
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def as_text(rows: Sequence[dict[str, Any]], target: Target) -> str:
+    """The programs in a few lines each, and their sums."""
+    device = target.devices[0].device_kind
+    lines = [f"{len(target.devices)} x {device}" if target.name != "cpu" else "this machine's CPU"]
+    for row in rows:
+        memory = ", ".join(f"{name}s {row[f'{name}_bytes'] / 1e9:.3g} GB" for name in ("argument", "output"))
+        estimated = "estimated_seconds" in row
+        lines += [
+            "",
+            row["program"],
+            f"  compiled in {row['compile_seconds']:.1f} s, {row['compile_cpu_seconds']:.1f} CPU seconds",
+            f"  {row['operations']:,} operations with {row['products']:,} products; {row['kernels']:,} kernels",
+            f"  {memory}, temporaries {row['temporary_bytes'] / 1e9:.3g} GB on a device",
+            *([f"  {row['flops']:.3g} FLOP"] if row["flops"] and not estimated else []),
+        ]
+        if estimated:
+            speed = f"{row['estimated_seconds'] * 1e3:.3g} ms, {row['peak_share']:.1%} of the peak in bfloat16"
+            lines.append(f"  {row['flops']:.3g} FLOP in products; estimated {speed}")
+        for name, words in (("custom_calls", "custom calls"), ("collectives", "collectives")):
+            if row.get(name):
+                lines.append(f"  {words}: " + ", ".join(f"{count} {kind}" for kind, count in row[name].items()))
+    seconds, cpu = (sum(row[name] for row in rows) for name in ("compile_seconds", "compile_cpu_seconds"))
+    return "\n".join([*lines, "", f"{len(rows)} programs, compiled in {seconds:.1f} s, {cpu:.1f} CPU seconds"])
+
+
+def main(arguments: list[str]) -> int:
+    """Compiles and prints. Returns: the exit status.
+
+    Raises: ValueError for a wrong command, or if the target's compiler is not installed.
+    """
+    config, options = parse(arguments, CompileOptions(), program=PROGRAM)
+    target = find_target(options.target)
+    jax.config.update("jax_enable_compilation_cache", False)  # a program that is read from it is not compiled
+    rows = compile_programs(config, target)
+    print(json.dumps(rows, indent=2) if options.json else as_text(rows, target))
+    return 0
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""Devices to compile for, which need not be on this machine."""
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+from jax.experimental import topologies
+
+from jaxnlp.ops.devices import compile_for
+from train.cli.command_line import UsageError
+
+NVIDIA = {"h100": (9, 0)}
+"""Nvidia GPUs, and their compute capabilities. The file NAME.txtpb next to this module describes each to XLA."""
+TARGETS = f"{', '.join(NVIDIA)}, a TPU topology such as v5e:2x2, or cpu"
+
+
+class Target(NamedTuple):
+    """Devices to compile for.
+
+    Attributes:
+      name: as the user gave it.
+      devices: at least one.
+      capability: of an Nvidia GPU; None = it is none.
+    """
+
+    name: str
+    devices: list[jax.Device]
+    capability: tuple[int, int] | None = None
+
+    @contextlib.contextmanager
+    def tracing(self) -> Iterator[None]:
+        """A context in which functions are traced for these devices."""
+        with contextlib.ExitStack() as stack:
+            if self.capability is not None:
+                stack.enter_context(compile_for("gpu", self.capability))
+            yield
+
+
+def find_target(name: str) -> Target:
+    """The devices of a name of `TARGETS`. Call it before JAX makes its first array: it keeps JAX to this machine's CPU.
+
+    Raises: UsageError for an unknown name, and if the compiler for it is not installed; the message says how to
+      install it.
+    """
+    jax.config.update("jax_platforms", "cpu")
+    if name == "cpu":
+        return Target(name, jax.devices()[:1])
+    if name in NVIDIA:
+        # Otherwise JAX's plugin refuses to load without a driver.
+        os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+        described = Path(__file__).with_name(f"{name}.txtpb").read_text("utf-8")
+        found = _topology(name, "cuda", topology="1x1x1", target_config=described)
+        return Target(name, list(found.devices), NVIDIA[name])
+    if ":" in name:
+        settings = {"SKIP_MDS_QUERY": "1", "ACCELERATOR_TYPE": "v5litepod-4", "WORKER_HOSTNAMES": "localhost"}
+        for setting, value in settings.items():  # libtpu reads them instead of asking the machine's metadata server
+            os.environ.setdefault(f"TPU_{setting}", value)
+        return Target(name, list(_topology(name, "tpu").devices))
+    raise UsageError(f"--target must be one of {TARGETS}, got {name!r}")
+
+
+def _topology(name: str, platform: str, **options: str) -> topologies.TopologyDescription:
+    try:
+        if platform == "tpu":
+            importlib.import_module("libtpu")
+        return topologies.get_topology_desc(name, platform, **options)
+    except (ImportError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"cannot compile for {name}, since its compiler is missing or does not know it; install it with "
+            f"pip install 'jaxnlp[aot]'. JAX said: {str(error).splitlines()[0]}"
+        ) from error
