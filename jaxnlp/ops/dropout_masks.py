@@ -38,6 +38,12 @@ def check_rate(rate: float) -> None:
         raise ValueError(f"dropout rate must be in [0, 1), got {rate}")
 
 
+def check_row_size(shape: tuple[int, ...]) -> None:
+    """Raises ValueError when a row of a dropout mask has 2^32 elements or more: their indices would be ambiguous."""
+    if math.prod(shape[1:]) >= 2**32:
+        raise ValueError(f"a row of a dropout mask must have fewer than 2^32 elements, got the shape {shape}")
+
+
 def keep_mask(
     key: jax.Array,
     shape: tuple[int, ...],
@@ -64,8 +70,7 @@ def keep_mask(
       ValueError: when rate is outside [0, 1), or a row has 2^32 elements or more.
     """
     check_rate(rate)
-    if math.prod((whole or shape)[1:]) >= 2**32:
-        raise ValueError(f"a row of a dropout mask must have fewer than 2^32 elements, got the shape {whole or shape}")
+    check_row_size(whole or shape)
     first_seed, second_seed = (
         seed.reshape((-1,) + (1,) * (len(shape) - 1)) for seed in row_seeds(key, shape[0], first_row)
     )

@@ -136,6 +136,6 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
 
 @pytest.mark.parametrize("name", ["pallas", "", None])
 def test_unknown_implementation_is_named(name):
-    message = f"implementation must be auto, vjp, xla or cudnn, got {name!r}"
+    message = f"implementation must be auto, vjp, xla, cudnn or flash, got {name!r}"
     with pytest.raises(ValueError, match=re.escape(message)):
         dot_product_attention(*random_inputs(), implementation=name)
