@@ -198,7 +198,7 @@ class SelfAttention(nn.Module):
         return bias
 
     def _project(self, x: jax.Array) -> tuple[jax.Array, ...]:
-        """Queries, keys and values as `packed_attention` takes them: [B, T, 3, H, K]; or [B, T, H, K], [B, T, 2, G, K]."""
+        """What `packed_attention` takes: [B, T, 3, H, K]; or with fewer key heads [B, T, H, K] and [B, T, 2, G, K]."""
         batch, positions, width = x.shape
         heads, key_heads = self.num_heads, self.num_key_heads or self.num_heads
         head_width = _head_width(width, heads)

@@ -102,13 +102,22 @@ def dot_product_attention(
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
     """
-    settings = {"attention_mask": attention_mask, "bias": bias, "causal": causal, "first_query": first_query}
-    settings |= {"scale": scale, "dropout_rate": dropout_rate, "dropout_key": dropout_key, "first_row": first_row}
-    return _attend((q, k, v), **settings, implementation=implementation)
+    return _attend(
+        (q, k, v),
+        attention_mask=attention_mask,
+        bias=bias,
+        causal=causal,
+        first_query=first_query,
+        scale=scale,
+        dropout_rate=dropout_rate,
+        dropout_key=dropout_key,
+        first_row=first_row,
+        implementation=implementation,
+    )
 
 
 def packed_attention(*packed: jax.Array, **settings: Any) -> jax.Array:
-    """`dot_product_attention` of arrays that one projection wrote, without taking them apart where a kernel can read them.
+    """`dot_product_attention` of arrays that one projection wrote. Kernels read them without taking them apart.
 
     Args:
       packed: qkv [B, T, 3, H, K]; or q [B, T, H, K] and kv [B, S, 2, G, K].

@@ -12,22 +12,21 @@ one over queries, so that no sum depends on the order in which processors finish
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
-from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.pallas import triton
-from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxnlp.ops import flash_kernels
+from jaxnlp.ops.by_rows import by_rows
 from jaxnlp.ops.dropout_masks import check_row_size, row_seeds
 from jaxnlp.ops.flash_kernels import Extras, Shape
 
-MAX_WIDTH = 128
+Parts = tuple[jax.Array, ...]
+"""q, k and v in one, two or three arrays [B, T, N, H, K]: N is 3 for all of them, 2 for k and v, 1 for one."""
 
 
 class _Options(NamedTuple):
@@ -64,13 +63,11 @@ def flash_attention(
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
     """
-    q, _, _ = unpacked(packed)
-    rows, width = q.shape[0], q.shape[-1]
+    rows, queries, *_, heads, width = packed[0].shape
     scale = width**-0.5 if scale is None else scale
     seeds = mask = stops = None
     if dropout_key is not None and dropout_rate > 0.0:
-        keys = packed[-1].shape[1]
-        check_row_size((rows, q.shape[2], q.shape[1], keys))
+        check_row_size((rows, heads, queries, packed[-1].shape[1]))
         seeds = jnp.stack(row_seeds(dropout_key, rows, first_row), axis=1)
     if key_mask is not None:
         mask = key_mask.astype(jnp.int32)
@@ -81,14 +78,6 @@ def flash_attention(
     parts = tuple(_padded(x if x.ndim == 5 else x[:, :, None], wide, axis=4) for x in packed)
     y = _flash(parts, Extras(seeds, mask, stops), _Options(causal, first_query, scale, rate, interpret))
     return y[..., :width]
-
-
-def unpacked(packed: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """q, k, v of the arrays that `flash_attention` takes."""
-    q, k, v = (
-        x[:, :, n] if x.ndim == 5 else x for x, n in zip(*_slots(packed), strict=True)
-    )
-    return q, k, v
 
 
 def _slots(packed: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, jax.Array, jax.Array], tuple[int, int, int]]:
@@ -110,18 +99,26 @@ def _like(x: jax.Array, shape: tuple[int, ...], dtype: Any = None) -> jax.ShapeD
     return jax.ShapeDtypeStruct(shape, dtype or x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type)
 
 
-def _block(length: int, limit: int) -> int:
-    return max(16, min(limit, pl.next_power_of_2(length)))
-
-
-def _shape(parts: tuple[jax.Array, ...], options: _Options, blocks: tuple[int, int]) -> Shape:
+def _shape(parts: Parts, options: _Options, blocks: tuple[int, int]) -> Shape:
     (q, k, _), _ = _slots(parts)
     halves = q.dtype.itemsize // 2  # twice as wide numbers, half as many: registers hold both
-    sizes = (_block(q.shape[1], blocks[0] // halves), _block(k.shape[1], blocks[1] // halves))
-    return Shape(q.shape[1], k.shape[1], *sizes, q.shape[3] // k.shape[3], *options[:4])
+    query_block, key_block = (
+        max(16, min(most // halves, pl.next_power_of_2(x.shape[1]))) for x, most in zip((q, k), blocks, strict=True)
+    )
+    return Shape(
+        queries=q.shape[1],
+        keys=k.shape[1],
+        query_block=query_block,
+        key_block=key_block,
+        groups=q.shape[3] // k.shape[3],
+        causal=options.causal,
+        first_query=options.first_query,
+        scale=options.scale,
+        rate=options.rate,
+    )
 
 
-def _whole_blocks(parts: tuple[jax.Array, ...], extras: Extras, shape: Shape) -> tuple[tuple[jax.Array, ...], Extras]:
+def _whole_blocks(parts: Parts, extras: Extras, shape: Shape) -> tuple[Parts, Extras]:
     """Padded to whole blocks of queries and of keys."""
     if extras.mask is not None:
         extras = extras._replace(mask=_padded(extras.mask, shape.key_block))
@@ -131,19 +128,21 @@ def _whole_blocks(parts: tuple[jax.Array, ...], extras: Extras, shape: Shape) ->
     return tuple(_padded(x, size) for x, size in zip(parts, sizes, strict=False)), extras
 
 
-# What a program reads. Its indices are those of its block i, its head h and its example b.
+# What the program of block i, head h and example b reads and writes.
 
 
-def _head(positions: int, width: int, slot: int = 0, *, whole: bool = False, shared: int = 1) -> pl.BlockSpec:
-    """Positions of one head of an array [B, T, N, H, K]: a block or the whole; `shared` query heads have one head."""
-    return pl.BlockSpec(
-        (None, positions, None, None, width),
-        lambda i, h, b: (b, 0 if whole else i, slot, jax.lax.div(h, shared) if shared > 1 else h, 0),
-    )
+def _block(positions: int, width: int, slot: int = 0) -> pl.BlockSpec:
+    """A block of positions of a head of [B, T, N, H, K]."""
+    return pl.BlockSpec((None, positions, None, None, width), lambda i, h, b: (b, i, slot, h, 0))
 
 
-def _group(positions: int, width: int, groups: int, slot: int = 0) -> pl.BlockSpec:
-    """All positions of the query heads that share a key head."""
+def _head(positions: int, width: int, slot: int, groups: int) -> pl.BlockSpec:
+    """All positions of a key head of [B, S, N, G, K], for one of its query heads."""
+    return pl.BlockSpec((None, positions, None, None, width), lambda i, h, b: (b, 0, slot, jax.lax.div(h, groups), 0))
+
+
+def _group(positions: int, width: int, slot: int, groups: int) -> pl.BlockSpec:
+    """All positions of the query heads of a key head."""
     return pl.BlockSpec((None, positions, None, groups, width), lambda i, h, b: (b, 0, slot, h, 0))
 
 
@@ -160,87 +159,55 @@ def _extra_specs(extras: Extras, block: int | None = None) -> Extras:
     return Extras(None if extras.seeds is None else pair, mask, None if mask is None else row)
 
 
-def _by_rows(function: Callable[..., Any], *arrays: Any) -> Any:
-    """`function(*arrays)`, computed by each device on its own rows.
-
-    XLA cannot divide a kernel among devices, and JAX's `vmap` would give it a fourth index. But rows are independent of
-    each other: a device takes those it has, and mapped calls are the rows of one.
-    """
-    divided = custom_partitioning(function)
-
-    def partition(mesh, shapes, results):
-        spec = jax.tree.leaves(shapes)[0].sharding.spec
-        rows = NamedSharding(mesh, PartitionSpec(spec[0] if spec else None))
-        return mesh, function, jax.tree.map(lambda _: rows, results), jax.tree.map(lambda _: rows, shapes)
-
-    def rule(mesh, operands, results):
-        del mesh
-        axes = [
-            ("rows", *(f"x{number}_{axis}" for axis in range(1, len(x.shape))))
-            for number, x in enumerate((*operands, *results))
-        ]
-        sides = (" , ".join(map(" ".join, side)).replace(" ,", ",") for side in (axes[: len(operands)], axes[len(operands) :]))
-        whole = tuple(name for names in axes for name in names[1:])
-        return " -> ".join(sides), {"need_replication_factors": whole}
-
-    divided.def_partition(partition, sharding_rule=rule)
-    mapped = custom_vmap(divided)
-
-    @mapped.def_vmap
-    def _(size, is_mapped, *arrays):
-        def joined(x, has_axis):
-            x = x if has_axis else jnp.broadcast_to(x, (size, *x.shape))
-            return x.reshape(-1, *x.shape[2:])
-
-        y = _by_rows(function, *jax.tree.map(joined, arrays, tuple(is_mapped)))
-        return jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), y), jax.tree.map(lambda _: True, y)
-
-    return mapped(*arrays)
-
-
-def _call(kernel: Callable[..., None], blocks: int, heads: int, arrays, specs, like, out_specs, *, wide: int, interpret, **options):
-    """A kernel for each block, head and example."""
-    rows = jax.tree.leaves(arrays)[0].shape[0]
+def _call(
+    kernel: Callable[..., None],
+    grid: tuple[int, int, int],
+    arrays: Sequence[Any],
+    specs: Sequence[Any],
+    results: Sequence[jax.ShapeDtypeStruct],
+    result_specs: Sequence[pl.BlockSpec],
+    *,
+    width: int,
+    **options: Any,
+) -> Sequence[jax.Array]:
     return pl.pallas_call(
         kernel,
-        grid=(blocks, heads, rows),
+        grid=grid,
         in_specs=specs,
-        out_specs=out_specs,
-        out_shape=like,
-        compiler_params=triton.CompilerParams(num_warps=4 if wide <= 64 else 8, num_stages=2),
-        interpret=interpret,
+        out_specs=result_specs,
+        out_shape=results,
+        compiler_params=triton.CompilerParams(num_warps=4 if width <= 64 else 8, num_stages=2),
         **options,
     )(*arrays)
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def _forward(parts, extras: Extras, options: _Options):
-    """Y [B, T, H, K] and the statistic of each row [B, H, T], float32."""
-    return _by_rows(lambda *x: _forward_rows(*x, options), parts, extras)
+@functools.partial(jax.jit, static_argnums=2)  # traced and lowered once for all layers
+def _forward(parts: Parts, extras: Extras, options: _Options) -> tuple[jax.Array, jax.Array]:
+    """Y [B, T, H, K], and the statistic of each row [B, H, T] float32."""
+    return by_rows(functools.partial(_forward_rows, options), parts, extras)
 
 
-def _forward_rows(parts, extras, options: _Options):
+def _forward_rows(options: _Options, parts: Parts, extras: Extras) -> tuple[jax.Array, jax.Array]:
     shape = _shape(parts, options, (128, 64))
     parts, extras = _whole_blocks(parts, extras, shape)
     (q, k, v), (at_q, at_k, at_v) = _slots(parts)
     rows, positions, _, heads, width = q.shape
-    block = _head(shape.query_block, width, at_q)
-    keys = [_head(k.shape[1], width, slot, whole=True, shared=shape.groups) for slot in (at_k, at_v)]
     y, statistic = _call(
         functools.partial(flash_kernels.forward, shape=shape),
-        positions // shape.query_block,
-        heads,
+        (positions // shape.query_block, heads, rows),
         (q, k, v, extras),
-        (block, *keys, _extra_specs(extras)),
         (
-            _like(q, (rows, positions, 1, heads, width)),
-            _like(q, (rows, heads, positions), jnp.float32),
+            _block(shape.query_block, width, at_q),
+            _head(k.shape[1], width, at_k, shape.groups),
+            _head(k.shape[1], width, at_v, shape.groups),
+            _extra_specs(extras),
         ),
+        (_like(q, (rows, positions, 1, heads, width)), _like(q, (rows, heads, positions), jnp.float32)),
         (
-            _head(shape.query_block, width),
+            _block(shape.query_block, width),
             pl.BlockSpec((None, None, shape.query_block), lambda i, h, b: (b, h, i)),
         ),
-        wide=width,
+        width=width,
         interpret=options.interpret,
         name="flash_forward",
     )
@@ -248,12 +215,16 @@ def _forward_rows(parts, extras, options: _Options):
 
 
 @functools.partial(jax.jit, static_argnums=5)
-def _backward(parts, extras: Extras, y, statistic, dy, options: _Options):
+def _backward(
+    parts: Parts, extras: Extras, y: jax.Array, statistic: jax.Array, dy: jax.Array, options: _Options
+) -> Parts:
     """The gradients of the parts."""
-    return _by_rows(lambda *x: _backward_rows(*x, options), parts, extras, y, statistic, dy)
+    return by_rows(functools.partial(_backward_rows, options), parts, extras, y, statistic, dy)
 
 
-def _backward_rows(parts, extras, y, statistic, dy, options: _Options):
+def _backward_rows(
+    options: _Options, parts: Parts, extras: Extras, y: jax.Array, statistic: jax.Array, dy: jax.Array
+) -> Parts:
     shape = _shape(parts, options, (64, 64))
     lengths = [x.shape[1] for x in parts]
     delta = (y.astype(jnp.float32) * dy.astype(jnp.float32)).sum(axis=-1).swapaxes(1, 2) * (1.0 - shape.rate)
@@ -261,23 +232,18 @@ def _backward_rows(parts, extras, y, statistic, dy, options: _Options):
     (q, k, v), (at_q, at_k, at_v) = _slots(parts)
     rows, positions, _, heads, width = q.shape
     dy = _padded(dy[:, :, None], positions)
-    statistic, delta = (_padded(x, positions, axis=2) for x in (statistic, delta))
-    arrays = (q, k, v, dy, statistic, delta, extras)
-    one_row = pl.BlockSpec((None, None, shape.query_block), lambda i, h, b: (b, h, i))
-    group_rows = pl.BlockSpec((None, shape.groups, positions), lambda i, h, b: (b, h, 0))
-    options_of_call = {"wide": width, "interpret": options.interpret}
-
-    blocks_of_keys = [_head(shape.key_block, width, slot) for slot in (at_k, at_v)]
+    arrays = (q, k, v, dy, *(_padded(x, positions, axis=2) for x in (statistic, delta)), extras)
     outputs = parts[1:] or parts
-    dkv = _call(
+    group_rows = pl.BlockSpec((None, shape.groups, positions), lambda i, h, b: (b, h, 0))
+    of_keys = _call(
         functools.partial(flash_kernels.backward_keys, slots=(at_k, at_v), shape=shape),
-        k.shape[1] // shape.key_block,
-        k.shape[3],
+        (k.shape[1] // shape.key_block, k.shape[3], rows),
         arrays,
         (
-            _group(positions, width, shape.groups, at_q),
-            *blocks_of_keys,
-            _group(positions, width, shape.groups),
+            _group(positions, width, at_q, shape.groups),
+            _block(shape.key_block, width, at_k),
+            _block(shape.key_block, width, at_v),
+            _group(positions, width, 0, shape.groups),
             group_rows,
             group_rows,
             _extra_specs(extras, shape.key_block),
@@ -287,36 +253,40 @@ def _backward_rows(parts, extras, y, statistic, dy, options: _Options):
             pl.BlockSpec((None, shape.key_block, x.shape[2], None, width), lambda i, h, b: (b, i, 0, h, 0))
             for x in outputs
         ],
+        width=width,
+        interpret=options.interpret,
         name="flash_backward_keys",
-        **options_of_call,
     )
-    gradients = _call(
+    block_rows = pl.BlockSpec((None, None, shape.query_block), lambda i, h, b: (b, h, i))
+    # Where q, k and v are one array, so are the gradients: that of q is written into the array of the others.
+    packed = len(parts) == 1
+    [of_queries] = _call(
         functools.partial(flash_kernels.backward_queries, shape=shape),
-        positions // shape.query_block,
-        heads,
-        (*arrays, dkv[0] if len(parts) == 1 else None),
+        (positions // shape.query_block, heads, rows),
+        (*arrays, of_keys[0] if packed else None),
         (
-            _head(shape.query_block, width, at_q),
-            *(_head(k.shape[1], width, slot, whole=True, shared=shape.groups) for slot in (at_k, at_v)),
-            _head(shape.query_block, width),
-            one_row,
-            one_row,
+            _block(shape.query_block, width, at_q),
+            _head(k.shape[1], width, at_k, shape.groups),
+            _head(k.shape[1], width, at_v, shape.groups),
+            _block(shape.query_block, width),
+            block_rows,
+            block_rows,
             _extra_specs(extras),
-            _head(shape.query_block, width) if len(parts) == 1 else None,
+            _block(shape.query_block, width) if packed else None,
         ),
-        _like(q, q.shape),
-        _head(shape.query_block, width, at_q),
+        [_like(q, q.shape)],
+        [_block(shape.query_block, width, at_q)],
+        width=width,
+        interpret=options.interpret,
         name="flash_backward_queries",
-        # The same array, in which the queries' part is still missing.
-        input_output_aliases={len(jax.tree.leaves(arrays)): 0} if len(parts) == 1 else {},
-        **options_of_call,
+        input_output_aliases={len(jax.tree.leaves(arrays)): 0} if packed else {},
     )
-    gradients = (gradients,) if len(parts) == 1 else (gradients, *dkv)
+    gradients = (of_queries,) if packed else (of_queries, *of_keys)
     return tuple(x[:, :length] for x, length in zip(gradients, lengths, strict=True))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _flash(parts, extras: Extras, options: _Options):
+def _flash(parts, extras, options):
     return _forward(parts, extras, options)[0]
 
 

@@ -12,7 +12,7 @@ so the kernels multiply by f once, at the end, and `delta` arrives divided by f.
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,9 +44,7 @@ class Shape(NamedTuple):
     @property
     def hides_padding(self) -> bool:
         """Whether a query that counts may come to a key of the padding."""
-        return self.keys % self.key_block != 0 and not (
-            self.causal and self.first_query + self.queries <= self.keys
-        )
+        return self.keys % self.key_block != 0 and not (self.causal and self.first_query + self.queries <= self.keys)
 
     @property
     def factor(self) -> float:
@@ -61,9 +59,9 @@ class Extras(NamedTuple):
     mask: keys that may be seen [B, S] int32, 0 = hidden, with `stops` [B, 1] int32: no key from there on is seen.
     """
 
-    seeds: jax.Array | None = None
-    mask: jax.Array | None = None
-    stops: jax.Array | None = None
+    seeds: Any = None
+    mask: Any = None
+    stops: Any = None
 
 
 def _positions(block, size: int):
@@ -109,7 +107,7 @@ def _scores(q, k, t, s, mask, shape: Shape):
 
 def _key_blocks(query_block, blocks: int, stops, shape: Shape):
     """The number of blocks of keys, of `blocks`, that a block of queries may see."""
-    stop = blocks * shape.key_block
+    stop: Any = blocks * shape.key_block
     if shape.causal:
         stop = jnp.minimum(stop, shape.first_query + (query_block + 1) * shape.query_block)
     if stops is not None:
