@@ -34,8 +34,9 @@ import numpy as np
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability, target_platform
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.dropout_masks import check_rate, keep_mask, scaled
+from jaxnlp.ops.fused_attention import attend_cudnn, attend_flash, moved, why_not_cudnn, why_not_flash
 from jaxnlp.ops.matrix_products import accumulator, product, row_major, transposed
 
 Implementation = Literal["auto", "vjp", "xla", "cudnn", "flash"]
@@ -168,8 +169,8 @@ def _attend(
     if dropout_key is None or dropout_rate == 0.0:
         dropout_key, dropout_rate = None, 0.0
     refusals = {
-        "cudnn": _why_not_cudnn(q, dropout_key, bias),
-        "flash": _why_not_flash(q, k, attention_mask, bias, causal, first_query),
+        "cudnn": why_not_cudnn(q, dropout_key, bias),
+        "flash": why_not_flash(q, k, attention_mask, bias, causal, first_query),
     }
     if refusals.get(implementation) is not None:
         raise UnavailableError(f"implementation={implementation!r} {refusals[implementation]}; use 'auto' or 'vjp'")
@@ -177,19 +178,16 @@ def _attend(
         names = ", ".join(get_args(Implementation)[:-1])
         raise ValueError(f"implementation must be {names} or {get_args(Implementation)[-1]}, got {implementation!r}")
     if implementation == "auto":
-        unmasked = attention_mask is None and not (causal and _moved(first_query))
+        unmasked = attention_mask is None and not (causal and moved(first_query))
         usable = [name for name, refusal in refusals.items() if refusal is None and (name == "flash" or unmasked)]
         implementation = usable[0] if usable else "vjp"
     if implementation == "cudnn":
-        return _attend_cudnn(q, k, v, attention_mask, causal, first_query, scale)
+        return attend_cudnn(q, k, v, attention_mask, causal, first_query, scale)
     first_row = jnp.asarray(first_row, jnp.uint32)
     if implementation == "flash":
-        from jaxnlp.ops.flash_attention import flash_attention  # here: only GPUs need its compiler
-
-        key_mask = None if attention_mask is None else jnp.broadcast_to(attention_mask[:, 0, 0], k.shape[:2])
-        dropout = {"dropout_rate": dropout_rate, "dropout_key": dropout_key, "first_row": first_row}
-        place = {"causal": causal, "first_query": int(first_query) if causal else 0, "scale": float(scale)}
-        return flash_attention(*packed, key_mask=key_mask, **place, **dropout)
+        return attend_flash(
+            packed, attention_mask, causal, first_query, scale, dropout_rate, dropout_key, first_row=first_row
+        )
 
     if k.shape[2] != q.shape[2]:
         k, v = (jnp.repeat(x, q.shape[2] // k.shape[2], axis=2) for x in (k, v))
@@ -260,70 +258,6 @@ def _check(q, k, v, attention_mask, bias, first_query) -> None:
         )
     if isinstance(first_query, int | np.integer) and first_query < 0:
         raise ValueError(f"first_query must be at least 0, got {first_query}")
-
-
-def _moved(first_query) -> bool:
-    """Whether the first query may be at another position than 0."""
-    return not (isinstance(first_query, int | np.integer) and first_query == 0)
-
-
-def _why_not_here() -> str | None:
-    """Why kernels for Nvidia GPUs are not available; None = they are."""
-    capability = cuda_capability()
-    if capability is None:
-        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
-    if capability < (8, 0):
-        return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
-    return None
-
-
-def _why_not_flash(q: jax.Array, k: jax.Array, attention_mask, bias, causal: bool, first_query) -> str | None:
-    """Why `ops.flash_attention` cannot compute this call; None = it can."""
-    if (refusal := _why_not_here()) is not None:
-        return refusal
-    widths = {"bfloat16": 128, "float16": 128, "float32": 64}  # wider ones need more registers than there are
-    if q.dtype.name not in widths or q.shape[-1] > widths[q.dtype.name]:
-        return f"takes head widths up to 128 in bfloat16 or float16 and 64 in float32, got {q.shape[-1]} in {q.dtype}"
-    if bias is not None:
-        return "takes no bias, whose gradient is an array of all queries and keys"
-    if attention_mask is not None and attention_mask.shape[1:3] != (1, 1):
-        return f"takes a mask of keys [B or 1, 1, 1, S], got {attention_mask.shape}"
-    if causal and not isinstance(first_query, int | np.integer):
-        return "needs a first_query that is a number, got a traced array"
-    if 0 in q.shape or 0 in k.shape:
-        return f"needs at least one query and one key, got q {q.shape} and k {k.shape}"
-    return None
-
-
-def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
-    """Why cuDNN cannot compute this call; None = it can."""
-    if (refusal := _why_not_here()) is not None:
-        return refusal
-    if q.dtype not in (jnp.bfloat16, jnp.float16):
-        return f"computes in bfloat16 or float16, got {q.dtype}"
-    if q.shape[-1] % 8 or q.shape[-1] > 128:
-        return f"takes head widths up to 128 that 8 divides, got {q.shape[-1]}"
-    if dropout_key is not None:
-        return "has no dropout that a second run or a second device could repeat"
-    if bias is not None:
-        return "takes no bias here"
-    return None
-
-
-def _attend_cudnn(q, k, v, attention_mask, causal, first_query, scale):
-    everything = _Block(0, q.shape[1], k.shape[1])
-    if causal and _moved(first_query):  # cuDNN's own causal mask has its first query at position 0
-        attention_mask, causal = _visible(attention_mask, causal, first_query, everything), False
-    if attention_mask is not None:  # JAX's cuDNN call broadcasts no mask over queries or keys
-        attention_mask = jnp.broadcast_to(attention_mask, (*attention_mask.shape[:2], q.shape[1], k.shape[1]))
-    y = jax.nn.dot_product_attention(
-        q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
-    )
-    if attention_mask is None:
-        return y
-    visible = _visible(attention_mask, causal, 0, everything)
-    assert visible is not None
-    return jnp.where(visible.any(axis=-1).swapaxes(1, 2)[..., None], y, 0)
 
 
 class _Block(NamedTuple):

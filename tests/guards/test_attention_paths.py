@@ -1,7 +1,6 @@
 """On an Nvidia GPU the models' attention goes through kernels, and no array of all queries and keys is in memory."""
 
 import collections
-import contextlib
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,6 @@ from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.ops.flash_attention import flash_attention
 
 BATCH, LENGTH, SOURCE_LENGTH, VOCABULARY = 2, 37, 41, 11
 COMPUTE = TransformerCompute(dtype="bfloat16", scan_layers=True)
@@ -58,7 +56,7 @@ def test_attention_of_a_training_step_is_in_kernels(name, monkeypatch):
         output = model.apply({"params": params}, *inputs, deterministic=False, rngs={"dropout": dropout_key})
         return sum(x.astype(jnp.float32).sum() for x in jax.tree.leaves(output))
 
-    monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (9, 0))
+    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
     with compile_for("gpu"):
         jaxpr = jax.make_jaxpr(jax.grad(loss))(params, inputs, jax.random.key(0))
     found = list(equations(jaxpr.jaxpr))
@@ -70,31 +68,3 @@ def test_attention_of_a_training_step_is_in_kernels(name, monkeypatch):
     shapes = {variable.aval.shape for equation in found for variable in equation.outvars}
     assert len(shapes) > 20
     assert not {shape for shape in shapes if len(shape) > 1 and set(shape[-2:]) <= lengths}
-
-
-def an_h100():
-    """A context in which JAX lowers kernels for a GPU that is not there; versions before 0.11 need none."""
-    try:
-        device = jax.sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
-        return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
-    except TypeError:
-        return contextlib.nullcontext()
-
-
-@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
-@pytest.mark.parametrize("packing", ["causal", "masked"])
-def test_kernels_are_lowered_for_a_gpu(packing):
-    def gradients(packed, key_mask, key):
-        def attend(*packed):
-            settings = {"key_mask": key_mask, "causal": packing == "causal", "dropout_rate": 0.1, "dropout_key": key}
-            return flash_attention(*packed, **settings).astype(jnp.float32).sum()
-
-        return jax.grad(lambda packed: attend(*packed))(packed)
-
-    packed = {"causal": [(2, 70, 3, 2, 16)], "masked": [(2, 20, 4, 48), (2, 100, 2, 2, 48)]}[packing]
-    arrays = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in packed]
-    key_mask = None if packing == "causal" else jax.ShapeDtypeStruct((2, 100), jnp.bool_)
-    with an_h100():
-        traced = jax.jit(gradients).trace(arrays, key_mask, jax.random.key(0))
-        text = traced.lower(lowering_platforms=("cuda",)).as_text()
-    assert [text.count(f'name = "{name}"') for name in KERNELS] == [1, 1, 1]

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.attention import dot_product_attention, unpacked
-from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.ops.flash_attention import flash_attention
-from jaxnlp.typing import BATCH_AXIS
 
 FIRST_ROW = 4
 
@@ -90,43 +88,6 @@ def test_short_types_stay_near_float32(dtype):
         assert ours.dtype == dtype
         difference = np.asarray(ours, np.float32) - np.asarray(expected)
         assert 0.0 < np.linalg.norm(difference) < 6e-3 * np.linalg.norm(expected)
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(24, 16), (70, 100)])
-def test_dropout_keeps_exactly_the_pairs_of_the_mask(queries, keys):
-    # All weights are equal, and the values are one-hot: the result shows which keys each query has kept.
-    rows, heads = 2, 3
-    q, k = np.zeros((rows, queries, heads, 128), np.float32), np.zeros((rows, keys, heads, 128), np.float32)
-    v = np.broadcast_to(np.eye(keys, 128, dtype=np.float32)[None, :, None], k.shape)
-    dropped = {"dropout_rate": 0.3, "dropout_key": jax.random.key(5), "first_row": FIRST_ROW}
-    y, _ = with_gradients([q, k, v], q, **dropped)
-    kept = keep_mask(dropped["dropout_key"], (rows, heads, queries, keys), 0.3, first_row=FIRST_ROW)
-    np.testing.assert_array_equal(np.asarray(y)[..., :keys] > 0.0, np.moveaxis(kept, 1, 2))
-
-
-@pytest.mark.parametrize("how", ["jit", "pmap", "vmap"])
-def test_shards_compute_what_the_whole_batch_does(devices, how):
-    shards, rows = len(devices), 2
-    qkv, upstream = random_arrays((shards * rows, 20, 3, 1, 16), (shards * rows, 20, 1, 16))
-    arrays = (qkv, upstream, random_key_mask(shards * rows, 20))
-    settings = {"dropout_rate": 0.5, "dropout_key": jax.random.key(5)}
-
-    def of_rows(qkv, upstream, key_mask, first_row=0):
-        return with_gradients([qkv], upstream, key_mask=key_mask, first_row=first_row, **settings)
-
-    def of_a_shard(qkv, *others):
-        return of_rows(qkv, *others, jax.lax.axis_index(BATCH_AXIS) * len(qkv))
-
-    if how == "jit":
-        by_rows = jax.NamedSharding(jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,)), jax.P(BATCH_AXIS))
-        program = jax.jit(of_rows).lower(*jax.device_put(arrays, by_rows)).compile()
-        found = program(*jax.device_put(arrays, by_rows))
-        assert not any(word in program.as_text() for word in ("all-gather", "all-reduce", "all-to-all"))
-    else:
-        mapped = jax.pmap(of_a_shard, BATCH_AXIS) if how == "pmap" else jax.vmap(of_a_shard, axis_name=BATCH_AXIS)
-        found = mapped(*(x.reshape(shards, rows, *x.shape[1:]) for x in arrays))
-    for x, expected in zip(jax.tree.leaves(found), jax.tree.leaves(of_rows(*arrays)), strict=True):
-        np.testing.assert_allclose(np.asarray(x).reshape(expected.shape), expected, atol=1e-6)
 
 
 def test_a_dropout_mask_whose_indices_would_repeat_is_refused():
