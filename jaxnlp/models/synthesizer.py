@@ -19,7 +19,7 @@ class SynthesizerConfig(GPTConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.compute.attention in ("xla", "cudnn"):
+        if self.compute.attention not in ("auto", "vjp"):
             raise ValueError(
                 f"model.compute.attention must be auto or vjp for a synthesizer, got {self.compute.attention}"
             )

@@ -12,7 +12,7 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops.attention import attention_weights, dot_product_attention
+from jaxnlp.ops.attention import attention_weights, dot_product_attention, packed_attention, unpacked
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.positions import rotary
 from jaxnlp.ops.relative_attention import attend_relative
@@ -121,11 +121,12 @@ class SelfAttention(nn.Module):
         if cache is not None and not deterministic and self.attention_dropout_rate:
             raise ValueError("dropout cannot be combined with a cache; set deterministic=True")
         positions = x.shape[1]
-        q, k, v = self._project(x)
+        packed = self._project(x)
+        q, k, v = unpacked(*packed)
         first = 0 if cache is None else cached_positions
         if isinstance(self.positions, Rotary):  # the cache stores rotated keys
             here = first + jnp.arange(positions)
-            q, k = rotary(q, here), rotary(k, here)
+            packed = q, k, v = rotary(q, here), rotary(k, here), v
         keys = positions if cache is None else cache[0].shape[2]
         relative, bias = self.positions, None
         if isinstance(relative, RelativeBias):
@@ -142,7 +143,7 @@ class SelfAttention(nn.Module):
         if isinstance(relative, RelativeVectors):
             y = self._attend_relative(relative, q, k, v, attention_mask, first, deterministic=deterministic)
         elif cache is None:
-            y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
+            y = _attend(self, packed, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
         else:
             # Slots after the newest position are empty. No query sees them, since they come later.
             y = dot_product_attention(
@@ -196,8 +197,8 @@ class SelfAttention(nn.Module):
         chex.assert_shape(bias, (1, self.num_heads, queries, keys))
         return bias
 
-    def _project(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Queries [B, T, H, K], keys and values [B, T, G, K]."""
+    def _project(self, x: jax.Array) -> tuple[jax.Array, ...]:
+        """What `packed_attention` takes: [B, T, 3, H, K]; or with fewer key heads [B, T, H, K] and [B, T, 2, G, K]."""
         batch, positions, width = x.shape
         heads, key_heads = self.num_heads, self.num_key_heads or self.num_heads
         head_width = _head_width(width, heads)
@@ -205,14 +206,14 @@ class SelfAttention(nn.Module):
             raise ValueError(f"num_key_heads must divide num_heads, got {key_heads} key heads for {heads} heads")
         rows = x.reshape(batch * positions, width)
         if key_heads == heads:
-            parts = jnp.split(_heads(self, rows, "qkv", 3, heads, head_width), 3, axis=-1)
-        else:
-            q = _heads(self, rows, "q", heads, head_width)
-            parts = [q, *jnp.split(_heads(self, rows, "kv", 2, key_heads, head_width), 2, axis=-1)]
-        q, k, v = (part.reshape(batch, positions, -1, head_width) for part in parts)
-        chex.assert_shape(q, (batch, positions, heads, head_width))
-        chex.assert_shape([k, v], (batch, positions, key_heads, head_width))
-        return q, k, v
+            qkv = _heads(self, rows, "qkv", 3, heads, head_width)
+            return (qkv.reshape(batch, positions, 3, heads, head_width),)
+        q = _heads(self, rows, "q", heads, head_width)
+        kv = _heads(self, rows, "kv", 2, key_heads, head_width)
+        return (
+            q.reshape(batch, positions, heads, head_width),
+            kv.reshape(batch, positions, 2, key_heads, head_width),
+        )
 
 
 class CrossAttention(nn.Module):
@@ -268,17 +269,18 @@ class CrossAttention(nn.Module):
         _, positions, width = x.shape
         head_width = _head_width(width, self.num_heads)
         q = _heads(self, x.reshape(-1, width), "q", self.num_heads, head_width)
+        packed: tuple[jax.Array, ...]
         if isinstance(memory, tuple):
-            k, v = (part.swapaxes(1, 2) for part in memory)
+            packed = tuple(part.swapaxes(1, 2) for part in memory)
+            chex.assert_shape(packed, (None, None, self.num_heads, head_width))
         else:
             kv = _heads(self, memory.reshape(-1, width), "kv", 2, self.num_heads, head_width)
-            k, v = (part.reshape(*memory.shape[:2], -1, head_width) for part in jnp.split(kv, 2, axis=-1))
-        batch, keys = k.shape[:2]
-        chex.assert_shape([k, v], (batch, keys, self.num_heads, head_width))
+            packed = (kv.reshape(*memory.shape[:2], 2, self.num_heads, head_width),)
+        batch = packed[0].shape[0]
         q = jnp.broadcast_to(
             q.reshape(-1, positions, self.num_heads, head_width), (batch, positions, self.num_heads, head_width)
         )
-        y = _attend(self, q, k, v, attention_mask, deterministic=deterministic)
+        y = _attend(self, (q, *packed), attention_mask, deterministic=deterministic)
         return _output(self, y, deterministic=deterministic)
 
     def keys_and_values(self, params: Params, memory: jax.Array) -> LayerCache:
@@ -325,32 +327,29 @@ def _output(layer: SelfAttention | CrossAttention, y: jax.Array, *, deterministi
 
 def _attend(
     layer: SelfAttention | CrossAttention,
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
+    packed: tuple[jax.Array, ...],
     attention_mask: jax.Array | None,
     *,
     deterministic: bool,
     bias: jax.Array | None = None,
     causal: bool = False,
 ) -> jax.Array:
-    """`dot_product_attention` with the layer's attributes. Collected `intermediates` have the weights that are used."""
+    """`packed_attention` with the layer's attributes. Collected `intermediates` have the weights that are used."""
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
+        q, k, v = unpacked(*packed)
         weights = attention_weights(q, k, attention_mask=attention_mask, bias=bias, causal=causal)
         layer.sow("intermediates", "weights", weights)
         if not drop:
             groups = q.shape[2] // k.shape[2]
             return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), jnp.repeat(v, groups, axis=2))
-    return dot_product_attention(
-        q,
-        k,
-        v,
+    return packed_attention(
+        *packed,
         attention_mask=attention_mask,
         bias=bias,
         causal=causal,
         dropout_rate=layer.attention_dropout_rate,
         dropout_key=layer.make_rng("dropout") if drop else None,
-        first_row=first_row_of_shard(q.shape[0]),
+        first_row=first_row_of_shard(packed[0].shape[0]),
         implementation=layer.compute.attention,
     )

@@ -47,7 +47,8 @@ class TransformerCompute(Compute):
     """Options of every layer, of attention, and of stacks of blocks."""
 
     attention: Implementation = "auto"
-    """Gradient of attention by hand (vjp), by autodiff (xla), or JAX's fused GPU kernel (cudnn); auto chooses."""
+    """Gradient of attention by hand (vjp) or by autodiff (xla), JAX's fused GPU kernel (cudnn), or the library's
+    (flash); auto chooses."""
     scan_layers: bool = False
     """Compile one block and loop over it: compiles faster, runs slower on CPU."""
     remat: bool = False

@@ -17,12 +17,15 @@ Backward, from dY, the gradient of a loss with respect to Y:
 
 Dropout multiplies A by M, zeros and 1 / (1 - rate), on its way to V: then dV = (A * M)^T dY and dA = M * (dY V^T).
 
-The forward pass keeps only A of the three [T, S] arrays A, dA and dZ. Since Y = A V, the sum over s is a sum
-over k of small arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed again.
+On a CPU the forward pass keeps only A of the three [T, S] arrays A, dA and dZ. On an accelerator it keeps none, and A
+is computed again: there memory is scarcer than arithmetic. Since Y = A V, the sum over s is a sum over k of small
+arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed again.
+
+On Nvidia GPUs most calls do not come here: `ops.flash_attention` and cuDNN have no array [T, S] in memory.
 """
 
 import functools
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import chex
 import jax
@@ -31,11 +34,12 @@ import numpy as np
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability, target_platform
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.dropout_masks import check_rate, keep_mask, scaled
+from jaxnlp.ops.fused_attention import attend_cudnn, attend_flash, moved, why_not_cudnn, why_not_flash
 from jaxnlp.ops.matrix_products import accumulator, product, row_major, transposed
 
-Implementation = Literal["auto", "vjp", "xla", "cudnn"]
+Implementation = Literal["auto", "vjp", "xla", "cudnn", "flash"]
 
 QUERY_BLOCK = 64
 """Number of queries in a block of causal attention. Its products leave out the keys after the block's last query."""
@@ -84,7 +88,10 @@ def dot_product_attention(
         (jvp)" to it.
         "xla": autodiff, which also serves `jax.jvp`, `jax.jacfwd`, `jax.linearize` and second derivatives.
         "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16. It takes no dropout and no bias.
-        "auto": "cudnn" where it is available, for attention_mask None and first_query 0; else "vjp".
+        "flash": `ops.flash_attention` on an Nvidia GPU. It takes dropout and a mask of keys [B or 1, 1, 1, S], and no
+        bias.
+        "auto": "cudnn" where it is available, for attention_mask None and first_query 0; then "flash" where it takes
+        the call; else "vjp".
 
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
@@ -96,6 +103,61 @@ def dot_product_attention(
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
     """
+    return _attend(
+        (q, k, v),
+        attention_mask=attention_mask,
+        bias=bias,
+        causal=causal,
+        first_query=first_query,
+        scale=scale,
+        dropout_rate=dropout_rate,
+        dropout_key=dropout_key,
+        first_row=first_row,
+        implementation=implementation,
+    )
+
+
+def packed_attention(*packed: jax.Array, **settings: Any) -> jax.Array:
+    """`dot_product_attention` of arrays that one projection wrote. Kernels read them without taking them apart.
+
+    Args:
+      packed: qkv [B, T, 3, H, K]; or q [B, T, H, K] and kv [B, S, 2, G, K].
+      settings: as for `dot_product_attention`.
+
+    Returns:
+      [B, T, H, K].
+    """
+    return _attend(packed, **settings)
+
+
+def unpacked(*packed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """q [B, T, H, K], k and v [B, S, G, K] of the arrays that `packed_attention` takes."""
+    parts = list[jax.Array]()
+    for x in packed:
+        if x.ndim == 5:
+            # As rows: XLA on CPU splits these as it splits any other.
+            rows = jnp.split(x.reshape(x.shape[0] * x.shape[1], -1), x.shape[2], axis=-1)
+            parts += [part.reshape(*x.shape[:2], *x.shape[3:]) for part in rows]
+        else:
+            parts.append(x)
+    expect(len(parts) == 3, "qkv [B, T, 3, H, K], or q [B, T, H, K] and kv [B, S, 2, G, K]", packed=packed[-1])
+    return parts[0], parts[1], parts[2]
+
+
+def _attend(
+    packed,
+    *,
+    attention_mask=None,
+    bias=None,
+    causal=False,
+    first_query=0,
+    scale=None,
+    dropout_rate=0.0,
+    dropout_key=None,
+    first_row=0,
+    implementation="auto",
+):
+    q, k, v = unpacked(*packed)
     _check(q, k, v, attention_mask, bias, first_query)
     check_rate(dropout_rate)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -106,24 +168,35 @@ def dot_product_attention(
         )
     if dropout_key is None or dropout_rate == 0.0:
         dropout_key, dropout_rate = None, 0.0
-    refusal = _why_not_cudnn(q, dropout_key, bias)
-    if implementation == "cudnn" and refusal is not None:
-        raise UnavailableError(f"implementation='cudnn' {refusal}; use 'auto' or 'vjp'")
-    unmasked = attention_mask is None and not (causal and _moved(first_query))
-    if implementation == "cudnn" or (implementation == "auto" and refusal is None and unmasked):
-        return _attend_cudnn(q, k, v, attention_mask, causal, first_query, scale)
-    if implementation not in ("auto", "vjp", "xla"):
-        raise ValueError(f"implementation must be auto, vjp, xla or cudnn, got {implementation!r}")
+    refusals = {
+        "cudnn": why_not_cudnn(q, dropout_key, bias),
+        "flash": why_not_flash(q, k, attention_mask, bias, causal, first_query),
+    }
+    if refusals.get(implementation) is not None:
+        raise UnavailableError(f"implementation={implementation!r} {refusals[implementation]}; use 'auto' or 'vjp'")
+    if implementation not in get_args(Implementation):
+        names = ", ".join(get_args(Implementation)[:-1])
+        raise ValueError(f"implementation must be {names} or {get_args(Implementation)[-1]}, got {implementation!r}")
+    if implementation == "auto":
+        unmasked = attention_mask is None and not (causal and moved(first_query))
+        usable = [name for name, refusal in refusals.items() if refusal is None and (name == "flash" or unmasked)]
+        implementation = usable[0] if usable else "vjp"
+    if implementation == "cudnn":
+        return attend_cudnn(q, k, v, attention_mask, causal, first_query, scale)
+    first_row = jnp.asarray(first_row, jnp.uint32)
+    if implementation == "flash":
+        return attend_flash(
+            packed, attention_mask, causal, first_query, scale, dropout_rate, dropout_key, first_row=first_row
+        )
 
     if k.shape[2] != q.shape[2]:
         k, v = (jnp.repeat(x, q.shape[2] // k.shape[2], axis=2) for x in (k, v))
     # One transposition each, instead of one inside every product.
     q, k, v = (row_major(x.swapaxes(1, 2)) for x in (q, k, v))
-    first_row = jnp.asarray(first_row, jnp.uint32)
     attend_heads = _attend_xla if implementation == "xla" else _attend_vjp
     traced = not isinstance(first_query, int | np.integer)
     known, traced_query = (None, jnp.asarray(first_query)) if traced else (int(first_query), None)
-    settings = _Settings(causal, known, scale, dropout_rate)
+    settings = _Settings(causal, known, scale, dropout_rate, target_platform() == "cpu")
     y = attend_heads(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings)
     return y.swapaxes(1, 2)
 
@@ -187,45 +260,6 @@ def _check(q, k, v, attention_mask, bias, first_query) -> None:
         raise ValueError(f"first_query must be at least 0, got {first_query}")
 
 
-def _moved(first_query) -> bool:
-    """Whether the first query may be at another position than 0."""
-    return not (isinstance(first_query, int | np.integer) and first_query == 0)
-
-
-def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
-    """Why cuDNN cannot compute this call; None = it can."""
-    capability = cuda_capability()
-    if capability is None:
-        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
-    if capability < (8, 0):
-        return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
-    if q.dtype not in (jnp.bfloat16, jnp.float16):
-        return f"computes in bfloat16 or float16, got {q.dtype}"
-    if q.shape[-1] % 8 or q.shape[-1] > 128:
-        return f"takes head widths up to 128 that 8 divides, got {q.shape[-1]}"
-    if dropout_key is not None:
-        return "has no dropout that a second run or a second device could repeat"
-    if bias is not None:
-        return "takes no bias here"
-    return None
-
-
-def _attend_cudnn(q, k, v, attention_mask, causal, first_query, scale):
-    everything = _Block(0, q.shape[1], k.shape[1])
-    if causal and _moved(first_query):  # cuDNN's own causal mask has its first query at position 0
-        attention_mask, causal = _visible(attention_mask, causal, first_query, everything), False
-    if attention_mask is not None:  # JAX's cuDNN call broadcasts no mask over queries or keys
-        attention_mask = jnp.broadcast_to(attention_mask, (*attention_mask.shape[:2], q.shape[1], k.shape[1]))
-    y = jax.nn.dot_product_attention(
-        q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
-    )
-    if attention_mask is None:
-        return y
-    visible = _visible(attention_mask, causal, 0, everything)
-    assert visible is not None
-    return jnp.where(visible.any(axis=-1).swapaxes(1, 2)[..., None], y, 0)
-
-
 class _Block(NamedTuple):
     """A run of queries, and how many keys they may see."""
 
@@ -235,12 +269,13 @@ class _Block(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """Static arguments. `first_query` is None where it is an array."""
+    """Static arguments. `first_query` is None where it is an array. `for_cpu`: blocks of queries, and kept weights."""
 
     causal: bool
     first_query: int | None
     scale: float
     dropout_rate: float
+    for_cpu: bool
 
 
 def _visible(attention_mask, causal: bool, first_query, block: _Block) -> jax.Array | None:
@@ -286,7 +321,7 @@ def _attend_xla(q, k, v, bias, attention_mask, dropout_key, first_row, traced_qu
 
 
 def _blocks(queries: int, keys: int, settings: _Settings) -> list[_Block]:
-    if not settings.causal or settings.first_query is None or queries == 0:
+    if not settings.for_cpu or not settings.causal or settings.first_query is None or queries == 0:
         return [_Block(0, queries, keys)]
     size = -(-queries // min(MAX_QUERY_BLOCKS, -(-queries // QUERY_BLOCK)))
     runs = [(start, min(start + size, queries)) for start in range(0, queries, size)]
@@ -321,21 +356,30 @@ def _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query
         chex.assert_shape(weights, (batch, heads, block.stop - block.start, block.keys))
         dropped = _drop(weights, block, shape, settings.dropout_rate, dropout_key, first_row).astype(v.dtype)
         ys.append(product(dropped, v[:, :, : block.keys], "bhts,bhsk->bhtk"))
-        kept.append(weights.astype(v.dtype))
+        kept.append(weights.astype(v.dtype) if settings.for_cpu else None)
     y = _joined(ys).astype(q.dtype)
     chex.assert_shape(y, (batch, heads, queries, width))
     # The backward pass needs only the shape and the dtype of the bias. An empty array has both.
     like_bias = None if bias is None else jnp.zeros((0, *bias.shape), bias.dtype)
-    return y, (q, k, v, y, kept, like_bias, dropout_key, first_row)
+    again = None if settings.for_cpu else (bias, attention_mask, traced_query)
+    return y, (q, k, v, y, kept, again, like_bias, dropout_key, first_row)
 
 
 def _backward(settings, residuals, dy):
-    q, k, v, y, kept, like_bias, dropout_key, first_row = residuals
+    q, k, v, y, kept, again, like_bias, dropout_key, first_row = residuals
     wide = accumulator(q.dtype)
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     shape = (batch, heads, queries, keys)
     dy = row_major(dy)
+    if again is not None:
+        # Without the barrier, XLA would find that the forward pass has computed the weights, and keep those.
+        q, k, dy = jax.lax.optimization_barrier((q, k, dy))
+        bias, attention_mask, traced_query = again
+        first_query = traced_query if settings.first_query is None else settings.first_query
+        [block] = _blocks(queries, keys, settings)
+        visible = _visible(attention_mask, settings.causal, first_query, block)
+        kept = [_weights(q, k, bias, visible, settings.scale).astype(v.dtype)]
     delta = (y.astype(wide) * dy.astype(wide)).sum(axis=-1, keepdims=True)
     chex.assert_shape(delta, (batch, heads, queries, 1))
     dq, dk, dv, dz_sums = [], [], [], []

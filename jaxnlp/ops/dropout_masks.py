@@ -22,15 +22,26 @@ def _mix(x: jax.Array) -> jax.Array:
 
     Source: the `lowbias32` constants of Wellons 2018, "Prospecting for hash functions" (bias 0.17).
     """
-    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
-    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    x = _mix_high(x)
     return x ^ (x >> 16)
+
+
+def _mix_high(x: jax.Array) -> jax.Array:
+    """`_mix` without its last step, which changes only the low 16 bits."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    return (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
 
 
 def check_rate(rate: float) -> None:
     """Raises ValueError when a dropout rate is outside [0, 1)."""
     if not 0.0 <= rate < 1.0:
         raise ValueError(f"dropout rate must be in [0, 1), got {rate}")
+
+
+def check_row_size(shape: tuple[int, ...]) -> None:
+    """Raises ValueError when a row of a dropout mask has 2^32 elements or more: their indices would be ambiguous."""
+    if math.prod(shape[1:]) >= 2**32:
+        raise ValueError(f"a row of a dropout mask must have fewer than 2^32 elements, got the shape {shape}")
 
 
 def keep_mask(
@@ -59,22 +70,32 @@ def keep_mask(
       ValueError: when rate is outside [0, 1), or a row has 2^32 elements or more.
     """
     check_rate(rate)
-    if math.prod((whole or shape)[1:]) >= 2**32:
-        raise ValueError(f"a row of a dropout mask must have fewer than 2^32 elements, got the shape {whole or shape}")
-    words = jax.random.key_data(key).astype(jnp.uint32).reshape(-1)
-    rows = (jnp.arange(shape[0], dtype=jnp.uint32) + jnp.asarray(first_row, jnp.uint32)).reshape(
-        (-1,) + (1,) * (len(shape) - 1)
+    check_row_size(whole or shape)
+    first_seed, second_seed = (
+        seed.reshape((-1,) + (1,) * (len(shape) - 1)) for seed in row_seeds(key, shape[0], first_row)
     )
     columns = jnp.zeros(shape[1:], jnp.uint32)
     strides = _strides(shape[1:] if whole is None else whole[1:])
     for axis, (stride, start) in enumerate(zip(strides, offset or (0,) * len(strides), strict=True)):
         index = jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis) + jnp.uint32(start)
         columns = columns + index * jnp.uint32(stride)
+    return keeps(columns[None], first_seed, second_seed, rate)
+
+
+def row_seeds(key: jax.Array, rows: int, first_row: int | jax.Array = 0) -> tuple[jax.Array, jax.Array]:
+    """Both seeds of each row's mask: [rows] uint32 each; see `keep_mask` for the arguments."""
+    words = jax.random.key_data(key).astype(jnp.uint32).reshape(-1)
+    numbers = jnp.arange(rows, dtype=jnp.uint32) + jnp.asarray(first_row, jnp.uint32)
     # Each row has two words of seed. With one word, two of a few thousand rows would likely share their mask. Rows are
     # small numbers, and so are keys such as `key(0)`: their XORs would often be equal. So a row is mixed before its XOR
     # with the key's second word.
-    first_seed, second_seed = _mix(_mix(rows ^ words[0]) + words[-1]), _mix(_mix(~rows ^ words[0]) ^ words[-1])
-    bits = _mix(_mix(columns[None] ^ first_seed) + second_seed)
+    return _mix(_mix(numbers ^ words[0]) + words[-1]), _mix(_mix(~numbers ^ words[0]) ^ words[-1])
+
+
+def keeps(columns: jax.Array, first_seed: jax.Array, second_seed: jax.Array, rate: float) -> jax.Array:
+    """Which elements of rows with these seeds dropout keeps: bool, for element indices `columns`, all uint32."""
+    # Each row has an odd factor of its own, a bijection: without it, some rows would be others, reordered or shifted.
+    bits = _mix_high((columns ^ first_seed) * (second_seed | jnp.uint32(1)))
     return bits >= jnp.uint32(math.floor(rate * 2.0**32))
 
 

@@ -199,7 +199,7 @@ def processor_from_json(value: Any, where: str = "processor") -> Any:
 
 
 def on_any_machine(config: Any) -> Any:
-    """A model's config as JSON with `auto` instead of `cudnn`, which also works without a GPU."""
+    """A model's config as JSON with `auto` instead of `cudnn` or `flash`, which also works without a GPU."""
     if not isinstance(config, dict):
-        return "auto" if config == "cudnn" else config
+        return "auto" if config in ("cudnn", "flash") else config
     return {name: on_any_machine(value) for name, value in config.items()}

@@ -8,8 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.ops.attention import dot_product_attention
-from tests.jaxnlp.ops.attention_helpers import BATCH, BY_AUTODIFF, BY_HAND, KEYS, QUERIES, random_inputs, random_mask
+from jaxnlp.ops.attention import dot_product_attention, packed_attention, unpacked
+from jaxnlp.ops.devices import compile_for
+from jaxnlp.ops.flash_attention import flash_attention
+from tests.jaxnlp.ops.attention_helpers import (
+    BATCH,
+    BY_AUTODIFF,
+    BY_HAND,
+    HEADS,
+    KEYS,
+    QUERIES,
+    random_inputs,
+    random_mask,
+)
 
 
 def test_without_a_gpu_auto_is_the_hand_derived_gradient():
@@ -40,8 +51,13 @@ def gpu(monkeypatch):
         with jax.numpy_dtype_promotion("standard"):
             return fused(*arguments, **keywords, implementation="xla")
 
-    monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (8, 0))
+    def flash(*packed, **settings):
+        calls.append("flash")
+        return flash_attention(*packed, **settings, interpret=True)
+
+    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (8, 0))
     monkeypatch.setattr(jax.nn, "dot_product_attention", recorded)
+    monkeypatch.setattr("jaxnlp.ops.flash_attention.flash_attention", flash)
     return calls
 
 
@@ -71,7 +87,7 @@ def test_cudnn_is_refused_a_bias():
 
 @pytest.mark.usefixtures("gpu")
 def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
-    monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (7, 5))
+    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (7, 5))
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
     with pytest.raises(ValueError, match=re.escape("needs a GPU of compute capability 8.0, got 7.5")):
         dot_product_attention(*inputs, implementation="cudnn")
@@ -83,27 +99,36 @@ def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
         ({}, ["cudnn"]),
         ({"implementation": "cudnn"}, ["cudnn"]),
         ({"dropout_rate": 0.5}, ["cudnn"]),
-        ({"dropout_rate": 0.5, "dropout_key": 0}, []),
+        ({"dropout_rate": 0.5, "dropout_key": 0}, ["flash"]),
+        ({"dropout_rate": 0.5, "dropout_key": 0, "width": 136}, []),
+        ({"dropout_rate": 0.5, "dropout_key": 0, "dtype": "float64"}, []),
+        ({"attention_mask": np.ones((BATCH, 1, 1, KEYS), bool)}, ["flash"]),
+        ({"attention_mask": np.ones((1, 1, 1, 1), bool), "implementation": "flash"}, ["flash"]),
         ({"masked": True}, []),
         ({"masked": True, "implementation": "cudnn"}, ["cudnn"]),
-        ({"first_query": 3}, []),
+        ({"first_query": 3}, ["flash"]),
+        ({"first_query": np.arange(1)[0]}, ["cudnn"]),
+        ({"first_query": jnp.zeros((), jnp.int32)}, []),
         ({"first_query": 3, "implementation": "cudnn"}, ["cudnn"]),
         ({"first_query": 3, "causal": False}, ["cudnn"]),
         ({"bias": np.ones((1, 1, 1, KEYS), np.float32)}, []),
-        ({"dtype": "float32"}, []),
+        ({"dtype": "float32"}, ["flash"]),
         ({"implementation": "vjp"}, []),
         ({"implementation": "xla"}, []),
     ],
     ids=str,
 )
-def test_auto_takes_cudnn_where_it_can_be_had(gpu, changes, expected):
-    settings = {"causal": True} | {name: x for name, x in changes.items() if name not in ("masked", "dtype")}
+def test_auto_takes_a_kernel_where_it_can_be_had(gpu, changes, expected):
+    settings = {"causal": True} | {name: x for name, x in changes.items() if name not in ("masked", "dtype", "width")}
     if "dropout_key" in settings:
         settings["dropout_key"] = jax.random.key(settings["dropout_key"])
     if "masked" in changes:
         settings["attention_mask"] = random_mask()
-    inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(width=8)]
-    jax.eval_shape(functools.partial(dot_product_attention, **settings), *inputs)
+    with jax.enable_x64(changes.get("dtype") == "float64"):
+        inputs = [
+            jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(width=changes.get("width", 8))
+        ]
+        jax.eval_shape(functools.partial(dot_product_attention, **settings), *inputs)
     assert gpu == expected
 
 
@@ -134,8 +159,77 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
     np.testing.assert_allclose(np.float32(found), expected, atol=0.02)
 
 
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"bias": np.ones((1, 1, 1, KEYS), np.float32)}, "takes no bias"),
+        ({"attention_mask": random_mask()}, "takes a mask of keys [B or 1, 1, 1, S], got"),
+        ({"first_query": jnp.zeros((), jnp.int32)}, "needs a first_query that is a number"),
+        ({"width": 136}, "takes head widths up to 128 in bfloat16"),
+        ({"dtype": "float32", "width": 72}, "and 64 in float32, got 72 in float32"),
+        ({"keys": 0}, "needs at least one query and one key"),
+    ],
+    ids=str,
+)
+def test_flash_is_refused_what_it_cannot_do(changes, reason):
+    settings = {name: x for name, x in changes.items() if name not in ("width", "keys", "dtype")}
+    sizes = {name: x for name, x in changes.items() if name in ("width", "keys")}
+    inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(**({"width": 8} | sizes))]
+    with pytest.raises(ValueError, match=f"^implementation='flash' .*{re.escape(reason)}"):
+        dot_product_attention(*inputs, **settings, causal=True, implementation="flash")
+
+
+def test_flash_is_refused_without_a_gpu():
+    with pytest.raises(ValueError, match=re.escape("implementation='flash' needs an Nvidia GPU")):
+        dot_product_attention(*random_inputs(), implementation="flash")
+
+
+@pytest.mark.parametrize("packing", [1, 2])
+def test_packed_arrays_give_what_separate_ones_do(gpu, packing):
+    q, k, v = random_inputs(queries=KEYS, width=8)
+    packed = [np.stack([q, k, v], axis=2)] if packing == 1 else [q, np.stack([k, v], axis=2)]
+    for found, expected in zip(unpacked(*packed), (q, k, v), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    attend = jax.jit(packed_attention, static_argnames=("causal", "implementation"))
+    expected = dot_product_attention(q, k, v, causal=True, implementation=BY_HAND)
+    np.testing.assert_allclose(attend(*packed, causal=True), expected, atol=1e-5)
+    np.testing.assert_array_equal(
+        attend(*packed, causal=True, implementation=BY_HAND),
+        jax.jit(functools.partial(dot_product_attention, causal=True, implementation=BY_HAND))(q, k, v),
+    )
+    assert gpu == ["flash"]
+
+
+def test_arrays_that_are_not_packed_are_named():
+    q, k, _ = random_inputs()
+    with pytest.raises(ValueError, match=r"expected qkv \[B, T, 3, H, K\], or q"):
+        packed_attention(q, k)
+
+
+def test_on_accelerators_no_array_of_all_queries_and_keys_waits_for_the_backward_pass():
+    bias = np.random.default_rng(1).normal(size=(1, HEADS, KEYS, KEYS)).astype(np.float32)
+    inputs = [*random_inputs(queries=KEYS), bias]
+    settings = {"causal": True, "dropout_rate": 0.3, "dropout_key": jax.random.key(0)}
+
+    def with_residuals(platform):
+        def attend(q, k, v, bias):
+            mask = np.arange(KEYS)[None, None, None] != 1
+            return dot_product_attention(q, k, v, bias=bias, attention_mask=mask, **settings)
+
+        with compile_for(platform):
+            y, vjp = jax.vjp(attend, *inputs)
+            weights = [x for x in jax.tree.leaves(vjp) if x.shape == (BATCH, HEADS, KEYS, KEYS)]
+            return (y, *vjp(y)), len(weights)
+
+    (expected, kept), (found, on_gpu) = with_residuals("cpu"), with_residuals("gpu")
+    assert (kept, on_gpu) == (1, 0)
+    for ours, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["pallas", "", None])
 def test_unknown_implementation_is_named(name):
-    message = f"implementation must be auto, vjp, xla or cudnn, got {name!r}"
+    message = f"implementation must be auto, vjp, xla, cudnn or flash, got {name!r}"
     with pytest.raises(ValueError, match=re.escape(message)):
         dot_product_attention(*random_inputs(), implementation=name)

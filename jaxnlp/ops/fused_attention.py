@@ -1,0 +1,117 @@
+"""Attention by kernels for Nvidia GPUs, which have no array of all queries and keys in memory, and what they refuse."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.ops import masks
+from jaxnlp.ops.devices import cuda_capability, target_platform
+
+
+def moved(first_query: int | jax.Array) -> bool:
+    """Whether `first_query`, [] int, may be another position than 0."""
+    return not (isinstance(first_query, int | np.integer) and first_query == 0)
+
+
+def _why_not_here() -> str | None:
+    """Why kernels for Nvidia GPUs are not available; None = they are."""
+    capability = cuda_capability()
+    if capability is None:
+        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
+    if capability < (8, 0):
+        return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
+    return None
+
+
+def why_not_flash(
+    q: jax.Array,
+    k: jax.Array,
+    attention_mask: jax.Array | None,
+    bias: jax.Array | None,
+    causal: bool,
+    first_query: int | jax.Array,
+) -> str | None:
+    """Why `ops.flash_attention` cannot compute this call; None = it can."""
+    if (refusal := _why_not_here()) is not None:
+        return refusal
+    widths = {"bfloat16": 128, "float16": 128, "float32": 64}  # wider ones need more registers than there are
+    if q.dtype.name not in widths or q.shape[-1] > widths[q.dtype.name]:
+        return f"takes head widths up to 128 in bfloat16 or float16 and 64 in float32, got {q.shape[-1]} in {q.dtype}"
+    if bias is not None:
+        return "takes no bias, whose gradient is an array of all queries and keys"
+    if attention_mask is not None and attention_mask.shape[1:3] != (1, 1):
+        return f"takes a mask of keys [B or 1, 1, 1, S], got {attention_mask.shape}"
+    if causal and not isinstance(first_query, int | np.integer):
+        return "needs a first_query that is a number, got a traced array"
+    if 0 in q.shape or 0 in k.shape:
+        return f"needs at least one query and one key, got q {q.shape} and k {k.shape}"
+    return None
+
+
+def why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
+    """Why cuDNN cannot compute this call; None = it can."""
+    if (refusal := _why_not_here()) is not None:
+        return refusal
+    if q.dtype not in (jnp.bfloat16, jnp.float16):
+        return f"computes in bfloat16 or float16, got {q.dtype}"
+    if q.shape[-1] % 8 or q.shape[-1] > 128:
+        return f"takes head widths up to 128 that 8 divides, got {q.shape[-1]}"
+    if dropout_key is not None:
+        return "has no dropout that a second run or a second device could repeat"
+    if bias is not None:
+        return "takes no bias here"
+    return None
+
+
+def attend_cudnn(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    attention_mask: jax.Array | None,
+    causal: bool,
+    first_query: int | jax.Array,
+    scale: float,
+) -> jax.Array:
+    """`dot_product_attention` by JAX's call of cuDNN."""
+    queries, keys = q.shape[1], k.shape[1]
+    if causal and moved(first_query):  # cuDNN's own causal mask has its first query at position 0
+        past = masks.causal(queries, keys, first_query=first_query)
+        attention_mask, causal = past if attention_mask is None else attention_mask & past, False
+    if attention_mask is not None:  # JAX's cuDNN call broadcasts no mask over queries or keys
+        attention_mask = jnp.broadcast_to(attention_mask, (*attention_mask.shape[:2], queries, keys))
+    y = jax.nn.dot_product_attention(
+        q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
+    )
+    if attention_mask is None:
+        return y
+    visible = attention_mask & masks.causal(queries, keys) if causal else attention_mask
+    return jnp.where(visible.any(axis=-1).swapaxes(1, 2)[..., None], y, 0)
+
+
+def attend_flash(
+    packed: tuple[jax.Array, ...],
+    attention_mask: jax.Array | None,
+    causal: bool,
+    first_query: int,
+    scale: float,
+    dropout_rate: float,
+    dropout_key: jax.Array | None,
+    *,
+    first_row: jax.Array,
+) -> jax.Array:
+    """`packed_attention` by `ops.flash_attention`."""
+    from jaxnlp.ops.flash_attention import flash_attention  # here: only GPUs need its compiler
+
+    key_mask = None
+    if attention_mask is not None:
+        key_mask = jnp.broadcast_to(attention_mask[:, 0, 0], packed[-1].shape[:2])
+    return flash_attention(
+        *packed,
+        key_mask=key_mask,
+        causal=causal,
+        first_query=int(first_query) if causal else 0,
+        scale=float(scale),
+        dropout_rate=dropout_rate,
+        dropout_key=dropout_key,
+        first_row=first_row,
+    )

@@ -1,0 +1,54 @@
+"""What the kernels draw, and that JAX's compiler of kernels takes them; their values are in test_flash_attention.py."""
+
+import contextlib
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.ops.dropout_masks import keep_mask
+from jaxnlp.ops.flash_attention import flash_attention
+
+KERNELS = ("flash_forward", "flash_backward_keys", "flash_backward_queries")
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(24, 16), (70, 100)])
+def test_dropout_keeps_exactly_the_pairs_of_the_mask(queries, keys):
+    # All weights are equal, and the values are one-hot: the result shows which keys each query has kept.
+    rows, heads = 2, 3
+    q, k = np.zeros((rows, queries, heads, 128), np.float32), np.zeros((rows, keys, heads, 128), np.float32)
+    v = np.broadcast_to(np.eye(keys, 128, dtype=np.float32)[None, :, None], k.shape)
+    dropped = {"dropout_rate": 0.3, "dropout_key": jax.random.key(5), "first_row": 4}
+    y = jax.jit(functools.partial(flash_attention, interpret=True, **dropped))(q, k, v)
+    kept = keep_mask(dropped["dropout_key"], (rows, heads, queries, keys), 0.3, first_row=4)
+    np.testing.assert_array_equal(np.asarray(y)[..., :keys] > 0.0, np.moveaxis(kept, 1, 2))
+
+
+def an_h100():
+    """A context in which JAX lowers kernels for a GPU that is not there; versions before 0.11 need none."""
+    try:
+        device = jax.sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
+        return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
+    except TypeError:
+        return contextlib.nullcontext()
+
+
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated")
+@pytest.mark.parametrize("packing", ["causal", "masked"])
+def test_kernels_are_lowered_for_a_gpu(packing):
+    def gradients(packed, key_mask, key):
+        def attend(*packed):
+            settings = {"key_mask": key_mask, "causal": packing == "causal", "dropout_rate": 0.1, "dropout_key": key}
+            return flash_attention(*packed, **settings).astype(jnp.float32).sum()
+
+        return jax.grad(lambda packed: attend(*packed))(packed)
+
+    packed = {"causal": [(2, 70, 3, 2, 16)], "masked": [(2, 20, 4, 48), (2, 100, 2, 2, 48)]}[packing]
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in packed]
+    key_mask = None if packing == "causal" else jax.ShapeDtypeStruct((2, 100), jnp.bool_)
+    with an_h100():
+        traced = jax.jit(gradients).trace(arrays, key_mask, jax.random.key(0))
+        text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert [text.count(f'name = "{name}"') for name in KERNELS] == [1, 1, 1]
