@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from data import DataConfig, DataError
-from data.character_text import CharacterText, consecutive_windows, shuffled_windows
+from data.character_text import CharacterText
+from data.text_windows import consecutive_windows, shuffled_windows
 from jaxnlp.text.characters import CharacterVocabulary
 
 TOKENS = np.arange(1, 41, dtype=np.int32)

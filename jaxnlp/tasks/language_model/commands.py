@@ -25,6 +25,8 @@ from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
 LINE_BREAK = "\n"
+PART_OF_CHARACTER = "\ufffd"
+"""What bytes decode to that are only the first ones of a character."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,18 +145,21 @@ class Generate(Command):
 
     def _draw(self, trained: Trained, stop: int | None) -> None:
         decode = trained.processor.decode
-        steps = self._drawn(trained, stop)
         new_tokens: list[np.ndarray] = []
-        stopped = False
-        for tokens in steps:
+        stopped, pending = False, list[int]()
+        for tokens in self._drawn(trained, stop):
             if (
                 not new_tokens and not self.json
             ):  # only once the first token exists, so that nothing is printed before an error
                 print(self._title(1), self.prompt, sep="", end="", flush=True)
             if not stopped and not self.json:  # the other samples may continue
-                print(decode(tokens[:1]), end="", flush=True)
+                pending.append(int(tokens[0]))
+                if not decode(pending).endswith(PART_OF_CHARACTER) or tokens[0] == stop:
+                    print(decode(pending), end="", flush=True)
+                    pending = []
             stopped = stopped or tokens[0] == stop
             new_tokens.append(tokens)
+        print(decode(pending), end="")
         if not self.json:
             print()
         for row in range(0 if self.json else 1, self.num_samples):

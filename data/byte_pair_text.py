@@ -1,0 +1,37 @@
+"""Language modelling with byte-level BPE, as in GPT-2: texts in windows of tokens."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from data import DataError
+from data.text_windows import TextWindows
+from jaxnlp.config import Count
+from jaxnlp.text.byte_pairs import BytePairs
+
+
+@dataclasses.dataclass(frozen=True)
+class BytePairText(TextWindows):
+    """Texts in windows of byte-level BPE tokens."""
+
+    vocabulary_size: Count = 50_257
+    """Maximum number of tokens, at least 256. A short text has fewer pairs to merge, and so fewer tokens."""
+    tokenizer: str | None = None
+    """A tokenizer.json with byte-level BPE, such as GPT-2's; None = merges are learned from the training text."""
+
+    vocabulary_type = BytePairs
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.only_if(self.tokenizer is None, "merges that are learned from the text", "vocabulary_size")
+        if self.vocabulary_size < 256:
+            raise ValueError(f"data.vocabulary_size must be at least 256, the bytes, got {self.vocabulary_size}")
+
+    def vocabulary_of(self, documents: Sequence[str]) -> BytePairs:
+        """The given tokenizer, or one of the training text."""
+        if self.tokenizer is None:
+            return BytePairs.of([text[: self._boundary(text)] for text in documents], self.vocabulary_size)
+        try:
+            return BytePairs.from_file(Path(self.tokenizer).expanduser())
+        except ValueError as error:
+            raise DataError(f"data.tokenizer: {error}") from error

@@ -1,0 +1,230 @@
+"""Language modelling: windows of texts, each token the target of the ones before it. A base class, whose subclasses say
+what the tokens are."""
+
+import dataclasses
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import grain
+import numpy as np
+from absl import flags
+
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.pipelines.endless import iterable, shuffled
+from data.pipelines.fingerprints import fingerprint
+from data.readers.file_options import TextFiles
+from data.readers.text_sources import TextSource, source_documents
+from jaxnlp.config import Count, Natural, ProperFraction
+from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.text import UnknownTokenError
+
+
+@dataclasses.dataclass(frozen=True)
+class TextWindows(TextFiles):
+    """Texts in windows of tokens.
+
+    Each file is a document: no window crosses from one file into the next, and the end of each file is held out.
+    """
+
+    source: TextSource = "python_docs"
+    """Text: Python's embedded language reference, Tiny Shakespeare, or your files (set path)."""
+    path: str | tuple[str, ...] | None = None
+    """Files of the text, folders of .txt files, or patterns such as "poems/*.txt"; required for text_file. For
+    tiny_shakespeare, its file."""
+    sequence_length: Count = 128
+    """Length of an example in tokens, T."""
+    evaluation_batch_size: Count = 64
+    """Number of examples in an evaluation step."""
+    validation_fraction: ProperFraction = 0.1
+    """Share of each document, at its end, that is held out for validation."""
+    num_workers: Natural = 0
+    """Processes that prepare batches; 0 = this one, which is enough for text in memory."""
+
+    vocabulary_type: ClassVar[type]
+    """The class of the vocabulary."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.format_only_if(self.source == "text_file", "data.source text_file")
+
+    @property
+    def needs(self) -> str:
+        """The source's file."""
+        return {"python_docs": "", "tiny_shakespeare": "tinyshakespeare", "text_file": "your text"}[self.source]
+
+    @property
+    def max_length(self) -> int:
+        """T."""
+        return self.sequence_length
+
+    def vocabulary_of(self, documents: Sequence[str]) -> Any:
+        """The vocabulary of these documents. Raises: DataError, FileNotFoundError."""
+        raise NotImplementedError
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the text and makes its batches.
+
+        The first 90 % of each document (with the default fraction) are training text, the rest validation text. The
+        vocabulary is that of `vocabulary_of`, unless one is given.
+
+        Raises:
+          FileNotFoundError: when there is no such text.
+          DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
+        """
+        documents = source_documents(self.source, self.path, self.encoding)
+        vocabulary: Any = processor
+        if processor is None:
+            vocabulary = self.vocabulary_of(documents)
+        require_processor(vocabulary, self.vocabulary_type)
+        parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
+        for document in documents:
+            try:
+                tokens = vocabulary.encode(document)
+            except UnknownTokenError as error:
+                raise DataError(f"the text of data.source {self.source}: {error}") from error
+            boundary = self._boundary(tokens)
+            parts["train"].append(tokens[:boundary])
+            parts["validation"].append(tokens[boundary:])
+        counts = {name: sum(map(len, part)) for name, part in parts.items()}
+        for name, count in counts.items():
+            where = "training" if name == "train" else name
+            if count <= self.sequence_length:
+                raise DataError(
+                    f"the {where} text has {count} {vocabulary.unit}, but one window needs {self.sequence_length + 1}; "
+                    f"use a longer text or a smaller --data.sequence-length"
+                )
+        several = f"{len(documents):,} files, each a document; " if len(documents) > 1 else ""
+        return Corpus(
+            train=shuffled_windows(
+                parts["train"], self.sequence_length, self.batch_size, seed=seed, num_workers=self.num_workers
+            ),
+            splits={
+                name: Split(consecutive_windows(part, self.sequence_length, self.evaluation_batch_size))
+                for name, part in parts.items()
+            },
+            processor=vocabulary,
+            description=(
+                f"{self.source}: {several}{sum(counts.values()):,} {vocabulary.unit}, {vocabulary.size:,} distinct; "
+                f"{counts['train']:,} for training, {counts['validation']:,} for validation"
+            ),
+            fingerprint=_fingerprint(documents),
+        )
+
+    def _boundary(self, document: Sequence[Any]) -> int:
+        """The number of characters, or tokens, of a document that are training text."""
+        return int(len(document) * (1.0 - self.validation_fraction))
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A file's text, each token but the first scored once.
+
+        Raises:
+          FileNotFoundError, DataError: when it cannot be read, or contains characters outside the vocabulary.
+        """
+        vocabulary: Any = require_processor(processor, self.vocabulary_type)
+        text = read_text_file(path, self.encoding)
+        try:
+            tokens = vocabulary.encode(text)
+        except UnknownTokenError as error:
+            raise DataError(f"{path}: {error}") from error
+        if len(tokens) < 2:
+            one = vocabulary.unit.removesuffix("s")
+            raise DataError(f"{path} has one {one}, but two are needed: the first is not scored")
+        return Split(consecutive_windows([tokens], self.sequence_length, self.evaluation_batch_size))
+
+
+def _fingerprint(documents: Sequence[str]) -> str:
+    digests = list(map(fingerprint, documents))
+    return digests[0] if len(digests) == 1 else fingerprint(" ".join(digests))
+
+
+def shuffled_windows(
+    documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
+) -> grain.IterDataset:
+    """Every window of T + 1 tokens of a document in random order, endlessly, reshuffled in each epoch.
+
+    Args:
+      documents: their tokens, [N] int32 each. A document of 2 to T tokens is one window; a shorter one is none.
+      sequence_length: T.
+      batch_size: B.
+      seed: decides the order.
+      num_workers: processes that prepare batches; the order does not depend on it.
+
+    Returns:
+      Batches of `tokens` [B, T] int32, `targets` [B, T] int32 (the next tokens) and `loss_mask` [B, T] bool; after the
+      end of a document, tokens are 0 and `loss_mask` is False. The iterator's state can be saved and set.
+    """
+    windows = _Windows(documents, sequence_length)
+    starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
+    # Starts are batched first; the windows of a batch are then read in one NumPy call.
+    order = shuffled(grain.MapDataset.range(len(starts)), seed).batch(batch_size)
+    batches = iterable(order.map(_Chosen(windows, starts)))
+    if num_workers:
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
+        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers), _ignore_interrupts)
+    return batches
+
+
+def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int) -> grain.MapDataset:
+    """One pass over documents: each token but a document's first is the target of exactly one position.
+
+    Args:
+      documents: their tokens, [N] int32 each; at least one has two.
+      sequence_length: T.
+      batch_size: B.
+
+    Returns:
+      Batches like those of `shuffled_windows`. Rows that fill the last batch are padding.
+    """
+    windows = _Windows(documents, sequence_length)
+    starts = windows.starts(lambda length: np.arange(0, length - 1, sequence_length))
+    rows = -(-len(starts) // batch_size) * batch_size
+    starts = np.append(starts, np.full(rows - len(starts), windows.end))
+    return grain.MapDataset.range(rows // batch_size).map(
+        lambda batch: windows(starts[batch * batch_size : (batch + 1) * batch_size])
+    )
+
+
+def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
+    """Ctrl-C reaches workers too; only the process that trains handles it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class _Windows:
+    """The windows of documents at given starting points: a class, since worker processes receive it by pickle."""
+
+    def __init__(self, documents: Sequence[np.ndarray], sequence_length: int):
+        self.sequence_length = sequence_length
+        self.lengths = np.array([len(document) for document in documents])
+        self.end = int(self.lengths.sum())
+        self.tokens = np.pad(np.concatenate(documents), (0, sequence_length + 1))
+        self.ends = np.append(np.cumsum(self.lengths), self.end)  # at the end, too, there is nothing to read
+
+    def starts(self, within: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Starting points of all documents of two tokens or more, given those within a document of a length."""
+        begins = np.cumsum(self.lengths) - self.lengths
+        pairs = zip(begins, self.lengths, strict=True)
+        return np.concatenate([begin + within(length) for begin, length in pairs if length > 1])
+
+    def __call__(self, starts: np.ndarray) -> NumpyBatch:
+        starts = np.asarray(starts)
+        ends = self.ends[np.minimum(np.searchsorted(self.ends, starts, side="right"), len(self.ends) - 1)][:, None]
+        positions = starts[:, None] + np.arange(self.sequence_length)
+        return {
+            "tokens": np.where(positions < ends, self.tokens[positions], 0),
+            "targets": np.where(positions + 1 < ends, self.tokens[positions + 1], 0),
+            "loss_mask": positions + 1 < ends,
+        }
+
+
+class _Chosen:
+    """The windows of given indices."""
+
+    def __init__(self, windows: _Windows, starts: np.ndarray):
+        self.windows = windows
+        self.starts = starts
+
+    def __call__(self, indices: np.ndarray) -> NumpyBatch:
+        return self.windows(self.starts[np.asarray(indices)])

@@ -1,0 +1,104 @@
+"""Byte-level BPE: tokens are sequences of bytes, so every text has tokens, and they give it back."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from jaxnlp.input_files.text_files import has_surrogate
+from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.raw_texts import as_texts, padded_rows
+
+_PROBE = " Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n "
+"""Blanks, accents and characters of several bytes: a byte-level tokenizer gives it back unchanged."""
+
+
+class BytePairs:
+    """A tokenizer of byte-level BPE and its vocabulary of V tokens. Equal by value.
+
+    Source: Sennrich et al. 2016, with the bytes of Radford et al. 2019, section 2.2; the library `tokenizers`.
+    """
+
+    unit = "tokens"
+    """The plural noun for tokens in metrics."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        """Raises: ValueError when the tokenizer does not give texts back unchanged."""
+        back = tokenizer.decode(tokenizer.encode(_PROBE, add_special_tokens=False).ids, skip_special_tokens=False)
+        if back != _PROBE:
+            raise ValueError(f"expected byte-level BPE, which gives {_PROBE!r} back unchanged, got {back!r}")
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def of(cls, texts: Sequence[str], size: int) -> Self:
+        """The bytes, and the most frequent merges of texts: at most `size` tokens, at least 256."""
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+        tokenizer.train_from_iterator(texts, trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """The tokenizer of a tokenizer.json, such as that of GPT-2.
+
+        Raises: FileNotFoundError; ValueError naming the file when it has no byte-level BPE.
+        """
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no tokenizer at {path}; give a tokenizer.json")
+        try:
+            return cls.from_json({"tokenizer": json.loads(path.read_text(encoding="utf-8"))})
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def __repr__(self) -> str:
+        return f"BytePairs({self.size:,} {self.unit})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BytePairs) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self._tokenizer.to_str())
+
+    def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
+        """`tokens` [B, T] int32; one text is one row. Shorter texts are padded with id 0 at their end.
+
+        A language model reads from left to right, so padding changes nothing before it.
+
+        Raises: ValueError for arguments that are not texts.
+        """
+        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
+
+    def encode(self, text: str) -> np.ndarray:
+        """Ids of a text's tokens, [n] int32. Raises: UnknownTokenError for a text that UTF-8 cannot encode."""
+        if has_surrogate(text):
+            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a sequence of ids. U+FFFD replaces a character of which it has only some bytes."""
+        return self._tokenizer.decode([int(token_id) for token_id in ids], skip_special_tokens=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON: what a tokenizer.json has."""
+        return {"tokenizer": json.loads(self._tokenizer.to_str())}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The tokenizer whose `to_json` this is. Raises: ValueError saying what is wrong."""
+        require_fields(fields, "byte pairs", tokenizer=dict)
+        try:
+            tokenizer = Tokenizer.from_str(json.dumps(fields["tokenizer"]))
+        except Exception as error:  # the library has no narrower class
+            raise ValueError(f"not a tokenizer: {error}") from error
+        return cls(tokenizer)
