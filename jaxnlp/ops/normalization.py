@@ -61,8 +61,8 @@ def _forward(x, scale, bias, epsilon):
         y = y + bias.astype(wide.dtype)[None]
     chex.assert_shape(y, (rows, width))
     if target_platform() != "cpu":
-        # Written to memory, so that the backward pass is two loops that read them. XLA would compute them again in both
-        # loops, and could then fuse neither with the product dy * n, which it wrote in float32.
+        # They are kept in memory, and the backward pass is two loops over x and dy. Otherwise XLA computes them again
+        # in each loop, and then writes the product dy * n to memory in float32.
         mean, r = jax.lax.optimization_barrier((mean, r))
     return y.astype(x.dtype), (x, scale, bias, mean, r)
 
