@@ -1,4 +1,4 @@
-"""`python -m benchmarks [CASE ...] [--json FILE]`: speed compared with PyTorch, in one run on one machine."""
+"""`python -m benchmarks [CASE ...] [--device gpu] [--json FILE]`: speed compared with PyTorch, on one machine."""
 
 from jaxnlp.cli.messages import show_plain_warnings
 
@@ -11,14 +11,16 @@ import importlib
 import importlib.metadata
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.case import Case
+from benchmarks.case import DEVICE, Case
 from benchmarks.measure import matmul_limits, measure, measure_against
+from train.programs.peaks import peaks_of
 from train.run.folder import write_json
 from train.run.machine import commit, device_name
 
@@ -43,6 +45,20 @@ MODULES = (
     "parse",
 )
 
+GPU_MODULES = (
+    "gpt2_124m",
+    "gpt_shakespeare",
+    "awd_lstm",
+    "bert_finetune",
+    "transformer_step",
+    "generate",
+    "gpt_names",
+    "lstm_lm",
+    "text_cnn",
+    "vit",
+)
+"""The cases of a GPU, the most important first."""
+
 PACKAGES = {
     "jax": "jax",
     "PyTorch": "torch",
@@ -53,10 +69,11 @@ PACKAGES = {
 """The libraries that the cases compare and a model that they load, with their packages."""
 
 
-def installed() -> tuple[dict[str, str], list[str]]:
-    """The versions of `PACKAGES` by name, and the names of those that are not installed."""
+def installed(names: Sequence[str] = tuple(PACKAGES)) -> tuple[dict[str, str], list[str]]:
+    """The versions of some of `PACKAGES` by name, and the names of those that are not installed."""
     versions, missing = dict[str, str](), list[str]()
-    for name, package in PACKAGES.items():
+    for name in names:
+        package = PACKAGES[name]
         try:
             versions[name] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -88,6 +105,7 @@ def main() -> int:
     """Exit status: 0 = done, 2 = wrong command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(MODULES)}; none = all")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="of all implementations")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument(
         "--against",
@@ -98,17 +116,24 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.against is not None and not (arguments.against / "benchmarks/worker.py").is_file():
         parser.error(f"--against {arguments.against}: not a checkout of this project (no benchmarks/worker.py)")
-    unknown = [case for case in arguments.cases if case not in MODULES]
+    gpu = arguments.device == "gpu"
+    modules = GPU_MODULES if gpu else MODULES
+    unknown = [case for case in arguments.cases if case not in modules]
     if unknown:
-        parser.error(f"unknown case {', '.join(unknown)}; choose from: {', '.join(MODULES)}")
-    versions, missing = installed()
+        parser.error(f"unknown case {', '.join(unknown)}; choose from: {', '.join(modules)}")
+    versions, missing = installed(("jax", "PyTorch") if gpu else tuple(PACKAGES))
     if missing:
         parser.error(f"the benchmarks need {', '.join(missing)}: pip install -e '.[dev]'")
 
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
     console = Console()
-    limits = matmul_limits()
+    if gpu:
+        os.environ |= {DEVICE: "gpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        device = jax.local_devices()[0]
+        if device.platform != "gpu":
+            parser.error(f"--device gpu: JAX has no GPU here, but {device.device_kind}; install jaxnlp[cuda]")
+    limits = gpu_limits(device.device_kind) if gpu else matmul_limits()
     rates = " and ".join(f"{limit:.0f} GFLOP/s in {name}" for name, limit in limits.items())
     console.print(f"{device_name()}: matrix products at {rates}", highlight=False)
     where = {
@@ -118,7 +143,7 @@ def main() -> int:
         "commit": commit(),
     }
     rows = []
-    for module in arguments.cases or MODULES:
+    for module in arguments.cases or modules:
         for row in rows_of(module, max(limits.values()), arguments.against):
             console.print(summary(row), highlight=False)
             rows.append(row | where)
@@ -126,6 +151,14 @@ def main() -> int:
                 write_json(arguments.json, rows)
     console.print(table(rows))
     return 0
+
+
+def gpu_limits(name: str) -> dict[str, float]:
+    """The peak rates of a GPU's products in GFLOP/s, by type of operands; those of an unknown GPU are infinite."""
+    peaks = peaks_of(name)
+    if peaks is None:
+        return {"bfloat16": float("inf")}
+    return {"float32": peaks.float32 / 1e9, "bfloat16": peaks.bfloat16 / 1e9}
 
 
 def summary(row: dict) -> str:

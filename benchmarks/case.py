@@ -1,6 +1,7 @@
 """Benchmark cases: the same step in several implementations."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 
 Step = Callable[[], object]
@@ -35,14 +36,24 @@ class Case:
 
 
 OURS = "ours"
+DEVICE = "JAXNLP_BENCHMARK_DEVICE"
+"""The environment variable with the device of all implementations: cpu or gpu."""
+
+
+def on_gpu() -> bool:
+    """Whether the implementations run on a GPU."""
+    return os.environ.get(DEVICE) == "gpu"
 
 
 def torch_implementations(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
     """The opponents of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
 
     `eager_f32` has the style of course assignments. `fused` means PyTorch's own modules, kernels and AdamW. With them
-    `eager_bf16` is the fastest PyTorch without compiling, or `eager_fused` on a CPU without bfloat16 instructions.
+    `eager_bf16` is the fastest PyTorch without compiling, or `eager_fused` on a CPU without bfloat16 instructions. On a
+    GPU there is one opponent, `compile_bf16`: all of this at once, as its best users have it.
     """
+    if on_gpu():
+        return {"compile_bf16": lambda: prepare(fused=True, bfloat16=True, compiled=True)}
     return {
         "eager_f32": lambda: prepare(fused=False, bfloat16=False, compiled=False),
         "eager_fused": lambda: prepare(fused=True, bfloat16=False, compiled=False),

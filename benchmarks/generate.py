@@ -40,7 +40,7 @@ def theirs(batch: int) -> Step:
     from benchmarks.torch_gpt import TorchGPT
 
     model = TorchGPT(CONFIG, VOCABULARY, fused=False).eval()
-    start = torch.from_numpy(prompts(batch)).long()
+    start = torch.tensor(prompts(batch)).long()
 
     @torch.no_grad()
     def step() -> None:

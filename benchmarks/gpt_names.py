@@ -6,7 +6,6 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 
@@ -20,7 +19,6 @@ CONFIG = GPTConfig(
     embedding_dropout_rate=0.1,
     attention_dropout_rate=0.1,
     residual_dropout_rate=0.1,
-    compute=TransformerCompute(matmul_dtype="auto"),
 )
 
 
@@ -51,7 +49,7 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
     from benchmarks.torch_step import torch_step
 
     arrays = batch()
-    tokens, targets = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "targets"))
+    tokens, targets = (torch.tensor(arrays[name]).long() for name in ("tokens", "targets"))
     model = TorchGPT(CONFIG, VOCABULARY, fused=fused)
     return torch_step(model, lambda called: called(tokens, targets), fused=fused, **settings)
 

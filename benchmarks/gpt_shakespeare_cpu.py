@@ -62,7 +62,7 @@ def theirs(*, bfloat16: bool) -> Step:
         rate = next(rates)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        return called(torch.from_numpy(batch["tokens"]).long(), torch.from_numpy(batch["targets"]).long())
+        return called(torch.tensor(batch["tokens"]).long(), torch.tensor(batch["targets"]).long())
 
     clip_norm = config.optimizer.max_grad_norm
     return torch_step(model, loss_of, clip_norm=clip_norm, bfloat16=bfloat16, optimizer=optimizer)

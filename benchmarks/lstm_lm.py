@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.nn.recurrent import RecurrentCompute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from jaxnlp.text.words import WordVocabulary
 
@@ -18,7 +17,6 @@ CONFIG = RecurrentLMConfig(
     embedding_width=WIDTH,
     widths=(WIDTH,) * LAYERS,
     scale_embeddings=True,
-    compute=RecurrentCompute(matmul_dtype="auto"),
 )
 
 
@@ -45,7 +43,7 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
     from benchmarks.torch_step import torch_step
 
     arrays = batch()
-    tokens, targets = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "targets"))
+    tokens, targets = (torch.tensor(arrays[name]).long() for name in ("tokens", "targets"))
     model = TorchLSTM(VOCABULARY, WIDTH, LAYERS, fused=fused)
     return torch_step(model, lambda called: called(tokens, targets), fused=fused, **settings)
 

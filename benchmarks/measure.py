@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import OURS, Case
+from benchmarks.case import OURS, Case, on_gpu
 from jaxnlp.cli.malloc import SWITCH, TUNABLES
 from jaxnlp.ops.matrix_products import operand_dtype
 from train.run.machine import commit
@@ -76,6 +76,13 @@ class Worker:
         self._process.stdin.flush()
         return float(self._line()) / steps
 
+    def memory(self) -> int:
+        """The most bytes of the GPU that were in use; 0 on a CPU."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("memory\n")
+        self._process.stdin.flush()
+        return int(self._line())
+
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
@@ -136,10 +143,13 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
     Returns:
       Rows with case, variant, opponent, ours_seconds, theirs_seconds (medians over the rounds), ratio (theirs / ours),
       spread (interquartile range of the rounds' ratios over their median), and for ours tokens_per_second, gflops and
-      fraction_of_limit. An opponent that cannot run has None for numbers, and the reason as `error`.
+      fraction_of_limit. An opponent that cannot run has None for numbers, and the reason as `error`. On a GPU there
+      are also ours_gigabytes, theirs_gigabytes (the most so far in the process of all cases), ours_first_step_seconds
+      and theirs_first_step_seconds.
     """
     workers: dict[tuple[str, bool], Worker] = {}
     errors: dict[str, ImplementationError] = {}
+    first_steps: dict[str, float] = {}
     try:
         for implementation in cases[0].implementations:
             if implementation == "eager_bf16" and operand_dtype("auto") is None:
@@ -147,11 +157,11 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
                     "this CPU has no bfloat16 instructions, and PyTorch would take minutes a step"
                 )
                 continue
-            keys = [(implementation, pages) for pages in ((True,) if implementation == OURS else (False, True))]
+            both = implementation != OURS and not on_gpu()
+            keys = [(implementation, pages) for pages in ((False, True) if both else (True,))]
             workers |= {key: Worker(cases[0].name, implementation, huge_pages=key[1]) for key in keys}
             try:
-                for key in keys:
-                    workers[key].wait_until_ready()
+                first_steps[implementation] = min(workers[key].wait_until_ready() for key in keys)
             except ImplementationError as error:
                 if implementation == OURS:
                     raise
@@ -167,16 +177,29 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
                 if implementation in errors:
                     yield row | not_measured(errors[implementation])
                 else:
-                    yield row | compared(
+                    row |= compared(
                         turns[OURS],
                         turns[implementation],
                         tokens=case.tokens,
                         flop=case.flop,
                         limit_gflops=limit_gflops,
                     )
+                    yield row | (_on_gpu(workers, first_steps, implementation) if on_gpu() else {})
     finally:
         for worker in workers.values():
             worker.close()
+
+
+def _on_gpu(
+    workers: Mapping[tuple[str, bool], Worker], first_steps: Mapping[str, float], opponent: str
+) -> dict[str, float]:
+    """What else is of interest on a GPU: gigabytes, and seconds from the start of the process to its first step."""
+    return {
+        "ours_gigabytes": workers[OURS, True].memory() / 1e9,
+        "theirs_gigabytes": workers[opponent, True].memory() / 1e9,
+        "ours_first_step_seconds": first_steps[OURS],
+        "theirs_first_step_seconds": first_steps[opponent],
+    }
 
 
 def _turns(workers: Mapping[tuple[str, bool], Worker], number: int, case: Case) -> dict[str, Turns]:

@@ -66,7 +66,7 @@ def theirs(*, fused: bool, bfloat16: bool) -> Step:
         found: list[int] = []
         for start in range(0, SENTENCES, BATCH):
             texts = sentences()[start : start + BATCH]
-            tokens = [torch.from_numpy(ids).long() for ids in reader.tokenize([(text,) for text in texts]).tokens]
+            tokens = [torch.tensor(ids).long() for ids in reader.tokenize([(text,) for text in texts]).tokens]
             padded: Any = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
                 logits = model(padded, torch.tensor([len(ids) for ids in tokens]))

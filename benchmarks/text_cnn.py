@@ -49,7 +49,7 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
     from benchmarks.torch_step import torch_step
     from benchmarks.torch_text_cnn import TorchTextCNN
 
-    tokens, labels = (torch.from_numpy(array).long() for array in batch().values())
+    tokens, labels = (torch.tensor(array).long() for array in batch().values())
     model = TorchTextCNN(CONFIG, VOCABULARY, CLASSES)
     return torch_step(model, lambda called: F.cross_entropy(called(tokens), labels), fused=fused, **settings)
 

@@ -24,8 +24,9 @@ class Layer(nn.Module):
             dense(x).view(batch, positions, self.heads, width // self.heads).transpose(1, 2)
             for dense in (self.q, self.k, self.v)
         )
-        if self.fused and not (self.training and self.dropout.p):  # see torch_gpt
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask.to(q.dtype))
+        rate = self.dropout.p if self.training else 0.0
+        if self.fused and (q.is_cuda or not rate):  # see torch_gpt
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask.to(q.dtype), dropout_p=rate)
         else:
             scores = q @ k.transpose(-2, -1) / math.sqrt(k.shape[-1]) + additive_mask.to(q.dtype)
             y = self.dropout(F.softmax(scores, dim=-1)) @ v

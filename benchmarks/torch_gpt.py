@@ -3,7 +3,8 @@
 `CourseAttention` has the style of courses and karpathy/minGPT: four projections, then scores, mask, softmax and dropout
 one after the other, GELU by erf. `FusedAttention` has the style of karpathy/nanoGPT: a fused projection, the fused
 attention of PyTorch, GELU by tanh. PyTorch's fused kernel for CPUs has no dropout: with dropout,
-`scaled_dot_product_attention` computes step by step in float32, also under autocast, so it is not used then.
+`scaled_dot_product_attention` computes step by step in float32, also under autocast, so it is not used then. Its
+kernels for GPUs have dropout.
 """
 
 import math
@@ -60,12 +61,13 @@ class FusedAttention(nn.Module):
             part.view(batch, positions, self.num_heads, width // self.num_heads).transpose(1, 2)
             for part in self.qkv(x).split(width, dim=2)
         )
-        if self.training and self.attention_dropout.p:
+        rate = self.attention_dropout.p if self.training else 0.0
+        if rate and not q.is_cuda:
             scores = (q * k.shape[-1] ** -0.5) @ k.transpose(-2, -1)
             scores = scores.masked_fill(self.future[:positions, :positions], -torch.inf)
             y = self.attention_dropout(F.softmax(scores, dim=-1)) @ v
         else:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=rate)
         return self.dropout(self.out(y.transpose(1, 2).reshape(batch, positions, width)))
 
 

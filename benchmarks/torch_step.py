@@ -35,7 +35,7 @@ def torch_step(
     called: Any = torch.compile(model) if compiled else model
 
     def step() -> None:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(torch.get_default_device().type, dtype=torch.bfloat16, enabled=bfloat16):
             loss = loss_of(called)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

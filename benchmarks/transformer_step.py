@@ -6,7 +6,6 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.nn.compute import TransformerCompute
 
 VOCABULARY, START = 6_000, 2
 BATCH, POSITIONS = 256, 16
@@ -18,7 +17,6 @@ CONFIG = EncoderDecoderConfig(
     context_length=128,
     embeddings="shared",
     dropout_rate=0.3,
-    compute=TransformerCompute(matmul_dtype="auto"),
 )
 
 
@@ -57,8 +55,8 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
     from benchmarks.torch_transformer import TorchTransformer
 
     arrays = batch()
-    source, inputs, targets = (torch.from_numpy(arrays[name]).long() for name in ("source", "inputs", "targets"))
-    padding, ignored = torch.from_numpy(~arrays["source_mask"]), torch.from_numpy(~arrays["loss_mask"])
+    source, inputs, targets = (torch.tensor(arrays[name]).long() for name in ("source", "inputs", "targets"))
+    padding, ignored = torch.tensor(~arrays["source_mask"]), torch.tensor(~arrays["loss_mask"])
     targets = targets.masked_fill(ignored, -100).flatten()
 
     def loss(called: Any) -> torch.Tensor:

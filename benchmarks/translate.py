@@ -37,8 +37,8 @@ def theirs() -> Step:
     from benchmarks.torch_transformer import TorchTransformer
 
     model = TorchTransformer(CONFIG, VOCABULARY).eval()
-    source = torch.from_numpy(batch()["source"][:SENTENCES]).long()
-    padding = torch.from_numpy(~batch()["source_mask"][:SENTENCES])
+    source = torch.tensor(batch()["source"][:SENTENCES]).long()
+    padding = torch.tensor(~batch()["source_mask"][:SENTENCES])
     return lambda: model.translate(source, padding, START, BEAMS, NEW)
 
 

@@ -56,7 +56,7 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
     from benchmarks.torch_step import torch_step
     from benchmarks.torch_vit import TorchViT
 
-    images, labels = torch.from_numpy(batch()["images"]), torch.from_numpy(batch()["labels"]).long()
+    images, labels = torch.tensor(batch()["images"]), torch.tensor(batch()["labels"]).long()
     model = TorchViT(CONFIG, SIZE, MEAN, STDDEV, CLASSES)
 
     def loss(called: Any) -> torch.Tensor:

@@ -3,7 +3,7 @@
 So threads, allocator and compiled programs of the implementations do not affect each other. NUMBER is that of the
 variant to begin with; none = 0. After the first step it prints "ready", and the seconds of imports that only other
 implementations need. Then it reads lines with the number of a variant and a number of steps, and prints the seconds of
-these steps.
+these steps. For the line "memory" it prints the most bytes of the GPU that were in use; 0 on a CPU.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from benchmarks.case import OURS, Step
+from benchmarks.case import OURS, Step, on_gpu
 
 LONG_STEP_SECONDS = 3.0
 """Steps that take longer have no warm-up step before a turn."""
@@ -24,6 +24,9 @@ def main() -> None:
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         torch.manual_seed(0)
+        if on_gpu():
+            torch.set_default_device("cuda")
+            torch.set_float32_matmul_precision("high")  # TF32
     start = time.perf_counter()
     cases = importlib.import_module(f"benchmarks.{module}").cases()
     others = (
@@ -41,9 +44,20 @@ def main() -> None:
             import jax
 
             jax.block_until_ready(begun)
+        elif on_gpu():
+            torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         seconds_a_step[number] = seconds / count
         return seconds
+
+    def most_bytes() -> int:
+        if not on_gpu():
+            return 0
+        if implementation != OURS:
+            return torch.cuda.max_memory_allocated()
+        import jax
+
+        return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
 
     def prepare(number: int) -> None:
         prepared[number] = cases[number].implementations[implementation]()
@@ -52,6 +66,9 @@ def main() -> None:
     prepare(int(first[0]) if first else 0)
     print("ready", others, flush=True)
     for line in sys.stdin:
+        if line.strip() == "memory":
+            print(most_bytes(), flush=True)
+            continue
         number, count = map(int, line.split())
         if number not in prepared:
             prepare(number)

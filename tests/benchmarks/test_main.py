@@ -8,8 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.__main__ import MODULES, cases_of, main, summary, table
-from benchmarks.case import OURS
+from benchmarks.__main__ import GPU_MODULES, MODULES, cases_of, gpu_limits, main, summary, table
+from benchmarks.case import DEVICE, OURS
 from benchmarks.measure import compared
 
 
@@ -21,6 +21,27 @@ def test_every_case_has_our_implementation_and_opponents(module):
         assert next(iter(case.implementations)) == OURS
         assert len(case.implementations) > 1
         assert case.implementations.keys() == cases[0].implementations.keys()
+
+
+@pytest.mark.parametrize("module", GPU_MODULES)
+def test_on_a_gpu_the_opponent_is_the_fastest_pytorch(monkeypatch, module):
+    monkeypatch.setenv(DEVICE, "gpu")
+    opponents = {"eager_f32"} if module == "generate" else {"compile_bf16"}
+    assert all(case.implementations.keys() == {OURS} | opponents for case in cases_of(module))
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch, capsys):
+    for name in (DEVICE, "XLA_PYTHON_CLIENT_PREALLOCATE"):
+        monkeypatch.setenv(name, "")  # restored after the test
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "gpt2_124m", "--device", "gpu"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "JAX has no GPU here, but cpu; install jaxnlp[cuda]" in capsys.readouterr().err
+
+
+def test_the_limit_of_a_gpu_is_its_peak():
+    assert gpu_limits("NVIDIA H100 80GB HBM3")["bfloat16"] == 989_000
+    assert gpu_limits("unknown") == {"bfloat16": float("inf")}
 
 
 def test_unknown_case_is_refused_with_the_known_ones(monkeypatch, capsys):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bert_finetune, crf, gpt_names, lstm_lm, parse, predict, text_cnn, vit
+from benchmarks import awd_lstm, bert_finetune, crf, gpt2_124m, gpt_names, lstm_lm, parse, predict, text_cnn, vit
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
-from benchmarks.torch_lstm import TorchLSTM
+from benchmarks.torch_lstm import TorchAWDLSTM, TorchLSTM
 from benchmarks.torch_parser import TorchParser
 from benchmarks.torch_text_cnn import TorchTextCNN
 from benchmarks.torch_transformer import TorchTransformer
@@ -279,6 +279,8 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
             fused=True,
         )
         opponent = TorchLSTM(lstm_lm.VOCABULARY, lstm_lm.WIDTH, lstm_lm.LAYERS, fused=True)
+        awd = TorchAWDLSTM(awd_lstm.config(), awd_lstm.VOCABULARY)
+        gpt2 = TorchGPT(gpt2_124m.config(0.1), gpt2_124m.VOCABULARY, fused=True)
     gpt = gpt_names.CONFIG.build(sized(gpt_names.VOCABULARY))
     expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
     assert [size_of(model) for model in gpts] == [expected, expected]
@@ -291,6 +293,30 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
     lstm = lstm_lm.CONFIG.build(sized(lstm_lm.VOCABULARY))
     expected = size(jax.eval_shape(lambda: lstm.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
     assert size_of(opponent) == expected + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
+
+    for case, theirs, second_biases in ((awd_lstm, awd, 4 * sum(awd_lstm.config().widths)), (gpt2_124m, gpt2, 0)):
+        config = case.config() if case is awd_lstm else case.config(0.1)
+        ours = config.build(sized(case.VOCABULARY))
+        assert size_of(theirs) == size(parameter_shapes(ours, TOKENS[:1, :1])) + second_biases
+
+
+def test_awd_lstm_gives_our_loss():
+    config = dataclasses.replace(awd_lstm.config(), embedding_width=8, widths=(6, 8))
+    ours = config.build(sized(VOCABULARY))
+    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
+    weights = {"embedding.weight": params["tokens"]["embedding"], "bias": params["head_bias"]}
+    for number in range(2):
+        layer = params["recurrent"][f"layer_{number}_forward"]
+        kernel, recurrent_kernel, bias = (layer[name] for name in ("kernel", "recurrent_kernel", "bias"))
+        weights[f"layers.{number}.weight_ih_l0"] = kernel.reshape(len(kernel), -1).T
+        weights[f"layers.{number}.weight_hh_l0"] = recurrent_kernel.reshape(len(recurrent_kernel), -1).T
+        weights[f"layers.{number}.bias_ih_l0"] = bias.reshape(-1)
+        weights[f"layers.{number}.bias_hh_l0"] = np.zeros(bias.size, bias.dtype)
+    theirs = load(TorchAWDLSTM(config, VOCABULARY), weights)
+    batch = {"tokens": TOKENS, "targets": TARGETS, "loss_mask": np.ones(TOKENS.shape, bool)}
+    loss, _ = jax.jit(RecurrentLanguageModel().objective(ours, None).loss)(params, batch, None, ())
+    found = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
+    np.testing.assert_allclose(found.item(), loss, rtol=1e-5)
 
 
 def test_the_cases_have_the_models_of_recipes():

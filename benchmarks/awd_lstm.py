@@ -1,0 +1,62 @@
+"""A training step of the recipe awd_lstm: LSTM layers of 1,150, 1,150 and 400, vocabulary 33,280, 80 x 70 words. For a
+GPU.
+
+Ours drops recurrent weights in each step; the opponent does not, since `nn.LSTM` would copy its weights for that.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from benchmarks.case import Case, Step, torch_implementations
+from configs import awd_lstm
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
+from jaxnlp.text.words import WordVocabulary
+
+VOCABULARY, BATCH, POSITIONS = 33_280, 80, 70
+
+
+def config() -> RecurrentLMConfig:
+    """The model of the recipe."""
+    model = awd_lstm.get_config().model
+    assert isinstance(model, RecurrentLMConfig)
+    return model
+
+
+def batch() -> dict[str, np.ndarray]:
+    """Random words, which do not change the time."""
+    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
+    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((BATCH, POSITIONS), bool)}
+
+
+def flop() -> float:
+    """Operations of the matrix products, forward and backward."""
+    model = config()
+    widths = (model.embedding_width, *model.widths)
+    recurrent = sum(4 * after * (before + after) for before, after in itertools.pairwise(widths))
+    return 6.0 * BATCH * POSITIONS * (recurrent + widths[-1] * VOCABULARY)
+
+
+def ours() -> Step:
+    from benchmarks.jax_step import jax_step
+
+    return jax_step(RecurrentLanguageModel(), config(), WordVocabulary(map(str, range(VOCABULARY))), batch())
+
+
+def theirs(*, fused: bool, **settings: Any) -> Step:
+    import torch
+
+    from benchmarks.torch_lstm import TorchAWDLSTM
+    from benchmarks.torch_step import torch_step
+
+    arrays = batch()
+    tokens, targets = (torch.tensor(arrays[name]).long() for name in ("tokens", "targets"))
+    model = TorchAWDLSTM(config(), VOCABULARY)
+    return torch_step(model, lambda called: called(tokens, targets), fused=fused, **settings)
+
+
+def cases() -> list[Case]:
+    opponents = torch_implementations(theirs)
+    return [Case("awd_lstm", {"ours": ours, **opponents}, tokens=BATCH * POSITIONS, flop=flop())]
