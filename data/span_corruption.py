@@ -203,7 +203,7 @@ class CorruptedText(TextFiles):
             return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
 
         first = epoch(0)
-        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
+        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size, self.few_lengths)
         fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
         batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
         return Corpus(

@@ -80,7 +80,7 @@ class SentencePairs(DataConfig):
     @property
     def shapes(self) -> Shapes:
         """The shapes of training batches."""
-        return Shapes(self.lengths, self.batch_tokens, self.batch_size)
+        return Shapes(self.lengths, self.batch_tokens, self.batch_size, self.few_lengths)
 
     def trained_processor(self, pairs: Sequence[SentencePair]) -> TranslationProcessor:
         """Subwords trained on sentences. Raises: DataError when the vocabulary size is too small."""
@@ -99,7 +99,7 @@ class SentencePairs(DataConfig):
         source: SourceRows | None = None,
     ) -> Split[SentencePair]:
         """One pass over pairs, in evaluation batches; see `pairs_split`."""
-        shapes = Shapes(self.lengths, self.evaluation_batch_tokens)
+        shapes = Shapes(self.lengths, self.evaluation_batch_tokens, few=self.few_lengths)
         return pairs_split(pairs, processor, shapes, file=file, source=source)
 
     def training_ids(

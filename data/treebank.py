@@ -94,7 +94,7 @@ class Treebank(TextFiles):
     @property
     def shapes(self) -> Shapes:
         """The shapes of training batches."""
-        return Shapes(self._lengths, self.batch_words, self.batch_size)
+        return Shapes(self._lengths, self.batch_words, self.batch_size, self.few_lengths)
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -244,7 +244,7 @@ class Treebank(TextFiles):
         notes = [f"{crossed:,} of {len(sentences):,} trees are not projective"] if crossed else []
         notes += processor.tag_note(sentences)
         notes += processor.relation_note(sentences)
-        shapes = Shapes(self._lengths, self.evaluation_batch_words)
+        shapes = Shapes(self._lengths, self.evaluation_batch_words, few=self.few_lengths)
         return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))
 
 

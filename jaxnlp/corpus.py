@@ -144,6 +144,9 @@ class DataConfig(Config):
 
     batch_size: Count = 32
     """Number of examples in a training step, over all devices."""
+    few_lengths: bool | None = None
+    """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
+    text, three for data with a list of lengths. None = on GPUs and TPUs."""
 
     @property
     def usual(self) -> tuple[str, ...]:

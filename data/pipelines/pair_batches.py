@@ -42,7 +42,9 @@ def longer_side(pair: Ids) -> int:
 
 def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     """The share of padding in the batches of an epoch."""
-    groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
+    lengths = list(map(longer_side, pairs))
+    shapes = shapes.fitted(lengths)
+    groups = shapes.groups(lengths, range(len(pairs)))
     cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
 
