@@ -148,12 +148,14 @@ class Treebank(TextFiles):
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
         content += [[one.lines for one in sentences] for sentences in splits.values()]
+        batches = training_batches(trees, processor, self.shapes, seed=seed)
         return Corpus(
-            train=training_batches(trees, processor, self.shapes, seed=seed),
+            train=batches,
             splits={name: self._split(sentences, processor) for name, sentences in splits.items()},
             processor=processor,
             description=description,
             fingerprint=fingerprint(json.dumps([processor.to_json(), content])),
+            of_each_shape=batches.of_each_shape,
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

@@ -123,8 +123,9 @@ class WordText(TextFiles):
             raise DataError("the validation text has one word, but needs at least two: the first is not scored")
         train, validation = map(len, texts.values())
         splits = {name: self._split(text) for name, text in texts.items()}
+        batches = Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch))))
         return Corpus(
-            train=Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch)))),
+            train=batches,
             splits=fixture_splits(splits, self.path, articles.vocabulary) if self.source == "cmu_hw4p1" else splits,
             processor=articles.vocabulary,
             description=(
@@ -133,6 +134,7 @@ class WordText(TextFiles):
             ),
             fingerprint=articles.fingerprint,
             token_counts=np.bincount(texts["train"], minlength=articles.vocabulary.size),
+            of_each_shape=batches.of_each_shape,
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

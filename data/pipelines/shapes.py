@@ -93,7 +93,7 @@ class Shapes:
         batch: Callable[[list[Example], int, int], NumpyBatch],
         *,
         seed: int,
-    ) -> grain.IterDataset:
+    ) -> Epochs:
         """Endless epochs of batches, each in another random order.
 
         Args:
