@@ -98,7 +98,7 @@ NamesSource = Literal["cs224n_a5", "invented"]
 
 FOLDER = "cs224n_a5_names"
 LENGTH_MULTIPLE = 16
-"""Batches have the length of their longest example, rounded up to a multiple of this."""
+"""The multiple, unless batches have few lengths."""
 DOCUMENTS, TRAIN, DEV, TEST = "wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"
 
 
@@ -181,6 +181,11 @@ class _NamesConfig(DataConfig):
         return self.sequence_length
 
     @property
+    def length_multiple(self) -> int:
+        """Batches have the length of their longest example, rounded up to a multiple of this."""
+        return self.sequence_length if self.few_lengths else LENGTH_MULTIPLE
+
+    @property
     def learns_questions(self) -> bool:
         """Whether the training examples include questions."""
         return True
@@ -231,7 +236,7 @@ class _NamesConfig(DataConfig):
 
     def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[tuple[NumpyBatch, ...], np.ndarray]:
         """One pass over examples, in batches of similar length, and the example in each of their rows [N]."""
-        return sorted_batches(examples, self.evaluation_batch_size, multiple=LENGTH_MULTIPLE)
+        return sorted_batches(examples, self.evaluation_batch_size, multiple=self.length_multiple)
 
     def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it.
@@ -393,4 +398,4 @@ class _PretrainingExample(grain.transforms.RandomMap):
 
 def _endless(examples: grain.MapDataset, config: _NamesConfig, seed: int) -> grain.IterDataset:
     """Endless examples in batches of similar length."""
-    return iterable(bucketed(examples, config.batch_size, seed=seed, multiple=LENGTH_MULTIPLE))
+    return iterable(bucketed(examples, config.batch_size, seed=seed, multiple=config.length_multiple))

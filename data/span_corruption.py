@@ -203,11 +203,12 @@ class CorruptedText(TextFiles):
             return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
 
         first = epoch(0)
-        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
+        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size, self.few_lengths)
         fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
         batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
+        training = endless_batches(epoch, shapes, seed=seed)
         return Corpus(
-            train=endless_batches(epoch, shapes, seed=seed),
+            train=training,
             splits={"validation": Split(batches)},
             processor=processor,
             description=(
@@ -217,6 +218,7 @@ class CorruptedText(TextFiles):
                 "positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),
+            of_each_shape=training.of_each_shape,
         )
 
     def _paths(self) -> list[Path]:

@@ -169,10 +169,15 @@ class QuestionContexts(TextFiles):
         except ValueError as error:
             raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
 
+    @property
+    def _multiple(self) -> int:
+        """Of the lengths of batches."""
+        return self.max_length if self.few_lengths else self.length_multiple
+
     def _padding(self, questions: Sequence[ContextQuestion], processor: QuestionProcessor) -> dict[str, Any]:
         """Options of `bucketed` and of `sorted_batches`."""
         pad = functools.partial(_padded, questions, processor)
-        return {"multiple": self.length_multiple, "length": lambda window: len(window.tokens), "pad": pad}
+        return {"multiple": self._multiple, "length": lambda window: len(window.tokens), "pad": pad}
 
     def _split(self, questions: Sequence[ContextQuestion], processor: QuestionProcessor) -> Split[ContextQuestion]:
         """One pass over the windows; `rows` has the index of each one's window."""

@@ -340,13 +340,18 @@ class TaggedSentences(TextFiles):
                 rows.append(TaggedSentence(row, one.words[part], labels and labels[part], written_in))
         return rows
 
+    @property
+    def _multiple(self) -> int:
+        """Of the lengths of batches."""
+        return self.max_length if self.few_lengths else self.length_multiple
+
     def _training_batches(self, train: list[TaggedSentence], processor: TaggerProcessor, seed: int) -> Any:
         encoded = grain.MapDataset.source(list(map(processor.encode, train)))
         batches = bucketed(
             shuffled(encoded, seed),
             self.batch_size,
             seed=seed,
-            multiple=self.length_multiple,
+            multiple=self._multiple,
             length=processor.inputs.encoded_length,
             pad=processor.batch,
         )
@@ -359,7 +364,7 @@ class TaggedSentences(TextFiles):
         batches, rows = sorted_batches(
             list(map(processor.encode, sentences)),
             self.evaluation_batch_size,
-            multiple=self.length_multiple,
+            multiple=self._multiple,
             length=processor.inputs.encoded_length,
             pad=processor.batch,
         )

@@ -266,7 +266,7 @@ class TextTable(TableFiles):
                     # compiled.
                     pool_seed=seed,
                     batch_size=self.batch_size,
-                    multiple=self.length_multiple,
+                    multiple=self._multiple,
                 )
             )
             encoded = {split: self._split(rows, one) for split, rows in part.splits.items()}
@@ -358,12 +358,17 @@ class TextTable(TableFiles):
             splits[name] = dataclasses.replace(split, source=every)
         return split_of_parts(splits) if self.parts else splits[""]
 
+    @property
+    def _multiple(self) -> int:
+        """Of the lengths of batches."""
+        return self.max_length if self.few_lengths else self.length_multiple
+
     def _further(self, one: TextClassifierProcessor) -> TextSource:
         """Further tables of a part whose training table was the user's."""
         return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
 
     def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
-        return table_split(rows, processor, batch_size=self.evaluation_batch_size, multiple=self.length_multiple)
+        return table_split(rows, processor, batch_size=self.evaluation_batch_size, multiple=self._multiple)
 
     def _held_out(
         self, rows: list[LabelledText], targets: Targets, splits: dict[str, list[LabelledText]]

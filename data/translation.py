@@ -80,7 +80,7 @@ class SentencePairs(DataConfig):
     @property
     def shapes(self) -> Shapes:
         """The shapes of training batches."""
-        return Shapes(self.lengths, self.batch_tokens, self.batch_size)
+        return Shapes(self.lengths, self.batch_tokens, self.batch_size, self.few_lengths)
 
     def trained_processor(self, pairs: Sequence[SentencePair]) -> TranslationProcessor:
         """Subwords trained on sentences. Raises: DataError when the vocabulary size is too small."""
@@ -99,7 +99,7 @@ class SentencePairs(DataConfig):
         source: SourceRows | None = None,
     ) -> Split[SentencePair]:
         """One pass over pairs, in evaluation batches; see `pairs_split`."""
-        shapes = Shapes(self.lengths, self.evaluation_batch_tokens)
+        shapes = Shapes(self.lengths, self.evaluation_batch_tokens, few=self.few_lengths)
         return pairs_split(pairs, processor, shapes, file=file, source=source)
 
     def training_ids(
@@ -147,8 +147,9 @@ class SentencePairs(DataConfig):
                 raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
         epoch = functools.lru_cache(maxsize=1)(epoch)  # the first epoch is read here and in training
         held = [[(pair.source, pair.reference) for pair in split.examples] for split in splits.values()]
+        train = endless_batches(epoch, self.shapes, seed=seed)
         return Corpus(
-            train=endless_batches(epoch, self.shapes, seed=seed),
+            train=train,
             splits=splits,
             processor=processor,
             description=(
@@ -156,6 +157,7 @@ class SentencePairs(DataConfig):
                 f"{padding_share(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), held, content])),
+            of_each_shape=train.of_each_shape,
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

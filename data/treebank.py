@@ -94,7 +94,7 @@ class Treebank(TextFiles):
     @property
     def shapes(self) -> Shapes:
         """The shapes of training batches."""
-        return Shapes(self._lengths, self.batch_words, self.batch_size)
+        return Shapes(self._lengths, self.batch_words, self.batch_size, self.few_lengths)
 
     @property
     def _lengths(self) -> tuple[int, ...]:
@@ -148,12 +148,14 @@ class Treebank(TextFiles):
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
         content += [[one.lines for one in sentences] for sentences in splits.values()]
+        batches = training_batches(trees, processor, self.shapes, seed=seed)
         return Corpus(
-            train=training_batches(trees, processor, self.shapes, seed=seed),
+            train=batches,
             splits={name: self._split(sentences, processor) for name, sentences in splits.items()},
             processor=processor,
             description=description,
             fingerprint=fingerprint(json.dumps([processor.to_json(), content])),
+            of_each_shape=batches.of_each_shape,
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -244,7 +246,7 @@ class Treebank(TextFiles):
         notes = [f"{crossed:,} of {len(sentences):,} trees are not projective"] if crossed else []
         notes += processor.tag_note(sentences)
         notes += processor.relation_note(sentences)
-        shapes = Shapes(self._lengths, self.evaluation_batch_words)
+        shapes = Shapes(self._lengths, self.evaluation_batch_words, few=self.few_lengths)
         return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))
 
 

@@ -76,13 +76,16 @@ class WordText(TextFiles):
         return self.mode == "streams"
 
     @property
+    def _multiple(self) -> int:
+        """Of the lengths of batches: T / 2 and T if they are few."""
+        return -(-self.sequence_length // 2) if self.few_lengths else self.length_multiple
+
+    @property
     def max_length(self) -> int:
         """Maximum length of a row, in evaluation or in training on streams, whose lengths vary."""
         if not self.stateful:
             return self.sequence_length
-        longest = longest_stream_batch(
-            self.sequence_length, length_std=self.bptt_length_std, multiple=self.length_multiple
-        )
+        longest = longest_stream_batch(self.sequence_length, length_std=self.bptt_length_std, multiple=self._multiple)
         return max(self.sequence_length, longest)
 
     @property
@@ -110,7 +113,7 @@ class WordText(TextFiles):
             encoding=self.encoding,
         )
         texts = {"train": np.concatenate(articles.train), "validation": np.concatenate(articles.validation)}
-        shortest = self.length_multiple if self.stateful else self.sequence_length
+        shortest = self._multiple if self.stateful else self.sequence_length
         if len(texts["train"]) <= self.batch_size * shortest:
             raise DataError(
                 f"the training text has {len(texts['train'])} words, but {self.batch_size} rows of {shortest} need "
@@ -120,8 +123,9 @@ class WordText(TextFiles):
             raise DataError("the validation text has one word, but needs at least two: the first is not scored")
         train, validation = map(len, texts.values())
         splits = {name: self._split(text) for name, text in texts.items()}
+        batches = Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch))))
         return Corpus(
-            train=Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch)))),
+            train=batches,
             splits=fixture_splits(splits, self.path, articles.vocabulary) if self.source == "cmu_hw4p1" else splits,
             processor=articles.vocabulary,
             description=(
@@ -130,6 +134,7 @@ class WordText(TextFiles):
             ),
             fingerprint=articles.fingerprint,
             token_counts=np.bincount(texts["train"], minlength=articles.vocabulary.size),
+            of_each_shape=batches.of_each_shape,
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -173,6 +178,6 @@ class WordText(TextFiles):
             rng,
             short_probability=self.bptt_short_probability,
             length_std=self.bptt_length_std,
-            multiple=self.length_multiple,
+            multiple=self._multiple,
         )
         return stream_batches(text, lengths, self.batch_size)

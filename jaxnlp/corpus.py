@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -108,13 +108,13 @@ class Corpus:
 
     Attributes:
       train: endless batches of static shapes, in an order that only the seed decides; or dicts of batches by part, if a
-        step takes a batch of each part. Its iterator has `get_state` and `set_state`. If it has `of_each_shape`, that
-        returns batches of all shapes.
+        step takes a batch of each part. Its iterator has `get_state` and `set_state`.
       splits: the splits that can be scored, by name; one is `validation`.
       processor: turns raw inputs into arrays.
       description: one line for the user.
       fingerprint: changes when the data changes; a run continues only on the same data.
       token_counts: the count of each token, or of each class, in training [V] or [C] int; None = not counted.
+      of_each_shape: makes training batches of all shapes; None = the first batches show them.
     """
 
     train: Iterable[Any]
@@ -123,11 +123,12 @@ class Corpus:
     description: str
     fingerprint: str
     token_counts: np.ndarray | None = None
+    of_each_shape: Callable[[], Iterable[Any]] | None = None
 
     def training_shapes(self) -> list[Any]:
         """A training batch of each shape; for data that does not know all its shapes, of those of the first batches."""
-        known = getattr(self.train, "of_each_shape", None)
-        return one_of_each_shape(itertools.islice(self.train, LOOK_AHEAD) if known is None else known())
+        shown = self.of_each_shape
+        return one_of_each_shape(itertools.islice(self.train, LOOK_AHEAD) if shown is None else shown())
 
     def split(self, name: str) -> Split:
         """The split of this name. Raises: DataError, with the names of all splits, for another name."""
@@ -144,6 +145,9 @@ class DataConfig(Config):
 
     batch_size: Count = 32
     """Number of examples in a training step, over all devices."""
+    few_lengths: bool | None = None
+    """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
+    text, three for data with a list of lengths. None = on GPUs and TPUs."""
 
     @property
     def usual(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class Ahead:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix=BACKGROUND)
         self._started: float | None = None
         self._ended = 0.0
-        self._compiling: dict[Hashable, Future[None]] = {}
+        self._compiling: dict[Hashable, Future[Any]] = {}
         self._known: set[Hashable] = set()
         self._reported = False
 
@@ -39,14 +39,19 @@ class Ahead:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def compile(self, function: Any, *arguments: Any) -> None:
-        """Traces a jitted function for arguments of these shapes, and compiles it in a thread, unless this was done."""
+    def compile(self, function: Any, *arguments: Any) -> Future[Any] | None:
+        """Traces a jitted function for arguments of these shapes, and compiles it in a thread.
+
+        Returns: the executable, later; None if this was done before.
+        """
         key = _key(function, arguments)
         if self._started is None:
             self._started = time.perf_counter()
-        if key not in self._known:
-            self._known.add(key)
-            self._compiling[key] = self._pool.submit(self._compile, function.lower(*arguments))
+        if key in self._known:
+            return None
+        self._known.add(key)
+        self._compiling[key] = program = self._pool.submit(self._compile, function.lower(*arguments))
+        return program
 
     def called(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The jitted function; a call waits for its program if that is being compiled."""
@@ -69,9 +74,10 @@ class Ahead:
         self._reported, count = True, len(self._known)
         return [f"compiled {count} program{'s' if count > 1 else ''} in {self._ended - self._started:.0f} s"]
 
-    def _compile(self, lowered: Any) -> None:
-        lowered.compile()
+    def _compile(self, lowered: Any) -> Any:
+        executable = lowered.compile()
         self._ended = time.perf_counter()
+        return executable
 
     def _wait_for(self, key: Hashable) -> None:
         program = self._compiling.get(key)

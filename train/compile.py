@@ -25,6 +25,7 @@ from train.programs.peaks import peaks_of
 from train.programs.roofline import estimate
 from train.programs.targets import Target, find_target
 from train.run.begin import begin
+from train.run.device import for_device
 from train.run.setup import set_up
 
 PROGRAM = f"{program_name()} compile"
@@ -49,7 +50,7 @@ def compile_programs(config: TrainConfig, target: Target) -> list[dict[str, Any]
     """
     layout = JitParallel(target.devices)
     with target.tracing():
-        setup = set_up(begin(config), devices=layout.devices)
+        setup = set_up(begin(for_device(config, target.devices[0])), devices=layout.devices)
         return [compiled(program, target) for program in programs_of(setup, layout)]
 
 

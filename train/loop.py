@@ -16,11 +16,13 @@ from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.log import RunLog
 from train.parallel import Parallel, ParallelMode, make_parallel
+from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
+from train.run.device import for_device
 from train.run.lock import locked
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
@@ -66,6 +68,7 @@ def fit(
     workdir, layout = Path(workdir), make_parallel(parallel)
     console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
+        config = for_device(config, jax.devices()[0], workdir)
         run_folder.check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices, parallel=parallel)
         config = setup.config
@@ -84,7 +87,7 @@ def fit(
                 while not run.ended(config):
                     batch = layout.put_batch(next(batches), config.accumulation_steps)
                     if run.step == first:
-                        ahead.compile(program, run.state, batch)
+                        executable = ahead.compile(program, run.state, batch)
                     run.state, output = train_step(run.state, batch)
                     run.step += 1
                     log.collect(output.metrics)
@@ -94,6 +97,7 @@ def fit(
                     if run.step == first + 1:
                         with log.paused():
                             _compile_further_programs(ahead, setup, layout, program, validate, run)
+                            _record_peak(workdir, executable, setup, layout, output)
                     print_lines(console, ahead.report())
                     stopped = stop.received is not None  # a signal after this line stops the run after its next step
                     due = run.due(config, stopped=stopped)
@@ -141,6 +145,14 @@ def _compile_further_programs(
         ahead.compile(program, run.state, layout.put_batch(batch, setup.config.accumulation_steps))
     ahead.compile(all_finite, (run.state.params, run.state.ema))
     validate.compile_ahead(run.step, run.state)
+
+
+def _record_peak(workdir: Path, executable: Any, setup: Setup, layout: Parallel, output: StepOutput) -> None:
+    """Records what the report needs for the share of the devices' peak, if that is known."""
+    count = float(jax.device_get(output.metrics[setup.objective.progress][1]))
+    facts = peak_facts(executable.result(), count, layout.devices, jax.local_devices()[0].device_kind)
+    if facts:
+        run_folder.update_environment(workdir, **facts)
 
 
 def _record_start(workdir: Path, output: StepOutput, started: float) -> None:

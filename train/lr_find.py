@@ -26,6 +26,7 @@ from train.config import TrainConfig
 from train.optimizer.schedules import Schedule
 from train.parallel import make_parallel
 from train.run.begin import begin
+from train.run.device import for_device
 from train.run.setup import set_up
 from train.step import weighted
 
@@ -88,7 +89,8 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     schedule = ExponentialRange(smallest=smallest, largest=largest, steps=steps)
     optimizer = dataclasses.replace(config.optimizer, schedule=schedule, reference_tokens=None)
     layout = make_parallel("jit")
-    setup = set_up(begin(dataclasses.replace(config, optimizer=optimizer)), devices=layout.devices)
+    config = for_device(dataclasses.replace(config, optimizer=optimizer), jax.devices()[0])
+    setup = set_up(begin(config), devices=layout.devices)
     state = layout.initialise(setup.initial_state, setup.given)
     train_step = layout.compile_train(setup.step, setup.abstract_state)
     batches = iter(setup.corpus.train)

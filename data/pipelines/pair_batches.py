@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-import grain
 import numpy as np
 
 from data import NumpyBatch, Split
 from data.pipelines.shapes import Shapes
+from data.pipelines.word_batches import Epochs
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.subwords import END, START, UNKNOWN
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -42,12 +42,14 @@ def longer_side(pair: Ids) -> int:
 
 def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     """The share of padding in the batches of an epoch."""
-    groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
+    lengths = list(map(longer_side, pairs))
+    shapes = shapes.fitted(lengths)
+    groups = shapes.groups(lengths, range(len(pairs)))
     cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
 
 
-def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int) -> grain.IterDataset:
+def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int) -> Epochs:
     """Endless epochs of batches; see `Shapes.epochs` and `pair_batch`."""
     return shapes.epochs(epoch, longer_side, pair_batch, seed=seed)
 

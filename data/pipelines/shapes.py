@@ -1,6 +1,7 @@
 """Batches of a few shapes, with about the same number of tokens each."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -8,6 +9,7 @@ import grain
 import numpy as np
 
 from data import NumpyBatch
+from data.pipelines.lengths import few_lengths
 from data.pipelines.word_batches import Epochs
 
 Example = TypeVar("Example")
@@ -21,11 +23,19 @@ class Shapes:
       lengths: the values of T, increasing; no example is longer than the last one.
       tokens: maximum B * T, unless one row is longer.
       most_rows: maximum B; None = only `tokens` limits B.
+      few: whether a few other lengths up to the last one are chosen from the data, see `few_lengths`.
     """
 
     lengths: tuple[int, ...]
     tokens: int
     most_rows: int | None = None
+    few: bool | None = False
+
+    def fitted(self, lengths: Sequence[int]) -> "Shapes":
+        """The shapes for examples of these lengths."""
+        if not self.few or not len(lengths):
+            return self
+        return dataclasses.replace(self, lengths=few_lengths(lengths, self.lengths[-1]), few=False)
 
     def rows(self, bucket: int) -> int:
         """B of the batches of a bucket."""
@@ -67,9 +77,11 @@ class Shapes:
           length: from an example to its length.
           batch: from (examples, B, T) to a batch; rows without an example are padding.
         """
-        groups = self.groups(list(map(length, examples)), range(len(examples)))
+        lengths = list(map(length, examples))
+        shapes = self.fitted(lengths)
+        groups = shapes.groups(lengths, range(len(examples)))
         batches = tuple(
-            batch([examples[index] for index in members], self.rows(bucket), self.lengths[bucket])
+            batch([examples[index] for index in members], shapes.rows(bucket), shapes.lengths[bucket])
             for bucket, members in groups
         )
         return batches, np.array([index for _, members in groups for index in members], int)
@@ -81,7 +93,7 @@ class Shapes:
         batch: Callable[[list[Example], int, int], NumpyBatch],
         *,
         seed: int,
-    ) -> grain.IterDataset:
+    ) -> Epochs:
         """Endless epochs of batches, each in another random order.
 
         Args:
@@ -91,23 +103,27 @@ class Shapes:
           seed: decides the order.
         """
 
+        @functools.cache
+        def fitted() -> Shapes:
+            return self.fitted(list(map(length, epoch(0)))) if self.few else self
+
         def batches(number: int) -> Sequence[NumpyBatch]:
             generator = np.random.default_rng((seed, number))
-            examples = epoch(number)
-            groups = self.groups(list(map(length, examples)), generator.permutation(len(examples)).tolist())
+            examples, shapes = epoch(number), fitted()
+            groups = shapes.groups(list(map(length, examples)), generator.permutation(len(examples)).tolist())
             order = generator.permutation(len(groups))
 
             def made(index: int) -> NumpyBatch:
                 bucket, members = groups[order[index]]
-                return batch([examples[member] for member in members], self.rows(bucket), self.lengths[bucket])
+                return batch([examples[member] for member in members], shapes.rows(bucket), shapes.lengths[bucket])
 
             return grain.MapDataset.range(len(groups)).map(made)
 
         def of_each_shape() -> list[NumpyBatch]:
-            examples = epoch(0)
-            groups = dict(self.groups(list(map(length, examples)), range(len(examples))))
+            examples, shapes = epoch(0), fitted()
+            groups = dict(shapes.groups(list(map(length, examples)), range(len(examples))))
             return [
-                batch([examples[member] for member in members], self.rows(bucket), self.lengths[bucket])
+                batch([examples[member] for member in members], shapes.rows(bucket), shapes.lengths[bucket])
                 for bucket, members in groups.items()
             ]
 

@@ -4,12 +4,12 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import grain
 import numpy as np
 
 from data import NumpyBatch, Split
 from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import Derivation, derivation, lifted
+from data.pipelines.word_batches import Epochs
 from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import NODES
@@ -79,9 +79,7 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
     return batch | {"loss_mask": loss_mask}
 
 
-def training_batches(
-    trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int
-) -> grain.IterDataset:
+def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:
     """Endless batches, shuffled in each epoch; batches have about the same number of words."""
     return shapes.epochs(lambda _: trees, _length, functools.partial(tree_batch, processor), seed=seed)
 

@@ -3,6 +3,13 @@ from pathlib import Path
 import pytest
 
 from data import DataConfig, DataError, refuse_path, require_processor
+from data.names import NamesQuestions
+from data.number_words import NumberWords
+from data.squad import QuestionContexts
+from data.tagged_sentences import TaggedSentences
+from data.treebank import Treebank
+from data.word_text import WordText
+from jaxnlp.corpus import one_of_each_shape
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.words import WordVocabulary
 
@@ -10,6 +17,25 @@ from jaxnlp.text.words import WordVocabulary
 def test_a_data_set_has_no_length_and_no_parts_and_carries_nothing_unless_it_says_so():
     config = DataConfig()
     assert (config.max_length, config.parts, config.joint, config.stateful) == (None, (), False, False)
+
+
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [
+        (NamesQuestions(source="invented", batch_size=8, few_lengths=True), 1),
+        pytest.param(NumberWords(epoch_pairs=400, held_out_pairs=50, few_lengths=True), 3, marks=pytest.mark.thorough),
+        pytest.param(QuestionContexts(people=60, vocabulary_size=400, few_lengths=True), 1, marks=pytest.mark.thorough),
+        (TaggedSentences(source="small_grammar", sentences=600, few_lengths=True), 1),
+        (Treebank(source="small_grammar", sentences=200, few_lengths=True), 3),
+        (WordText(source="python_docs", batch_size=4, few_lengths=True), 2),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_batches_have_few_shapes_where_that_is_wanted(config, most):
+    corpus = config.load(0)
+    assert 1 <= len(corpus.training_shapes()) <= most
+    # The longest example of validation may need one more.
+    assert 1 <= len(one_of_each_shape(corpus.split("validation").batches)) <= most + 1
 
 
 def test_a_batch_has_at_least_one_example():

@@ -76,7 +76,7 @@ PUBLIC = {
         "evaluators commands functions warm_ups from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
-        "section full_name usual only_if batch_size max_length needs parts joint stateful check_steps load "
+        "section full_name usual only_if batch_size few_lengths max_length needs parts joint stateful check_steps load "
         "check_after read_file"
     ),
 }

@@ -49,6 +49,16 @@ def estimate(program: Program, peaks: Peaks) -> Estimate:
     return Estimate(seconds, flops, flops / seconds / peaks.bfloat16 if seconds else 0.0)
 
 
+def all_flops(program: Program) -> float:
+    """The FLOPs of all products of an optimised program."""
+    types = {one.name: one.type for body in program.computations.values() for one in body}
+    return sum(
+        times * product_flops(one, types)[0]
+        for kernel, times in program.kernels()
+        for one in (*program.body(kernel), kernel)
+    )
+
+
 def product_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
     """The FLOPs of an instruction if it is a product, and whether its operands have at most 16 bits; (0, True)
     otherwise."""

@@ -82,6 +82,15 @@ class LoggedRun:
         speeds = self.values(f"{self.counted}_per_second")
         return statistics.median(speeds) if speeds else None
 
+    @property
+    def peak_share(self) -> float | None:
+        """The share of the devices' peak FLOP/s that the median throughput reaches; None = their peak is not known."""
+        flops, peak = (self.environment.get(name) for name in ("flops_per_unit", "peak_flops"))
+        speed = self.speed
+        if speed is None or flops is None or not is_finite(flops) or not is_finite(peak) or not peak:
+            return None
+        return speed * flops / peak
+
     def values(self, key: str) -> list[float]:
         """The finite values of a key, in step order."""
         return [row[key] for row in self.rows if is_finite(row.get(key))]

@@ -218,7 +218,8 @@ def _tiles(run: LoggedRun) -> Iterator[tuple[str, str, str]]:
     if run.train_seconds is not None:
         yield "Training time", duration(run.train_seconds), "without evaluation and saving"
     if run.speed is not None:
-        yield "Throughput", short(run.speed), f"{run.counted}/s, median"
+        share = "" if run.peak_share is None else f"; {run.peak_share:.0%} of the peak in bfloat16"
+        yield "Throughput", short(run.speed), f"{run.counted}/s, median{share}"
 
 
 def _warnings(run: LoggedRun) -> Iterator[str]:

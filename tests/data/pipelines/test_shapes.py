@@ -76,3 +76,17 @@ def test_an_iterator_continues_from_its_state_with_the_same_batches():
     again.set_state(batches.get_state())
     for _ in range(60):
         np.testing.assert_array_equal(next(again)["names"], next(batches)["names"])
+
+
+def test_few_lengths_are_those_of_the_data_and_the_maximum():
+    examples = [(name, length) for name, length in enumerate([2, 9, 9, 10, 11, 24, 40] * 4, 1)]
+    wide = Shapes((4, 8, 48), tokens=64, few=True)
+    assert wide.fitted([length for _, length in examples]).lengths == (16, 24, 40, 48)
+    made = wide.epochs(lambda _: examples, length_of, batch_of, seed=0)
+    batches = list(itertools.islice(iter(made), 40))
+    assert {batch["names"].shape for batch in batches} == {(4, 16), (2, 24), (1, 40)}
+    assert {batch["names"].shape for batch in made.of_each_shape()} == {(4, 16), (2, 24), (1, 40)}
+    scored, rows = wide.one_pass(examples[:3], length_of, batch_of)
+    assert [batch["names"].shape for batch in scored] == [(4, 16)]  # the shortest one fills no batch of its own
+    assert sorted(rows) == [0, 1, 2]
+    assert wide.fitted([]) == wide

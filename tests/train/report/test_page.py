@@ -55,6 +55,16 @@ def test_head_states_the_best_of_each_metric_size_time_and_median_speed():
     }
 
 
+def test_the_share_of_the_peak_is_shown_where_it_is_known():
+    known = ENVIRONMENT | {"flops_per_unit": 7.5e8, "peak_flops": 100e12}
+    assert tiles(page(environment=known))["Throughput"] == (
+        "52 k",
+        "tokens/s, median; 39% of the peak in bfloat16",
+    )
+    for broken in ({"peak_flops": 0}, {"peak_flops": None}, {"flops_per_unit": "many"}):
+        assert tiles(page(environment=known | broken))["Throughput"] == ("52 k", "tokens/s, median")
+
+
 def declaring(**changes):
     """The environment, with some metrics declared otherwise."""
     return ENVIRONMENT | {"metrics": ENVIRONMENT["metrics"] | changes}

@@ -1,0 +1,24 @@
+import types
+
+import pytest
+
+from train.config import update
+from train.run.device import for_device
+
+CPU, GPU = (types.SimpleNamespace(platform=platform) for platform in ("cpu", "gpu"))
+
+
+def test_batches_have_few_lengths_on_accelerators_unless_the_user_says_otherwise(tiny_config):
+    config = tiny_config()
+    assert for_device(config, CPU) == config
+    assert for_device(config, GPU).data.few_lengths is True
+    chosen = update(config, **{"data.few_lengths": False})
+    assert for_device(chosen, GPU) == chosen
+
+
+@pytest.mark.parametrize(("first", "then"), [(CPU, GPU), (GPU, CPU)], ids=["cpu_gpu", "gpu_cpu"])
+def test_a_run_continues_with_its_batches_on_another_device(tiny_config, quick_fit, tmp_path, monkeypatch, first, then):
+    config = tiny_config(total_steps=3, evaluate_every_steps=3)
+    monkeypatch.setattr("train.loop.for_device", lambda config, _, workdir: for_device(config, first, workdir))
+    quick_fit(config, tmp_path)
+    assert for_device(config, then, tmp_path) == for_device(config, first)

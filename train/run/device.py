@@ -1,0 +1,22 @@
+"""The fields of a config that depend on the device on which a run starts."""
+
+from pathlib import Path
+
+import jax
+
+from train.config import TrainConfig, update
+from train.run import folder as run_folder
+
+
+def for_device(config: TrainConfig, device: jax.Device, workdir: Path | None = None) -> TrainConfig:
+    """The config with `data.few_lengths`, if it is not given, as in the run that continues, or else for this device.
+
+    The run records it. So it continues with the same batches on any other device.
+    """
+    if config.data.few_lengths is not None:
+        return config
+    if workdir is not None and (workdir / run_folder.CONFIG_FILE).exists():
+        few = run_folder.read_json(workdir / run_folder.CONFIG_FILE)["data"].get("few_lengths")
+    else:
+        few = True if device.platform in ("gpu", "tpu") else None
+    return update(config, **{"data.few_lengths": few})
