@@ -31,7 +31,7 @@ def why_not_flash(
     causal: bool,
     first_query: int | jax.Array,
 ) -> str | None:
-    """Why `ops.flash_attention` cannot compute this call; None = it can."""
+    """Why `ops.flash_attention` cannot compute this call of q [B, T, H, K] and k [B, S, G, K]; None = it can."""
     if (refusal := _why_not_here()) is not None:
         return refusal
     widths = {"bfloat16": 128, "float16": 128, "float32": 64}  # wider ones need more registers than there are
@@ -49,7 +49,7 @@ def why_not_flash(
 
 
 def why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
-    """Why cuDNN cannot compute this call; None = it can."""
+    """Why cuDNN cannot compute this call of q [B, T, H, K]; None = it can."""
     if (refusal := _why_not_here()) is not None:
         return refusal
     if q.dtype not in (jnp.bfloat16, jnp.float16):
