@@ -20,7 +20,7 @@ def test_auto_is_bfloat16_where_the_processor_is_faster_with_it(monkeypatch, fas
     [
         (Compute, {"dtype": "float16"}, "model.compute.dtype must be one of float32, bfloat16, got 'float16'"),
         (Compute, {"matmul_dtype": "float32"}, "model.compute.matmul_dtype"),
-        (TransformerCompute, {"attention": "flash"}, "model.compute.attention"),
+        (TransformerCompute, {"attention": "pallas"}, "model.compute.attention"),
         (RecurrentCompute, {"recurrence": "cuda"}, "model.compute.recurrence"),
     ],
 )
