@@ -7,6 +7,9 @@ import numpy as np
 from jaxnlp.ops import masks
 from jaxnlp.ops.devices import cuda_capability, target_platform
 
+SMALL_SHARED_MEMORY = ((8, 6), (8, 9), (12, 0), (12, 1))
+"""Compute capabilities of GPUs, most of them for desktops, whose processors have 100 KB of shared memory."""
+
 
 def moved(first_query: int | jax.Array) -> bool:
     """Whether `first_query`, [] int, may be another position than 0."""
@@ -31,12 +34,15 @@ def why_not_flash(
     causal: bool,
     first_query: int | jax.Array,
 ) -> str | None:
-    """Why `ops.flash_attention` cannot compute this call; None = it can."""
+    """Why `ops.flash_attention` cannot compute this call of q [B, T, H, K] and k [B, S, G, K]; None = it can."""
     if (refusal := _why_not_here()) is not None:
         return refusal
-    widths = {"bfloat16": 128, "float16": 128, "float32": 64}  # wider ones need more registers than there are
-    if q.dtype.name not in widths or q.shape[-1] > widths[q.dtype.name]:
-        return f"takes head widths up to 128 in bfloat16 or float16 and 64 in float32, got {q.shape[-1]} in {q.dtype}"
+    if q.dtype not in (jnp.bfloat16, jnp.float16, jnp.float32):
+        return f"computes in bfloat16, float16 or float32, got {q.dtype}"
+    # More would need more registers than there are, or more shared memory.
+    most = 64 if q.dtype == jnp.float32 or cuda_capability() in SMALL_SHARED_MEMORY else 128
+    if q.shape[-1] > most:
+        return f"takes head widths up to {most} here in {q.dtype}, got {q.shape[-1]}"
     if bias is not None:
         return "takes no bias, whose gradient is an array of all queries and keys"
     if attention_mask is not None and attention_mask.shape[1:3] != (1, 1):
@@ -49,7 +55,7 @@ def why_not_flash(
 
 
 def why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
-    """Why cuDNN cannot compute this call; None = it can."""
+    """Why cuDNN cannot compute this call of q [B, T, H, K]; None = it can."""
     if (refusal := _why_not_here()) is not None:
         return refusal
     if q.dtype not in (jnp.bfloat16, jnp.float16):

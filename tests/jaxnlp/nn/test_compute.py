@@ -29,7 +29,7 @@ def test_default_types_are_those_in_which_the_device_is_fast(monkeypatch, platfo
     [
         (Compute, {"dtype": "float16"}, "model.compute.dtype must be one of auto, float32, bfloat16, got 'float16'"),
         (Compute, {"matmul_dtype": "float32"}, "model.compute.matmul_dtype"),
-        (TransformerCompute, {"attention": "flash"}, "model.compute.attention"),
+        (TransformerCompute, {"attention": "pallas"}, "model.compute.attention"),
         (RecurrentCompute, {"recurrence": "cuda"}, "model.compute.recurrence"),
     ],
 )

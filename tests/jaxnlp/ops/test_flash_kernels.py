@@ -52,3 +52,5 @@ def test_kernels_are_lowered_for_a_gpu(packing):
         traced = jax.jit(gradients).trace(arrays, key_mask, jax.random.key(0))
         text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert [text.count(f'name = "{name}"') for name in KERNELS] == [1, 1, 1]
+    # The queries' gradient is written into the array that has the others': without this, those would be lost.
+    assert text.count("output_operand_aliases = [#stablehlo") == (packing == "causal")

@@ -166,14 +166,16 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
         ({"bias": np.ones((1, 1, 1, KEYS), np.float32)}, "takes no bias"),
         ({"attention_mask": random_mask()}, "takes a mask of keys [B or 1, 1, 1, S], got"),
         ({"first_query": jnp.zeros((), jnp.int32)}, "needs a first_query that is a number"),
-        ({"width": 136}, "takes head widths up to 128 in bfloat16"),
-        ({"dtype": "float32", "width": 72}, "and 64 in float32, got 72 in float32"),
+        ({"width": 136}, "takes head widths up to 128 here in bfloat16, got 136"),
+        ({"width": 72, "dtype": "float32"}, "takes head widths up to 64 here in float32, got 72"),
+        ({"width": 72, "capability": (8, 9)}, "takes head widths up to 64 here in bfloat16, got 72"),
         ({"keys": 0}, "needs at least one query and one key"),
     ],
     ids=str,
 )
-def test_flash_is_refused_what_it_cannot_do(changes, reason):
-    settings = {name: x for name, x in changes.items() if name not in ("width", "keys", "dtype")}
+def test_flash_is_refused_what_it_cannot_do(changes, reason, monkeypatch):
+    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: changes.get("capability", (9, 0)))
+    settings = {name: x for name, x in changes.items() if name not in ("width", "keys", "dtype", "capability")}
     sizes = {name: x for name, x in changes.items() if name in ("width", "keys")}
     inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(**({"width": 8} | sizes))]
     with pytest.raises(ValueError, match=f"^implementation='flash' .*{re.escape(reason)}"):
