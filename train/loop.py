@@ -1,9 +1,10 @@
 """The training loop: `fit` trains the model of a config, and writes the run's folder."""
 
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import jax
 from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
+from jaxnlp.typing import Array
 from train.ahead import Ahead
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
@@ -82,6 +84,7 @@ def fit(
                 run_folder.write_environment(workdir, parallel=parallel, command=command, **setup.facts)
             program = layout.compile_train(setup.step, setup.abstract_state)
             train_step, first = ahead.called(program), run.step
+            row: Callable[[], None] | None = None
             validate = Validation(setup, layout, workdir, ahead)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
                 while not run.ended(config):
@@ -89,6 +92,9 @@ def fit(
                     if run.step == first:
                         executable = ahead.compile(program, run.state, batch)
                     run.state, output = train_step(run.state, batch)
+                    if row is not None:
+                        row()  # while the device computes the step after the row's
+                        row = None
                     run.step += 1
                     log.collect(output.metrics)
                     if started is not None:
@@ -102,8 +108,13 @@ def fit(
                     stopped = stop.received is not None  # a signal after this line stops the run after its next step
                     due = run.due(config, stopped=stopped)
                     if due.log:
-                        _log(log, run, output)
-                        run.check_finite(output, config, last_good=checkpoints.latest_step(), workdir=workdir)
+                        check = functools.partial(
+                            run.check_finite, output, config, last_good=checkpoints.latest_step(), workdir=workdir
+                        )
+                        row = functools.partial(_log, log, run.step, output, run.all_finite(), check)
+                        if due.save:
+                            row()
+                            row = None
                     with log.paused():
                         score = validate(run.step, run.state, log) if due.evaluate else None
                         if score is not None:
@@ -161,8 +172,10 @@ def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
     run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
 
-def _log(log: RunLog, run: RunProgress, output: StepOutput) -> None:
-    log.log_train(run.step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
+def _log(log: RunLog, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None]) -> None:
+    """Logs a step, and checks its results, which it waits for."""
+    log.log_train(step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
+    check(step, finite)
 
 
 @contextlib.contextmanager

@@ -60,15 +60,24 @@ class RunProgress:
         save = evaluate or stopped or self.step % config.checkpoint_every_steps == 0
         return Due(save or self.step % config.log_every_steps == 0, evaluate, save)
 
-    def check_finite(self, output: StepOutput, config: TrainConfig, *, last_good: int | None, workdir: Path) -> None:
+    def all_finite(self) -> Array:
+        """Whether the parameters and their average are finite, [] bool; nothing waits for it here."""
+        return all_finite((self.state.params, self.state.ema))
+
+    @staticmethod
+    def check_finite(
+        output: StepOutput, config: TrainConfig, step: int, finite: Array, *, last_good: int | None, workdir: Path
+    ) -> None:
         """Raises NonFiniteError for parameters that are not finite, and for a skipped update if the config forbids it.
 
         A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
         overflowed, and no later gradient would be finite.
 
         Args:
-          output: of the last step.
+          output: of the step.
           config: of the run.
+          step: its number.
+          finite: whether the parameters after it are finite, [] bool.
           last_good: the step of the latest checkpoint; None = there is none.
           workdir: the run's folder.
         """
@@ -84,8 +93,8 @@ class RunProgress:
                 f"the loss or its gradient was not finite at step {int(output.first_skipped_step)}; {remedy}, or "
                 "--nonfinite skip to continue without such updates"
             )
-        if not all_finite((self.state.params, self.state.ema)):
-            raise NonFiniteError(f"the parameters are not finite after step {self.step}; {remedy}")
+        if not finite:
+            raise NonFiniteError(f"the parameters are not finite after step {step}; {remedy}")
 
     def evaluated(self, score: dict[str, float], config: TrainConfig, layout: Parallel) -> None:
         """Records the validation loss and the score. If the loss has stopped improving, it starts averaging (NT-ASGD),
