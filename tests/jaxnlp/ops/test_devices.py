@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src.cudnn import fused_attention_stablehlo as checks
 
 from jaxnlp.ops import devices
 from jaxnlp.ops.attention import dot_product_attention
@@ -117,8 +118,16 @@ def test_a_named_gpu_need_not_be_there_and_its_programs_call_cudnn():
             assert cuda_capability() is None
     with compile_for("gpu", capability=(7, 5)), pytest.raises(ValueError, match=re.escape("8.0, got 7.5")):
         attend.trace(q)
-    with compile_for("gpu"), pytest.raises(RuntimeError, match="cuDNN"):  # JAX's own check, which finds no cuDNN
-        jax.eval_shape(lambda q: jax.nn.dot_product_attention(q, q, q, implementation="cudnn"), q)
+
+
+def test_the_checks_before_cudnn_ask_this_machine_unless_a_gpu_is_named():
+    with compile_for("gpu", capability=(9, 0)):
+        assert checks.check_compute_capability("9.0")
+        assert not checks.check_compute_capability("10.0")
+        assert checks.is_cuda_compute_capability_equal("9.0")
+        assert checks.check_cudnn_version() >= 90000
+    assert not checks.check_compute_capability("9.0")
+    assert not checks.is_cuda_compute_capability_equal("9.0")
 
 
 def test_only_gpus_have_a_compute_capability():
