@@ -169,14 +169,15 @@ def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causa
         ({"width": 136}, "takes head widths up to 128 here in bfloat16, got 136"),
         ({"width": 72, "dtype": "float32"}, "takes head widths up to 64 here in float32, got 72"),
         ({"width": 72, "capability": (8, 9)}, "takes head widths up to 64 here in bfloat16, got 72"),
+        ({"batch": 2**16, "heads": 1}, "takes fewer than 65,536 rows, got 65536"),
         ({"keys": 0}, "needs at least one query and one key"),
     ],
     ids=str,
 )
 def test_flash_is_refused_what_it_cannot_do(changes, reason, monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: changes.get("capability", (9, 0)))
-    settings = {name: x for name, x in changes.items() if name not in ("width", "keys", "dtype", "capability")}
-    sizes = {name: x for name, x in changes.items() if name in ("width", "keys")}
+    settings = {name: x for name, x in changes.items() if name in ("bias", "attention_mask", "first_query")}
+    sizes = {name: x for name, x in changes.items() if name in ("width", "keys", "batch", "heads")}
     inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(**({"width": 8} | sizes))]
     with pytest.raises(ValueError, match=f"^implementation='flash' .*{re.escape(reason)}"):
         dot_product_attention(*inputs, **settings, causal=True, implementation="flash")
@@ -220,9 +221,9 @@ def test_on_accelerators_no_array_of_all_queries_and_keys_waits_for_the_backward
             return dot_product_attention(q, k, v, bias=bias, attention_mask=mask, **settings)
 
         with compile_for(platform):
-            y, vjp = jax.vjp(attend, *inputs)
+            y, vjp = jax.jit(functools.partial(jax.vjp, attend))(*inputs)
             weights = [x for x in jax.tree.leaves(vjp) if x.shape == (BATCH, HEADS, KEYS, KEYS)]
-            return (y, *vjp(y)), len(weights)
+            return (y, *jax.jit(lambda vjp, y: vjp(y))(vjp, y)), len(weights)
 
     (expected, kept), (found, on_gpu) = with_residuals("cpu"), with_residuals("gpu")
     assert (kept, on_gpu) == (1, 0)
