@@ -300,25 +300,6 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
         assert size_of(theirs) == size(parameter_shapes(ours, TOKENS[:1, :1])) + second_biases
 
 
-def test_awd_lstm_gives_our_loss():
-    config = dataclasses.replace(awd_lstm.config(), embedding_width=8, widths=(6, 8))
-    ours = config.build(sized(VOCABULARY))
-    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
-    weights = {"embedding.weight": params["tokens"]["embedding"], "bias": params["head_bias"]}
-    for number in range(2):
-        layer = params["recurrent"][f"layer_{number}_forward"]
-        kernel, recurrent_kernel, bias = (layer[name] for name in ("kernel", "recurrent_kernel", "bias"))
-        weights[f"layers.{number}.weight_ih_l0"] = kernel.reshape(len(kernel), -1).T
-        weights[f"layers.{number}.weight_hh_l0"] = recurrent_kernel.reshape(len(recurrent_kernel), -1).T
-        weights[f"layers.{number}.bias_ih_l0"] = bias.reshape(-1)
-        weights[f"layers.{number}.bias_hh_l0"] = np.zeros(bias.size, bias.dtype)
-    theirs = load(TorchAWDLSTM(config, VOCABULARY), weights)
-    batch = {"tokens": TOKENS, "targets": TARGETS, "loss_mask": np.ones(TOKENS.shape, bool)}
-    loss, _ = jax.jit(RecurrentLanguageModel().objective(ours, None).loss)(params, batch, None, ())
-    found = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
-    np.testing.assert_allclose(found.item(), loss, rtol=1e-5)
-
-
 def test_the_cases_have_the_models_of_recipes():
     assert lstm_lm_hw4.get_config().model == lstm_lm.CONFIG
     recipe = bert_cfimdb.get_config().model

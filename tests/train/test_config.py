@@ -10,6 +10,7 @@ import pytest
 
 from data.character_text import CharacterText
 from data.text_table import TextTable
+from data.text_windows import TextWindows
 from data.word_text import WordText
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
@@ -125,7 +126,7 @@ def test_config_read_from_json_is_checked_like_any_other():
 
 
 @pytest.mark.parametrize(
-    "kind", [TrainConfig, OptimizerConfig, AdamW, CosineRestarts, LanguageModel, GPTConfig, CharacterText]
+    "kind", [TrainConfig, OptimizerConfig, AdamW, CosineRestarts, LanguageModel, GPTConfig, TextWindows]
 )
 def test_every_field_that_is_a_value_is_explained_on_the_command_line(kind):
     source = ast.parse(inspect.getsource(kind)).body[0].body

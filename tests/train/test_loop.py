@@ -21,7 +21,6 @@ from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
 from train.config import update
 from train.loop import fit
-from train.parallel import JitParallel
 from train.report import read_blocks
 from train.run import folder as run_folder
 from train.run.begin import begin
@@ -139,31 +138,6 @@ def test_run_logs_evaluates_and_saves_when_it_should(tiny_config, tmp_path, quic
     assert [row["step"] for row in found if row["split"] == "validation"] == [6, 12, 14]
     assert [row["step"] for row in found if row["split"] == "train"] == [4, 5, 6, 8, 10, 12, 14]
     assert checkpoint_steps(tmp_path) == [5, 6, 10, 12, 14]
-
-
-@pytest.mark.thorough
-def test_logging_waits_for_no_step_before_the_next_one_is_under_way(tiny_config, tmp_path, quick_fit, monkeypatch):
-    dispatched, logged = [0], []
-    compile_train, log = JitParallel.compile_train, loop._log
-
-    def counted(layout, step, state):
-        program = compile_train(layout, step, state)
-
-        def call(*arguments):
-            dispatched[0] += 1
-            return program(*arguments)
-
-        call.lower = program.lower
-        return call
-
-    def recorded(writer, step, *rest):
-        logged.append((step, dispatched[0]))
-        log(writer, step, *rest)
-
-    monkeypatch.setattr(JitParallel, "compile_train", counted)
-    monkeypatch.setattr(loop, "_log", recorded)
-    quick_fit(tiny_config(total_steps=6, log_every_steps=2, evaluate_every_steps=6, checkpoint_every_steps=6), tmp_path)
-    assert logged == [(2, 3), (4, 5), (6, 6)]
 
 
 def test_learning_rate_in_the_log_is_the_schedules(straight):
