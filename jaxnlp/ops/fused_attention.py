@@ -108,7 +108,7 @@ def attend_flash(
     first_row: jax.Array,
 ) -> jax.Array:
     """`packed_attention` by `ops.flash_attention`."""
-    from jaxnlp.ops.flash_attention import flash_attention  # here: only GPUs need its compiler
+    from jaxnlp.ops.flash import flash_attention  # here: only GPUs need its compiler
 
     key_mask = None
     if attention_mask is not None:

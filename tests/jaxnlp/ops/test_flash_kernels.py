@@ -1,4 +1,4 @@
-"""What the kernels draw, and that JAX's compiler of kernels takes them; their values are in test_flash_attention.py."""
+"""What the kernels draw, and that JAX's compiler of kernels takes them; their values are in test_flash.py."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.dropout_masks import keep_mask
-from jaxnlp.ops.flash_attention import flash_attention
+from jaxnlp.ops.flash import flash_attention
 
 KERNELS = ("flash_forward", "flash_backward_keys", "flash_backward_queries")
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaxnlp.ops.attention import dot_product_attention, packed_attention, unpacked
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.ops.flash_attention import flash_attention
+from jaxnlp.ops.flash import flash_attention
 from tests.jaxnlp.ops.attention_helpers import (
     BATCH,
     BY_AUTODIFF,
@@ -57,7 +57,7 @@ def gpu(monkeypatch):
 
     monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (8, 0))
     monkeypatch.setattr(jax.nn, "dot_product_attention", recorded)
-    monkeypatch.setattr("jaxnlp.ops.flash_attention.flash_attention", flash)
+    monkeypatch.setattr("jaxnlp.ops.flash.flash_attention", flash)
     return calls
 
 

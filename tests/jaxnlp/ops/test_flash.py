@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.attention import dot_product_attention, unpacked
-from jaxnlp.ops.flash_attention import flash_attention
+from jaxnlp.ops.flash import flash_attention
 
 FIRST_ROW = 4
 

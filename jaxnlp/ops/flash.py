@@ -21,9 +21,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from jaxnlp.ops import flash_kernels
-from jaxnlp.ops.by_rows import by_rows
 from jaxnlp.ops.dropout_masks import check_row_size, row_seeds
 from jaxnlp.ops.flash_kernels import Extras, Shape
+from jaxnlp.ops.row_kernels import by_rows
 
 Parts = tuple[jax.Array, ...]
 """q, k and v in one, two or three arrays [B, T, N, H, K]: N is 3 for all of them, 2 for k and v, 1 for one."""

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.ops.flash_attention import flash_attention
+from jaxnlp.ops.flash import flash_attention
 from jaxnlp.typing import BATCH_AXIS
 
 
