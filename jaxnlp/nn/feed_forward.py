@@ -13,6 +13,7 @@ from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.checks import expect
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matrix_products import accumulator
 
 
@@ -63,7 +64,11 @@ class FeedForward(nn.Module):
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # see nn.transformer
         x = Dense(self.feed_forward_width, self.use_bias, compute=self.compute, name="up")(x)
-        x = ACTIVATIONS[self.activation](x)
+        activate = ACTIVATIONS[self.activation]
+        if target_platform() != "cpu":
+            # The backward pass computes it again: faster than to read what the forward pass would have kept.
+            activate = jax.checkpoint(activate)
+        x = activate(x)
         chex.assert_shape(x, (batch * positions, self.feed_forward_width))
         x = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="down")(x)
         chex.assert_shape(x, (batch * positions, width))

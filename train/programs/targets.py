@@ -5,7 +5,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import topologies
@@ -37,7 +37,17 @@ class Target(NamedTuple):
         with contextlib.ExitStack() as stack:
             if self.capability is not None:
                 stack.enter_context(compile_for("gpu", self.capability))
+                stack.enter_context(_described_to_pallas(self.devices[0]))
             yield
+
+
+def _described_to_pallas(gpu: jax.Device) -> contextlib.AbstractContextManager[Any]:
+    """A context in which Pallas lowers its kernels for a GPU that is not there. JAX before 0.11 needs none."""
+    try:
+        device = jax.sharding.AbstractDevice(device_kind=gpu.device_kind, num_cores=gpu.core_count, platform="gpu")
+        return jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=device))
+    except TypeError:
+        return contextlib.nullcontext()
 
 
 def find_target(name: str) -> Target:
