@@ -1,0 +1,86 @@
+"""`python -m benchmarks.compiled`: compiles recipes for an H100 that need not be there. It needs jaxnlp[aot].
+
+It records what the compiler says, and writes the table of docs/accelerators.md.
+
+`python -m benchmarks.compiled --table` writes the table again from the recorded rows.
+"""
+
+import datetime
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.markdown import with_table
+from train.run.machine import commit, device_name
+
+RESULTS = Path("docs/results/compiled_h100.json")
+PAGE = Path("docs/accelerators.md")
+DROPOUT = tuple(f"--model.{name}-dropout-rate=0.1" for name in ("embedding", "attention", "residual"))
+RUNS: dict[str, tuple[str, ...]] = {
+    "gpt2_small": ("gpt2_small",),
+    "gpt2_small, dropout 0.1": ("gpt2_small", *DROPOUT),
+    "gpt_shakespeare": ("gpt_shakespeare",),
+    "multi30k_transformer": ("multi30k_transformer",),
+    "names_pretrain_a5": ("names_pretrain_a5",),
+    "awd_lstm": ("awd_lstm",),
+    "vit_cifar10": ("vit_cifar10",),
+    "conll_bilstm_crf": ("conll_bilstm_crf",),
+}
+"""The names of the table's runs, and the arguments of `jaxnlp compile`."""
+
+
+def compiled(arguments: tuple[str, ...], text: Path) -> list[dict[str, Any]]:
+    """The rows of `jaxnlp compile`, in a process of its own. Args: a text for recipes that need one."""
+    given = (f"--data.path={text}",) if arguments[0] == "gpt2_small" else ()
+    command = [sys.executable, "-m", "train.compile", *arguments, *given, "--target=h100", "--json"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def text_of_words(path: Path, *, count: int = 400_000) -> Path:
+    """A file of words made of digits, with enough of them for GPT-2's number of tokens."""
+    path.write_text(" ".join(str(n * 7_919 % 1_000_003) for n in range(count)), encoding="utf-8")
+    return path
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a Markdown table, with the versions and the machine that compiled."""
+    where = rows[0]
+    lines = [
+        f"Compiled with jax {where['jax']} on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        "",
+        "| run | program | CPU seconds | kernels | GB of arguments | GB of temporaries | estimated ms | of the peak |",
+        "| --- | --- |" + " ---: |" * 6,
+    ]
+    for row in rows:
+        sizes = (row["argument_bytes"] / 1e9, row["temporary_bytes"] / 1e9)
+        lines.append(
+            f"| {row['run']} | {row['program']} | {row['compile_cpu_seconds']:.1f} | {row['kernels']:,} | "
+            f"{sizes[0]:.2f} | {sizes[1]:.2f} | {row['estimated_seconds'] * 1e3:.1f} | {row['peak_share']:.0%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    if sys.argv[1:] != ["--table"]:
+        where = {
+            "jax": importlib.metadata.version("jax"),
+            "device": device_name(),
+            "date": datetime.date.today().isoformat(),
+            "commit": commit(),
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            text = text_of_words(Path(folder) / "text.txt")
+            rows = [
+                {"run": run, **row, **where} for run, arguments in RUNS.items() for row in compiled(arguments, text)
+            ]
+        RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(page, table(json.loads(RESULTS.read_text(encoding="utf-8")))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
