@@ -117,7 +117,7 @@ def test_every_command_of_a_page_is_one_that_there_is(page, root: Path):
             assert words[1] in PROGRAMS or words[1] in verbs.every_command()
         elif words[:2] == ["python", "-c"]:
             compile(words[2], page.name, "exec")
-        elif words[0] == "python":
+        elif words[0] in ("python", "bash"):
             assert (root / words[1]).is_file()
         else:
             assert words[0] in OTHER_COMMANDS, words

@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import pytest
 
@@ -6,7 +9,8 @@ from train.programs.targets import NVIDIA, Target, find_target
 
 
 def test_functions_are_traced_for_the_target():
-    with Target("h100", jax.devices()[:1], NVIDIA["h100"]).tracing():
+    gpu: Any = SimpleNamespace(device_kind="NVIDIA H100 80GB HBM3", core_count=132)
+    with Target("h100", [gpu], NVIDIA["h100"]).tracing():
         assert cuda_capability() == (9, 0)
     with Target("cpu", jax.devices()[:1]).tracing():
         assert cuda_capability() is None
