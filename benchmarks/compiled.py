@@ -28,7 +28,6 @@ RUNS: dict[str, tuple[str, ...]] = {
     "names_pretrain_a5": ("names_pretrain_a5",),
     "awd_lstm": ("awd_lstm",),
     "vit_cifar10": ("vit_cifar10",),
-    "conll_bilstm_crf": ("conll_bilstm_crf",),
 }
 """The names of the table's runs, and the arguments of `jaxnlp compile`."""
 
