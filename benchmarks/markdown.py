@@ -52,11 +52,12 @@ def _table(where: tuple[Any, ...], rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def with_table(page: str, table: str) -> str:
-    """The page with its table replaced."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table}{END}{after}"
+def with_table(page: str, table: str, markers: tuple[str, str] = (BEGIN, END)) -> str:
+    """The page with the table between these markers replaced."""
+    begin, end = markers
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{table}{end}{after}"
 
 
 def recorded() -> str:

@@ -44,6 +44,7 @@ def test_every_recorded_file_has_a_heading_that_says_what_differs():
 def test_only_text_between_the_markers_is_replaced():
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert with_table(page, "new\n") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    assert with_table(page + "<a>\n<b>", "new\n", ("<a>", "<b>")) == page + "<a>\nnew\n<b>"
 
 
 def test_the_page_holds_the_table_of_the_recorded_rows():

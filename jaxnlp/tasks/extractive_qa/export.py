@@ -37,7 +37,7 @@ class ExportSpans(ExportCommand):
         processor: QuestionProcessor = trained.processor
         save_pretrained(
             self.folder,
-            Pretrained(config.encoder, encoder, None, processor.vocabulary),
+            Pretrained(config.encoder, encoder, None, processor.vocabulary, max_length=processor.max_length),
             classifier=Classifier(params[HEAD]["kernel"], params[HEAD]["bias"], 0.0, (), head=OF_SPANS),
             further_files={EXPORTED: description(trained, config, OUR_HEAD)},
         )

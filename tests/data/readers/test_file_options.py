@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from data import DataError
+from data import DataConfig, DataError
 from data.character_text import CharacterText
 from data.masked_text import MaskedText
 from data.readers.file_options import TableFiles, TextFiles
@@ -37,7 +37,8 @@ def test_options_that_cannot_be_are_refused(fields, message):
 @pytest.mark.parametrize("kind", [TextFiles, TableFiles])
 def test_options_apply_only_to_files_of_the_users(kind):
     given = {"encoding": "latin1", "delimiter": ";", "quotes": "none"}
-    for name in {field.name for field in dataclasses.fields(kind)} - {"batch_size"}:
+    of_all_data = {field.name for field in dataclasses.fields(DataConfig)}
+    for name in {field.name for field in dataclasses.fields(kind)} - of_all_data:
         config = kind(**{name: given[name]})
         with pytest.raises(ValueError, match=rf"data.{name} applies only to data.source files"):
             config.format_only_if(False, "data.source files")

@@ -1,0 +1,77 @@
+"""`python -m benchmarks.pipeline`: how fast one process makes the batches of a recipe, next to its step on an H100.
+
+The step is the estimate of `benchmarks.compiled`. The host keeps up if it makes batches faster than the device uses
+them; twice as fast leaves room for other work. It writes the table of docs/accelerators.md.
+"""
+
+import datetime
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.compiled import PAGE
+from benchmarks.compiled import RESULTS as COMPILED
+from benchmarks.markdown import with_table
+from train.config import update
+from train.recipes import load_recipe
+from train.run.machine import commit, device_name
+
+RESULTS = Path("docs/results/pipeline.json")
+MARKERS = ("<!-- begin pipeline -->", "<!-- end pipeline -->")
+RUNS = ("gpt_shakespeare", "multi30k_transformer", "names_pretrain_a5", "awd_lstm", "vit_cifar10")
+WARM_UP, BATCHES = 20, 200
+
+
+def seconds_a_batch(recipe: str) -> float:
+    """Mean seconds for a batch as on a GPU, over `BATCHES` batches after the first ones."""
+    config = update(load_recipe(recipe), **{"data.few_lengths": True})
+    batches = iter(config.data.load(config.seed).train)
+    for _ in itertools.islice(batches, WARM_UP):
+        pass
+    started = time.perf_counter()
+    for _ in itertools.islice(batches, BATCHES):
+        pass
+    return (time.perf_counter() - started) / BATCHES
+
+
+def rows() -> list[dict[str, Any]]:
+    """A row for each recipe: seconds of a batch and of the fastest step, and how many batches are made in a step."""
+    steps: dict[str, list[float]] = {}
+    for row in json.loads(COMPILED.read_text(encoding="utf-8")):
+        if row["program"].startswith("step "):
+            steps.setdefault(row["run"], []).append(row["estimated_seconds"])
+    found = []
+    for recipe in RUNS:
+        batch, step = seconds_a_batch(recipe), min(steps[recipe])
+        found.append({"run": recipe, "batch_seconds": batch, "step_seconds": step, "ratio": step / batch})
+    where = {"device": device_name(), "date": datetime.date.today().isoformat(), "commit": commit()}
+    return [row | where for row in found]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a Markdown table, with the machine."""
+    where = rows[0]
+    lines = [
+        f"Measured in one process on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        "",
+        "| run | ms for a batch | estimated ms for a step on an H100 | batches in a step |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    lines += [
+        f"| {row['run']} | {row['batch_seconds'] * 1e3:.2f} | {row['step_seconds'] * 1e3:.1f} | {row['ratio']:.1f} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    found = rows()
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_table(page, table(found), MARKERS), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
