@@ -8,7 +8,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-gpu_results} wheels=${2:-}
-mkdir -p "$out"
+mkdir "$out" || exit  # an old one would be mixed with the new rows
 exec > >(tee "$out/log.txt") 2>&1
 if [ -n "$wheels" ]; then
     python3 -m pip install --quiet --no-index --no-deps --no-compile --target /tmp/jaxnlp_wheels "$wheels"/*.whl || exit
@@ -20,16 +20,16 @@ limited() {  # SECONDS COMMAND...
     local seconds=$1 began=$SECONDS
     shift
     echo "== $*"
-    timeout "$seconds" "$@" || echo "ended with status $? after $((SECONDS - began)) s"
+    timeout -k 10 "$seconds" "$@" || echo "ended with status $? after $((SECONDS - began)) s"
 }
-limited 110 python3 -m benchmarks gpt2_124m --device gpu --json "$out/gpt2_124m.json"
-limited 70 python3 -m benchmarks awd_lstm --device gpu --json "$out/awd_lstm.json"
-limited 60 python3 -m benchmarks gpt_shakespeare --device gpu --json "$out/gpt_shakespeare.json"
+limited 130 python3 -m benchmarks gpt2_124m --device gpu --json "$out/gpt2_124m.json"
+limited 60 python3 -m benchmarks awd_lstm --device gpu --json "$out/awd_lstm.json"
+limited 55 python3 -m benchmarks gpt_shakespeare --device gpu --json "$out/gpt_shakespeare.json"
 if [ -n "${JAXNLP_DATA:-}" ]; then
     limited 100 python3 -m jaxnlp train gpt_shakespeare --workdir "$out/shakespeare_run"
     cp "$out/shakespeare_run/metrics.jsonl" "$out/gpt_shakespeare_metrics.jsonl"
 fi
 for case in bert_finetune transformer_step generate; do
-    limited 45 python3 -m benchmarks "$case" --device gpu --json "$out/$case.json"
+    limited 40 python3 -m benchmarks "$case" --device gpu --json "$out/$case.json"
 done
 echo "done after $SECONDS s"

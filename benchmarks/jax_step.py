@@ -13,6 +13,7 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Task
+from train.compiler_options import jit_for
 from train.optimizer import AdamW, OptimizerConfig
 from train.optimizer.chain import make_optimizer
 from train.step import init_state, train_step
@@ -30,12 +31,12 @@ def jax_step(
     """Forward, backward, clipping, AdamW: the jitted `train.step.train_step` with a donated state."""
     use_compilation_cache(None)
     model, inputs = model_config.build(processor), model_config.inputs(processor)
-    params = model.init(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     optimizer = make_optimizer(config, total_steps=10_000, parameter=model_config.parameter, frozen=model_config.frozen)
     state = init_state(params, optimizer, jax.random.key(0), ema=False)
     objective = task.objective(model, Corpus((), {}, processor, "", ""))
     step_fn = functools.partial(train_step, objective=objective, optimizer=optimizer)
-    compiled: Any = jax.jit(step_fn, donate_argnums=0)
+    compiled = jit_for(jax.devices()[0], step_fn, donate_argnums=0)
 
     def step() -> object:
         nonlocal state

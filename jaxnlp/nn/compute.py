@@ -56,4 +56,5 @@ class TransformerCompute(Compute):
 
 
 EXACT = TransformerCompute(dtype="float32", matmul_dtype=None)
-"""Float32 on every device: a model with foreign weights computes the numbers that it had there."""
+"""Arrays in float32 on every device, for models with foreign weights. On GPUs and TPUs XLA still rounds the operands of
+products, unless `jax_default_matmul_precision` is "highest"."""

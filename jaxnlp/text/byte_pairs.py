@@ -12,7 +12,7 @@ from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
 from jaxnlp.text.raw_texts import as_texts, padded_rows
 
-_PROBE = " Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n "
+_PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
 """Blanks, accents and characters of several bytes: a byte-level tokenizer gives it back unchanged."""
 
 
@@ -27,6 +27,8 @@ class BytePairs:
 
     def __init__(self, tokenizer: Tokenizer):
         """Raises: ValueError when the tokenizer does not give texts back unchanged."""
+        tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
+        tokenizer.no_padding()
         back = tokenizer.decode(tokenizer.encode(_PROBE, add_special_tokens=False).ids, skip_special_tokens=False)
         if back != _PROBE:
             raise ValueError(f"expected byte-level BPE, which gives {_PROBE!r} back unchanged, got {back!r}")

@@ -6,12 +6,16 @@ from train.programs.hlo import parse
 from train.programs.peaks import peaks_of
 from train.programs.roofline import all_flops
 
+HIDDEN = ("triton", "cudnn$conv", "rnn")
+"""Parts of the names of custom calls with products of which nothing is known."""
+
 
 def peak_facts(executable: Any, count: float, devices: int, device_kind: str) -> dict[str, float]:
     """Entries of environment.json: `flops_per_unit`, of all products of a step by the number of tokens or examples that
     it counts; and `peak_flops`, the FLOP/s of all devices in bfloat16.
 
-    {} for devices whose peak is not known, and for a step that counts nothing.
+    {} for devices whose peak is not known, for a step that counts nothing, and for one with products that the program's
+    text does not show: those of cuDNN's convolutions and recurrent layers, and of kernels such as `ops.flash_kernels`.
 
     Args:
       executable: the compiled step.
@@ -22,5 +26,8 @@ def peak_facts(executable: Any, count: float, devices: int, device_kind: str) ->
     peaks = peaks_of(device_kind)
     if peaks is None or not count:
         return {}
-    flops = all_flops(parse(executable.as_text())) * devices
+    program = parse(executable.as_text() or "")
+    if any(part in target for target in program.custom_calls() for part in HIDDEN):
+        return {}
+    flops = all_flops(program) * devices
     return {"flops_per_unit": flops / count, "peak_flops": peaks.bfloat16 * devices}

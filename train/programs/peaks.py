@@ -39,10 +39,10 @@ PEAKS = {
     "TPU v6 lite": Peaks(918e12, 918e12, 1.64e12, launch=0.0),
     "TPU v6e": Peaks(918e12, 918e12, 1.64e12, launch=0.0),
 }
-"""A device has the first name that is part of its own."""
+"""A device has the first name that is part of its own, as whole words."""
 
 
 def peaks_of(device_kind: str) -> Peaks | None:
     """The peak rates of a device; None if they are not known, as of CPUs."""
-    words = f"{device_kind} "
-    return next((peaks for name, peaks in PEAKS.items() if f"{name} " in words or f"{name}-" in words), None)
+    words = f" {device_kind} "
+    return next((peaks for name, peaks in PEAKS.items() if f" {name} " in words or f" {name}-" in words), None)

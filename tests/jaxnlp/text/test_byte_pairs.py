@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.byte_pairs import BytePairs
@@ -38,6 +38,27 @@ def test_a_tokenizer_is_read_back_from_json_and_from_a_file(tmp_path):
     assert again == PAIRS == BytePairs.from_file(path)
     assert hash(again) == hash(PAIRS)
     assert again != BytePairs.of([TEXT], 260)
+
+
+def test_a_file_that_cuts_and_pads_texts_is_read_without_that(tmp_path):
+    whole = Tokenizer.from_str(json.dumps(PAIRS.to_json()["tokenizer"]))
+    whole.enable_truncation(4)
+    whole.enable_padding(length=9)
+    whole.save(str(tmp_path / "tokenizer.json"))
+    pairs = BytePairs.from_file(tmp_path / "tokenizer.json")
+    assert pairs.decode(pairs.encode(TEXT)) == TEXT
+    assert len(pairs.encode("a")) == 1
+
+
+def test_a_tokenizer_that_changes_texts_is_refused():
+    changed = Tokenizer.from_str(json.dumps(PAIRS.to_json()["tokenizer"]))
+    changed.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    with pytest.raises(ValueError, match=r"gives .* back unchanged"):
+        BytePairs(changed)
+    changed = Tokenizer.from_str(json.dumps(PAIRS.to_json()["tokenizer"]))
+    changed.normalizer = normalizers.NFC()
+    with pytest.raises(ValueError, match=r"gives .* back unchanged"):
+        BytePairs(changed)
 
 
 def test_files_without_byte_level_bpe_are_refused(tmp_path):

@@ -18,6 +18,12 @@ def test_flops_are_counted_for_each_token_on_all_devices():
     }
 
 
+def test_nothing_is_said_of_a_step_with_products_that_are_not_counted():
+    step = STEP.replace("__cublas$lt$matmul", "__gpu$xla.gpu.triton")
+    assert step != STEP
+    assert peak_facts(types.SimpleNamespace(as_text=lambda: step), 512.0, 1, "NVIDIA H100 80GB HBM3") == {}
+
+
 @pytest.mark.parametrize(("count", "kind"), [(0.0, "NVIDIA H100 80GB HBM3"), (512.0, "cpu")])
 def test_nothing_is_said_of_unknown_devices_and_of_an_empty_step(count, kind):
     assert peak_facts(None, count, 1, kind) == {}

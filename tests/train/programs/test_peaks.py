@@ -20,6 +20,6 @@ def test_devices_are_known_by_their_names(kind, name):
     assert peaks_of(kind) == PEAKS[name]
 
 
-@pytest.mark.parametrize("kind", ["cpu", "NVIDIA L400", "NVIDIA GB2000"])
+@pytest.mark.parametrize("kind", ["cpu", "NVIDIA L400", "NVIDIA GB200", "NVIDIA GH200 480GB"])
 def test_the_peaks_of_other_devices_are_not_known(kind):
     assert peaks_of(kind) is None
