@@ -303,8 +303,6 @@ def assert_close(found, stored, tolerance):
     assert found["metrics"].keys() == stored["metrics"].keys()
     for line, expected in stored["metrics"].items():
         for name, value in expected.items():
-            if line.startswith("train") and "objective" in found["metrics"][line] and name == "loss":
-                name = "objective"  # what is minimised was logged as loss
             np.testing.assert_allclose(
                 found["metrics"][line][name], value, rtol=2 * tolerance, atol=1e-5, err_msg=f"{line}: {name}"
             )

@@ -57,11 +57,24 @@ def finished(family, tmp_path_factory):
     return folder
 
 
+FLOAT32 = """
+import runpy
+from jaxnlp.ops import matrix_products
+matrix_products.cpu_multiplies_bfloat16 = lambda: False
+"""
+"""As in the processes of tests, see `tests.conftest.float32_products`."""
+
+
 @pytest.fixture(scope="session")
 def killed(family, compiled_programs, tmp_path_factory):
     """The folder of a run that was killed after its first checkpoint, and then continued."""
     folder = tmp_path_factory.mktemp("killed") / "run"
-    command = [sys.executable, "-m", family.__name__, str(folder)]
+    command = [
+        sys.executable,
+        "-c",
+        f"{FLOAT32}runpy.run_module({family.__name__!r}, run_name='__main__')",
+        str(folder),
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "JAXNLP_TRUST"} | {
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": str(jax.config.values["jax_disable_most_optimizations"]),
