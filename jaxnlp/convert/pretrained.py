@@ -237,7 +237,7 @@ def save_pretrained(
     try:
         with naming(folder):
             save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
-            vocabulary.save(partial, max_length=config.max_positions)
+            vocabulary.save(partial, max_length=pretrained.max_length or config.max_positions)
             for name, content in {**files, **(further_files or {})}.items():
                 (partial / name).parent.mkdir(exist_ok=True)
                 (partial / name).write_bytes(content)

@@ -64,7 +64,7 @@ def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     assert main(["export", run, str(tmp_path / "back")]) == 0
     model = transformers.BertModel.from_pretrained(tmp_path / "back")
     assert (model.config.hidden_size, model.config.num_hidden_layers) == (8, 1)
-    assert json.loads((tmp_path / "back" / "tokenizer_config.json").read_text())["model_max_length"] == 64
+    assert json.loads((tmp_path / "back" / "tokenizer_config.json").read_text())["model_max_length"] == 16
 
 
 @pytest.mark.thorough
