@@ -106,6 +106,8 @@ def test_sentence_transformers_computes_the_same_vectors(make_trained, tmp_path,
     Export(tmp_path / "bert")(trained)
     theirs = SentenceTransformer(str(tmp_path / "bert"), device="cpu")
     assert theirs.max_seq_length == max_length
+    own = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")("the cat sat " * 40, truncation=True)
+    assert len(own["input_ids"]) == max_length
     found = theirs.encode(LONG, show_progress_bar=False)
     np.testing.assert_allclose(found, embed_texts(trained, LONG).values, atol=1e-5)
     assert np.ptp(found, axis=0).max() > 1e-2
