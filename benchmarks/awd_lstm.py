@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_implementations
+from benchmarks.case import Case, Step, random_tokens, torch_implementations
 from configs import awd_lstm
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
@@ -26,9 +26,7 @@ def config() -> RecurrentLMConfig:
 
 
 def batch() -> dict[str, np.ndarray]:
-    """Random words, which do not change the time."""
-    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
-    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((BATCH, POSITIONS), bool)}
+    return random_tokens(VOCABULARY, BATCH, POSITIONS)
 
 
 def flop() -> float:

@@ -4,6 +4,8 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 Step = Callable[[], object]
 """Computes one step. JAX computes asynchronously, so the result is returned, to wait for it."""
 
@@ -43,6 +45,12 @@ DEVICE = "JAXNLP_BENCHMARK_DEVICE"
 def on_gpu() -> bool:
     """Whether the implementations run on a GPU."""
     return os.environ.get(DEVICE) == "gpu"
+
+
+def random_tokens(vocabulary_size: int, batch: int, positions: int) -> dict[str, np.ndarray]:
+    """A batch [B, T] of a language model. Its tokens do not change the time of a step."""
+    tokens = np.random.default_rng(0).integers(0, vocabulary_size, (batch, positions + 1)).astype(np.int32)
+    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((batch, positions), bool)}
 
 
 def torch_implementations(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:

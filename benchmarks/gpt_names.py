@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_implementations
+from benchmarks.case import Case, Step, random_tokens, torch_implementations
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
@@ -23,9 +23,7 @@ CONFIG = GPTConfig(
 
 
 def batch() -> dict[str, np.ndarray]:
-    """Random tokens, which do not change the time."""
-    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
-    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((BATCH, POSITIONS), bool)}
+    return random_tokens(VOCABULARY, BATCH, POSITIONS)
 
 
 def flop() -> float:

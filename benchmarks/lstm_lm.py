@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_implementations
+from benchmarks.case import Case, Step, random_tokens, torch_implementations
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from jaxnlp.text.words import WordVocabulary
@@ -21,8 +21,7 @@ CONFIG = RecurrentLMConfig(
 
 
 def batch() -> dict[str, np.ndarray]:
-    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
-    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((BATCH, POSITIONS), bool)}
+    return random_tokens(VOCABULARY, BATCH, POSITIONS)
 
 
 def flop() -> float:

@@ -61,7 +61,7 @@ class TextWindows(TextFiles):
 
     def vocabulary_of(self, documents: Sequence[str]) -> Any:
         """The vocabulary of these documents. Raises: DataError, FileNotFoundError."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} makes no vocabulary: it does not define vocabulary_of()")
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the text and makes its batches.

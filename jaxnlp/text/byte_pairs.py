@@ -88,7 +88,7 @@ class BytePairs:
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids. U+FFFD replaces a character of which it has only some bytes."""
+        """The text of a sequence of ids. Incomplete characters are decoded as U+FFFD."""
         return self._tokenizer.decode([int(token_id) for token_id in ids], skip_special_tokens=False)
 
     def to_json(self) -> dict[str, Any]:

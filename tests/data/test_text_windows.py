@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from data.text_windows import consecutive_windows, shuffled_windows
+from data.text_windows import TextWindows, consecutive_windows, shuffled_windows
 
 TOKENS = np.arange(1, 41, dtype=np.int32)
 LENGTH = 5
@@ -157,3 +157,8 @@ def test_evaluation_of_several_documents_scores_each_token_but_their_first_once(
     np.testing.assert_array_equal(targets[mask], np.concatenate([document[1:] for document in DOCUMENTS]))
     np.testing.assert_array_equal(tokens[mask], np.concatenate([document[:-1] for document in DOCUMENTS]))
     assert not targets[~mask].any()
+
+
+def test_a_data_set_without_a_vocabulary_says_so():
+    with pytest.raises(TypeError, match=r"TextWindows makes no vocabulary: it does not define vocabulary_of\(\)"):
+        TextWindows().load(0)

@@ -81,5 +81,5 @@ def _topology(name: str, platform: str, **options: str) -> topologies.TopologyDe
     except (ImportError, NotImplementedError, RuntimeError, ValueError) as error:
         raise UsageError(
             f"cannot compile for {name}, since its compiler is missing or does not know it; install it with "
-            f"pip install 'jaxnlp[aot]'. JAX said: {str(error).splitlines()[0]}"
+            f"pip install 'jaxnlp[aot]'. JAX said: {str(error).partition(chr(10))[0]}"
         ) from error
