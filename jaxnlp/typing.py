@@ -35,5 +35,8 @@ PartBatches = Mapping[str, Batch]
 Metrics = dict[str, tuple[jax.Array, jax.Array]]
 """Named (sum, count) pairs: they add up over batches, devices and processes; the value is sum / count."""
 
-BATCH_AXIS = "batch"
+BATCH_AXIS = "data"
 """Name of the axis along which devices share a batch: of the mesh under jit, of the mapped axis under pmap."""
+
+MODEL_AXIS = "model"
+"""Name of the axis of the mesh along which devices share heads, feed-forward widths and vocabularies."""

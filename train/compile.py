@@ -17,7 +17,7 @@ from jaxnlp.cli.messages import program_name
 from jaxnlp.config import Config
 from train.cli.command_line import parse
 from train.config import TrainConfig
-from train.parallel import JitParallel
+from train.parallel import make_parallel
 from train.programs.hlo import lowered_counts
 from train.programs.hlo import parse as parse_hlo
 from train.programs.of_run import RunProgram, programs_of
@@ -48,7 +48,7 @@ def compile_programs(config: TrainConfig, target: Target) -> list[dict[str, Any]
 
     Raises: as `begin` and `set_up`.
     """
-    layout = JitParallel(target.devices)
+    layout = make_parallel("jit", target.devices)
     with target.tracing():
         setup = set_up(begin(for_device(config, target.devices[0])), devices=layout.devices)
         return [compiled(program, target) for program in programs_of(setup, layout)]

@@ -44,6 +44,7 @@ def fit(
     workdir: str | Path,
     *,
     parallel: ParallelMode = "jit",
+    mesh: str | None = None,
     extend: bool = False,
     console: Console | None = None,
     started: float | None = None,
@@ -54,7 +55,8 @@ def fit(
     Args:
       config: the config of the run.
       workdir: the run's folder. It is new, or has a run with the same config.
-      parallel: how devices share a batch. It may change on resume.
+      parallel: how devices share a step. It may change on resume.
+      mesh: the number of devices along each axis, see `train.parallel.make_parallel`. It may change on resume.
       extend: train for more steps than planned, even if the learning rate depends on their number.
       console: prints the progress.
       started: `time.time()` when the process started, to record the time to the end of the first step.
@@ -67,13 +69,14 @@ def fit(
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
-    workdir, layout = Path(workdir), make_parallel(parallel)
+    workdir, layout = Path(workdir), make_parallel(parallel, mesh=mesh)
     console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
         config = for_device(config, jax.devices()[0], workdir)
         run_folder.check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices, parallel=parallel)
         config = setup.config
+        layout = layout.of_model(config.model, setup.abstract_state.params)
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints, Ahead() as ahead:
             run = checkpoints.resume(setup, layout, batches)
@@ -82,7 +85,7 @@ def fit(
             print_lines(console, announcement(setup, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 run_folder.write_environment(workdir, parallel=parallel, command=command, **setup.facts)
-            program = layout.compile_train(setup.step, setup.abstract_state)
+            program = layout.compile_train(setup.step, setup.abstract_state, divisible=setup.objective.is_mean)
             train_step, first = ahead.called(program), run.step
             row: Callable[[], None] | None = None
             validate = Validation(setup, layout, workdir, ahead)

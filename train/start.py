@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> int:
             config,
             workdir,
             parallel=options.parallel,
+            mesh=options.mesh,
             extend=options.extend,
             console=console,
             started=STARTED,

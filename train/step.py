@@ -1,7 +1,7 @@
 """The training step and the evaluation step: pure functions of arrays."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 import flax.struct
@@ -68,6 +68,34 @@ class StepOutput(NamedTuple):
     first_skipped_step: Array
 
 
+def _unchanged(x: Any) -> Any:
+    return x
+
+
+class Division(NamedTuple):
+    """How devices share the computation of a gradient; by default one program computes it for the whole batch.
+
+    Attributes:
+      axis_name: mapped axis along which each device has its own rows; None = the program sees the whole batch.
+      on_each: a function of (params, batch, key, carry), and the batch's axis of rows -> the same function, which each
+        device computes for its rows.
+      whole: a device's shards of the parameters -> the parameters. Its gradient adds up over the devices.
+      summed: a device's gradients of its shards -> their sums over the devices, where `whole` has not added them up.
+    """
+
+    axis_name: str | None = None
+    on_each: Callable[[Callable[..., Any], int], Callable[..., Any]] = lambda function, rows_axis: function
+    whole: Callable[[Params], Params] = _unchanged
+    summed: Callable[[PyTree], PyTree] = _unchanged
+
+    def total(self, sums: PyTree) -> PyTree:
+        """Sums over the devices of sums over each device's rows."""
+        return sums if self.axis_name is None else jax.lax.psum(sums, self.axis_name)
+
+
+UNDIVIDED = Division()
+
+
 def init_state(
     params: Params,
     optimizer: optax.GradientTransformation,
@@ -105,7 +133,7 @@ def train_step(
     optimizer: optax.GradientTransformationExtraArgs,
     ema_decay: float | None = None,
     accumulation_steps: int = 1,
-    axis_name: str | None = None,
+    division: Division = UNDIVIDED,
 ) -> tuple[TrainState, StepOutput]:
     """One update.
 
@@ -123,27 +151,25 @@ def train_step(
       optimizer: see `train.optimizer`.
       ema_decay: decay of the moving average, when the state has one.
       accumulation_steps: A; must be 1 if the model carries states.
-      axis_name: mapped axis along which devices share the batch (pmap); None: the program sees the whole batch.
+      division: how devices share the computation of the gradient.
 
     Returns:
       The state after the step, and its output.
     """
     key, carry = jax.random.fold_in(state.key, state.step), state.carry
 
-    def gradients_of(batch: Batch, key: PRNGKey) -> tuple[PyTree, Metrics, PyTree]:
-        """The gradient over all shards and accumulation parts of one batch."""
+    def gradients_of_rows(params: Params, batch: Batch, key: PRNGKey, carry: PyTree) -> tuple[PyTree, Metrics, PyTree]:
+        """The gradient over all rows and accumulation parts of one batch."""
         if accumulation_steps == 1:
-            grads, (metrics, new_carry) = _gradients(state.params, batch, key, objective, carry)
-        else:
-            grads, metrics = _accumulated_gradients(state.params, batch, key, objective, accumulation_steps)
-            new_carry = carry
-        if axis_name is not None:
-            grads, metrics = _over_shards(grads, metrics, axis_name)
-        return grads, metrics, new_carry
+            return _gradients(params, batch, key, carry, objective, division)
+        return *_accumulated_gradients(params, batch, key, objective, accumulation_steps, division), carry
+
+    gradients_of = division.on_each(gradients_of_rows, int(accumulation_steps > 1))
 
     if has_parts(batch):
         names = sorted(batch)  # the same order as under jit
-        parts = [gradients_of(batch[name], jax.random.fold_in(key, n)) for n, name in enumerate(names)]
+        keys = [jax.random.fold_in(key, n) for n in range(len(names))]
+        parts = [gradients_of(state.params, batch[name], key, carry) for name, key in zip(names, keys, strict=True)]
         metrics = _sum_of_parts([metrics for _, metrics, _ in parts])
         gradients = {name: grads for name, (grads, *_) in zip(names, parts, strict=True)}
         if objective.combine is not None:
@@ -153,7 +179,7 @@ def train_step(
     else:
         if objective.combine is not None:
             raise ValueError("the objective combines the gradients of several parts, but got one batch")
-        grads, metrics, carry = gradients_of(batch, key)  # type: ignore[arg-type]
+        grads, metrics, carry = gradients_of(state.params, batch, key, carry)
 
     minimised, _ = weighted(metrics)
     norm = optax.tree.norm(grads)
@@ -214,45 +240,69 @@ def eval_step(
     carry: PyTree = (),
     *,
     objective: Objective,
-    axis_name: str | None = None,
+    division: Division = UNDIVIDED,
 ) -> tuple[Metrics, PyTree]:
-    """The objective's metrics of a batch, without dropout, over all shards of `axis_name`; and the carry."""
-    _, (metrics, carry) = objective.loss(params, batch, None, carry)
-    return (metrics if axis_name is None else jax.lax.psum(metrics, axis_name)), carry
+    """The objective's metrics of a batch, without dropout, over the rows of all devices; and the carry."""
+    _, (metrics, carry) = objective.loss(division.whole(params), batch, None, carry)
+    return division.total(metrics), carry
 
 
 def _gradients(
-    params: Params, batch: Batch, key: PRNGKey, objective: Objective, carry: PyTree
-) -> tuple[PyTree, tuple[Metrics, PyTree]]:
-    (_, metrics_and_carry), grads = jax.value_and_grad(objective.loss, has_aux=True)(params, batch, key, carry)
-    return grads, metrics_and_carry
+    params: Params, batch: Batch, key: PRNGKey, carry: PyTree, objective: Objective, division: Division
+) -> tuple[PyTree, Metrics, PyTree]:
+    """The gradient of the mean over the rows of all devices, their metrics, and the carry of this device's rows."""
+
+    def share(metrics: Metrics) -> Array | None:
+        """A device's share of all that is counted. Devices may have different numbers of tokens."""
+        if division.axis_name is None:
+            return None
+        _, count = weighted(metrics)
+        return count / jnp.maximum(division.total(count), SMALLEST_COUNT)
+
+    grads, metrics, carry = _weighted_gradients(params, batch, key, carry, objective, division, share)
+    return division.summed(grads), division.total(metrics), carry
 
 
 def _accumulated_gradients(
-    params: Params, batches: Batch, key: PRNGKey, objective: Objective, accumulation_steps: int
+    params: Params, batches: Batch, key: PRNGKey, objective: Objective, accumulation_steps: int, division: Division
 ) -> tuple[PyTree, Metrics]:
-    """The gradient of the mean over all A parts, each weighted by its count."""
+    """The gradient of the mean over all A parts and the rows of all devices, and their metrics."""
 
     def add_part(total: PyTree, part: tuple[Array, Batch]) -> tuple[PyTree, Metrics]:
         index, batch = part
-        grads, (metrics, _) = _gradients(params, batch, jax.random.fold_in(key, index), objective, ())
-        _, count = weighted(metrics)
-        return jax.tree.map(lambda t, g: t + g * count.astype(g.dtype), total, grads), metrics
+        key_of_part = jax.random.fold_in(key, index)
+        grads, metrics, _ = _weighted_gradients(
+            params, batch, key_of_part, (), objective, division, lambda metrics: weighted(metrics)[1]
+        )
+        return jax.tree.map(jnp.add, total, grads), metrics
 
     zeros = jax.tree.map(jnp.zeros_like, params)
     total, parts = jax.lax.scan(add_part, zeros, (jnp.arange(accumulation_steps), batches))
-    metrics: Metrics = jax.tree.map(lambda m: m.sum(axis=0), parts)
+    metrics: Metrics = division.total(jax.tree.map(lambda m: m.sum(axis=0), parts))
     count = jnp.maximum(weighted(metrics)[1], SMALLEST_COUNT)
-    return jax.tree.map(lambda t: t / count.astype(t.dtype), total), metrics
+    return jax.tree.map(lambda t: t / count.astype(t.dtype), division.summed(total)), metrics
 
 
-def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTree, Metrics]:
-    """The gradient of the mean over all shards, and the metrics of all of them."""
-    # Shards may have different numbers of tokens: weight each mean gradient by its share.
-    _, count = weighted(metrics)
-    weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), SMALLEST_COUNT)
-    grads = jax.lax.pmean(jax.tree.map(lambda g: g * weight.astype(g.dtype), grads), axis_name)
-    return grads, jax.lax.psum(metrics, axis_name)
+def _weighted_gradients(
+    params: Params,
+    batch: Batch,
+    key: PRNGKey,
+    carry: PyTree,
+    objective: Objective,
+    division: Division,
+    weight: Callable[[Metrics], Array | None],
+) -> tuple[PyTree, Metrics, PyTree]:
+    """The gradient of the weighted loss of one device's rows, and their metrics and carry; a weight of None is 1."""
+
+    def loss(params: Params) -> tuple[Array, tuple[Metrics, PyTree]]:
+        value, (metrics, new_carry) = objective.loss(division.whole(params), batch, key, carry)
+        factor = weight(metrics)
+        if factor is not None:
+            value = value * jax.lax.stop_gradient(factor).astype(value.dtype)
+        return value, (metrics, new_carry)
+
+    grads, (metrics, new_carry) = jax.grad(loss, has_aux=True)(params)
+    return grads, metrics, new_carry
 
 
 def _sum_of_parts(parts: list[Metrics]) -> Metrics:

@@ -8,7 +8,8 @@ import jax
 from jax.nn.initializers import Initializer, normal, zeros
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.ops.matrix_products import added, matmul
+from jaxnlp.ops.devices import is_divided
+from jaxnlp.ops.matrix_products import added, matmul, shared_matmul
 
 INITIAL_STDDEV = 0.02
 """Standard deviation of initial weights in Transformers, as in BERT and GPT-2."""
@@ -32,7 +33,8 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Args: x [N, D]. Returns: [N, F], F the product of `features`."""
+        """Args: x [N, D]. Returns: [N, F], F the product of `features`; or if XLA divides the program among devices [N,
+        *features], whose axes they can share."""
         chex.assert_rank(x, 2)
         features = self.features if isinstance(self.features, tuple) else (self.features,)
         width = math.prod(features)
@@ -41,6 +43,9 @@ class Dense(nn.Module):
             return self.kernel_init(key, (shape[0], width)).reshape(shape)
 
         kernel = self.param("kernel", initial, (x.shape[-1], *features))
+        if len(features) > 1 and is_divided():
+            y = shared_matmul(x.astype(self.compute.activation_dtype), kernel, self.compute.operand_dtype)
+            return added(y, self.param("bias", zeros, features)[None]) if self.use_bias else y
         y = matmul(x.astype(self.compute.activation_dtype), kernel.reshape(-1, width), self.compute.operand_dtype)
         if self.use_bias:
             bias = self.param("bias", zeros, features).reshape(width)

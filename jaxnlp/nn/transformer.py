@@ -16,6 +16,7 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dropout import LayerDropout
 from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.nn.shards import gathered_in
 
 Layer = Callable[..., Any]
 """Makes a module with a given `name`, such as `functools.partial(SelfAttention, num_heads=4)`."""
@@ -194,7 +195,7 @@ def stack(
         return StackOutput(x, stacked, None if caches is None else tuple(kept))
 
     def body(module: TransformerBlock, x: jax.Array, read: dict[str, Any]) -> tuple[jax.Array, jax.Array | None]:
-        x, _ = module(x, deterministic=deterministic, **read)
+        x = gathered_in(module, lambda module, x: module(x, deterministic=deterministic, **read)[0], x)
         return x, x if return_layers else None
 
     # A loop draws the same parameters, and a program that draws them for one block compiles several times as fast.

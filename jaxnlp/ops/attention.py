@@ -34,7 +34,7 @@ import numpy as np
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import target_platform
+from jaxnlp.ops.devices import is_divided, target_platform
 from jaxnlp.ops.dropout_masks import check_rate, keep_mask, scaled
 from jaxnlp.ops.fused_attention import attend_cudnn, attend_flash, moved, why_not_cudnn, why_not_flash
 from jaxnlp.ops.matrix_products import accumulator, product, row_major, transposed
@@ -134,7 +134,9 @@ def unpacked(*packed: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """q [B, T, H, K], k and v [B, S, G, K] of the arrays that `packed_attention` takes."""
     parts = list[jax.Array]()
     for x in packed:
-        if x.ndim == 5:
+        if x.ndim == 5 and is_divided():  # devices may share the heads
+            parts += [x[:, :, part] for part in range(x.shape[2])]
+        elif x.ndim == 5:
             # As rows: XLA on CPU splits these as it splits any other.
             rows = jnp.split(x.reshape(x.shape[0] * x.shape[1], -1), x.shape[2], axis=-1)
             parts += [part.reshape(*x.shape[:2], *x.shape[3:]) for part in rows]

@@ -70,14 +70,25 @@ def target_platform() -> str:
 
 
 def gpu_count() -> int:
-    """The number of GPUs that JAX sees, on all hosts.
-
-    XLA cannot divide some calls among devices: with several GPUs each would do the work of all.
-    """
+    """The number of GPUs that JAX sees, on all hosts."""
     try:
         return jax.device_count("gpu")
     except RuntimeError:  # there is none
         return 0
+
+
+def is_divided() -> bool:
+    """Whether XLA may divide the function that is being traced among devices, as it divides whole arrays.
+
+    XLA cannot divide some calls: each device would gather the arrays, and do the work of all. A function that is mapped
+    over all axes of a mesh (shard_map, pmap) is a program of one device. Outside such functions tracing does not show
+    the devices: with several GPUs the answer is True.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if not mesh.empty:
+        kinds = zip(mesh.axis_sizes, mesh.axis_types, strict=True)
+        return any(size > 1 and kind != jax.sharding.AxisType.Manual for size, kind in kinds)
+    return gpu_count() > 1
 
 
 def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[..., T]:

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
-from jaxnlp.ops.devices import gpu_count, target_platform
+from jaxnlp.ops.devices import is_divided, target_platform
 from jaxnlp.ops.matrix_products import accumulator
 
 BLOCK = 128
@@ -50,7 +50,7 @@ def embed(table: jax.Array, ids: jax.Array, dtype: jax.typing.DTypeLike | None =
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise ValueError(f"ids must be int, got {ids.dtype}")
     dtype = jax.dtypes.canonicalize_dtype(table.dtype if dtype is None else dtype).name
-    sorts = target_platform() == "gpu" and gpu_count() < 2
+    sorts = target_platform() == "gpu" and not is_divided()
     return _embed(table, ids, dtype) if sorts else _rows(table, ids, dtype)
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
-from jaxnlp.ops.devices import target_platform
+from jaxnlp.ops.devices import is_divided, target_platform
 from jaxnlp.typing import Params
 
 
@@ -77,6 +77,16 @@ def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None
     if dtype is None or jnp.dtype(dtype) == x.dtype:
         return x @ w.astype(x.dtype)
     return _matmul(x, w, dtype)
+
+
+def shared_matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
+    """`matmul` with a matrix whose outputs have several axes, which devices may share: x [N, D], w [D, ...]; [N, ...].
+
+    XLA can divide an axis, but not a part of one: of 3 H K outputs in one axis it could not divide the heads H.
+    """
+    operand = jnp.dtype(dtype or x.dtype)
+    y = jnp.tensordot(x.astype(operand), w.astype(operand), 1, preferred_element_type=accumulator(operand))
+    return y.astype(x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -159,15 +169,15 @@ def stored(x: jax.Array) -> jax.Array:
 def row_major(x: jax.Array) -> jax.Array:
     """The same array [...]. On CPU its memory has the order of its axes, so a transposition before it is carried out.
 
-    Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path.
+    Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path. Where XLA divides
+    the array among devices, the order is XLA's: it would gather the array to keep it.
     """
-    return _constrained(x) if target_platform() == "cpu" else x
+    return _constrained(x) if target_platform() == "cpu" and not is_divided() else x
 
 
 # The barriers keep the constraint's result from being an output of a whole program. For such a program JAX 0.10 leaves
 # the layouts of all outputs to XLA. The next program does not know them, and reads wrong numbers. The jit without
 # barriers does not help. Under a vmap that is not jitted, this function and its gradient run as separate programs.
-# Where several CPU devices share an array, XLA gathers it for the constraint. The result is the same, but comes later.
 @jax.jit
 def _constrained(x):
     barrier = jax.lax.optimization_barrier

@@ -44,7 +44,7 @@ import jax.numpy as jnp
 from jax.experimental import rnn
 
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability, gpu_count, target_platform
+from jaxnlp.ops.devices import cuda_capability, gpu_count, is_divided, target_platform
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
@@ -141,7 +141,7 @@ def recurrent(
     if lengths is not None:  # padding may have any values, also NaN, which a product with 0 would pass on
         x = jnp.where((jnp.arange(x.shape[1])[None, :] < lengths[:, None])[:, :, None], x, jnp.zeros_like(x))
     # For a single position, packing all weights takes too long; and cuDNN refuses empty sequences.
-    suits = x.shape[1] > 1 and x.shape[0] > 0 and gpu_count() == 1
+    suits = x.shape[1] > 1 and x.shape[0] > 0 and not is_divided()
     if implementation == "cudnn" or (implementation == "auto" and refusal is None and suits):
         run = functools.partial(_cudnn_lstm, lengths=lengths, reverse=reverse)
     else:

@@ -222,7 +222,7 @@ def train(config, folder):
     """Trains on one device, which compiles faster than eight, and without the report; returns the last state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("train.loop.write_report", lambda _: None)
-        patch.setattr("train.loop.make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
+        patch.setattr("train.loop.make_parallel", lambda mode, **_: make_parallel(mode, jax.devices()[:1]))
         with jax.numpy_dtype_promotion("standard"):  # Optax raises a Python float to an integer power
             return fit(config, folder, console=Console(file=io.StringIO())).state
 

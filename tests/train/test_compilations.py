@@ -9,7 +9,7 @@ import pytest
 from data.translation import ParallelText
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks.text_to_text import TextToText
-from train.parallel import JitParallel
+from train.parallel import make_parallel
 from train.run.begin import begin
 from train.run.setup import set_up
 
@@ -68,7 +68,7 @@ def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
 @pytest.mark.thorough
 def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(translation):
     setup = set_up(begin(translation()))
-    layout = JitParallel(jax.devices()[:1])
+    layout = make_parallel("jit", jax.devices()[:1])
     step = layout.compile_train(setup.step, setup.abstract_state)
     state = layout.initialise(setup.initial_state, setup.given)
     batches, shapes = iter(setup.corpus.train), []

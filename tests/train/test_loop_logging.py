@@ -3,13 +3,13 @@
 import pytest
 
 from train import loop
-from train.parallel import JitParallel
+from train.parallel import MeshParallel
 
 
 @pytest.mark.thorough
 def test_logging_waits_for_no_step_before_the_next_one_is_under_way(tiny_config, tmp_path, quick_fit, monkeypatch):
     dispatched, logged = [0], []
-    compile_train, log = JitParallel.compile_train, loop._log
+    compile_train, log = MeshParallel.compile_train, loop._log
 
     def counted(layout, step, state):
         program = compile_train(layout, step, state)
@@ -25,7 +25,7 @@ def test_logging_waits_for_no_step_before_the_next_one_is_under_way(tiny_config,
         logged.append((step, dispatched[0]))
         log(writer, step, *rest)
 
-    monkeypatch.setattr(JitParallel, "compile_train", counted)
+    monkeypatch.setattr(MeshParallel, "compile_train", counted)
     monkeypatch.setattr(loop, "_log", recorded)
     quick_fit(tiny_config(total_steps=6, log_every_steps=2, evaluate_every_steps=6, checkpoint_every_steps=6), tmp_path)
     assert logged == [(2, 3), (4, 5), (6, 6)]

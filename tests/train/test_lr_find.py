@@ -63,7 +63,7 @@ def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypat
         return dataclasses.replace(objective, loss=loss)
 
     monkeypatch.setattr(LanguageModel, "objective", broken)
-    monkeypatch.setattr(lr_find, "make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
+    monkeypatch.setattr(lr_find, "make_parallel", lambda mode, **_: make_parallel(mode, jax.devices()[:1]))
     rates, losses = lr_find.range_test(config, smallest=1e-6, largest=1e-2, steps=20)
     assert len(rates) == len(losses) == bad_step - 1
     assert np.isfinite(losses).all()

@@ -52,7 +52,7 @@ def config(data, steps, *, learning_rate, num_layers=2, width=64, **changes):
 def on_one_device(quick_fit, *arguments):
     """Eight devices on two cores would wait for each other in each step."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
+        patch.setattr(loop, "make_parallel", lambda mode, **_: make_parallel(mode, jax.devices()[:1]))
         return quick_fit(*arguments)
 
 

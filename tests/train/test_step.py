@@ -26,7 +26,8 @@ from tests.train.step_helpers import (
     without_dropout,
 )
 from train.optimizer.chain import scale_by_progress
-from train.parallel import accumulation_parts, pad_rows
+from train.parallel.pmap import DIVISION
+from train.parallel.rows import accumulation_parts, pad_rows
 from train.step import eval_step, init_state, train_step
 
 
@@ -104,7 +105,7 @@ def test_shards_under_a_mapped_axis_equal_the_whole_batch(masked):
     whole, whole_metrics = make_step(optimizer=ADAM, ema_decay=0.5)(state, batch)
     shards = {name: x.reshape(4, 2, *x.shape[1:]) for name, x in batch.items()}
     mapped = jax.vmap(
-        make_step(optimizer=ADAM, ema_decay=0.5, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
+        make_step(optimizer=ADAM, ema_decay=0.5, division=DIVISION), in_axes=(None, 0), axis_name=BATCH_AXIS
     )
     sharded, metrics = jax.jit(mapped)(state, shards)
     for shard in range(4):
@@ -232,7 +233,7 @@ def test_evaluation_under_a_mapped_axis_adds_up_the_shards():
     params, batch = initial_state().params, make_batch(8)
     shards = {name: x.reshape(4, 2, *x.shape[1:]) for name, x in batch.items()}
     mapped = jax.vmap(
-        functools.partial(eval_step, objective=objective_of(regression), axis_name=BATCH_AXIS),
+        functools.partial(eval_step, objective=objective_of(regression), division=DIVISION),
         in_axes=(None, 0),
         axis_name=BATCH_AXIS,
     )

@@ -20,7 +20,8 @@ from tests.train.step_helpers import (
     poisoned,
     regression,
 )
-from train.parallel import accumulation_parts
+from train.parallel.pmap import DIVISION
+from train.parallel.rows import accumulation_parts
 from train.step import train_step
 
 
@@ -75,7 +76,7 @@ def test_shards_and_parts_of_several_parts_equal_their_whole_batches(surgery):
     options = {"optimizer": ADAM, "ema_decay": 0.5, "surgery": surgery}
     whole, whole_metrics = make_step(**options)(state, batches)
     shards = jax.tree.map(lambda x: x.reshape(4, len(x) // 4, *x.shape[1:]), batches)
-    mapped = jax.vmap(make_step(**options, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS)
+    mapped = jax.vmap(make_step(**options, division=DIVISION), in_axes=(None, 0), axis_name=BATCH_AXIS)
     sharded, metrics = jax.jit(mapped)(state, shards)
     for shard in range(4):
         here = jax.tree.map(lambda x, shard=shard: x[shard], (sharded.params, sharded.ema, metrics))

@@ -52,7 +52,11 @@ class RunOptions(Config):
     """Allow more total steps than the run was started with, even if its learning-rate schedule depends on their number:
     the remaining steps then follow the longer schedule."""
     parallel: ParallelMode = "jit"
-    """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
+    """How devices share a step. jit: the rows of a batch. fsdp: also the parameters. tensor: heads, feed-forward widths
+    and vocabularies. pmap: as jit, with one program per device."""
+    mesh: str | None = None
+    """The number of devices along each axis, such as data=4,model=2; None = all along model with tensor, and along data
+    otherwise."""
     compilation_cache: Path | None = None
     """Compilation cache folder; None = $JAX_COMPILATION_CACHE_DIR, or a folder in jaxnlp's cache."""
 

@@ -4,7 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 from jaxnlp.corpus import one_of_each_shape
-from train.parallel import JitParallel
+from train.parallel import MeshParallel
 from train.run.setup import Setup
 from train.step import eval_step
 
@@ -23,11 +23,14 @@ class RunProgram(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-def programs_of(setup: Setup, layout: JitParallel) -> list[RunProgram]:
+def programs_of(setup: Setup, layout: MeshParallel) -> list[RunProgram]:
     """All programs that a run compiles, but for those of decoders and other functions of its evaluators."""
+    layout = layout.of_model(setup.config.model, setup.abstract_state.params)
     state = layout.like(setup.abstract_state)
-    train = layout.compile_train(setup.step, setup.abstract_state)
-    score = layout.compile_eval(functools.partial(eval_step, objective=setup.objective))
+    train = layout.compile_train(setup.step, setup.abstract_state, divisible=setup.objective.is_mean)
+    score = layout.compile_eval(
+        functools.partial(eval_step, objective=setup.objective), divisible=setup.objective.is_mean
+    )
     found = [RunProgram("initial state", layout.initialiser(setup.initial_state, setup.given), (setup.given,))]
     for batch in setup.corpus.training_shapes():
         arguments = (state, layout.batch_like(batch, setup.config.accumulation_steps))

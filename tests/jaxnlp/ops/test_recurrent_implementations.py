@@ -130,9 +130,9 @@ def test_auto_takes_cudnn_for_lstms_of_several_positions(cudnn_calls, changes, t
     assert len(cudnn_calls) == taken
 
 
-@pytest.mark.parametrize(("gpus", "positions"), [(1, 1), (8, POSITIONS)], ids=["one position", "several GPUs"])
-def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(monkeypatch, cudnn_calls, gpus, positions):
-    monkeypatch.setattr(module, "gpu_count", lambda: gpus)
+@pytest.mark.parametrize(("divided", "positions"), [(False, 1), (True, POSITIONS)], ids=["one position", "divided"])
+def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(monkeypatch, cudnn_calls, divided, positions):
+    monkeypatch.setattr(module, "is_divided", lambda: divided)
     arguments, weights = of_shape("lstm", BATCH, positions)
     for implementation, calls in (("auto", []), ("cudnn", [arguments[1].shape])):
         run = functools.partial(recurrent, *arguments, implementation=implementation, **weights)

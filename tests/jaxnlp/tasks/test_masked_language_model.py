@@ -22,7 +22,8 @@ from train.config import TrainConfig
 from train.evaluation.scoring import SplitScoring
 from train.optimizer import AdamW
 from train.optimizer.schedules import Cosine
-from train.parallel import make_parallel, pad_rows
+from train.parallel import make_parallel
+from train.parallel.rows import pad_rows
 from train.run.begin import begin
 from train.run.setup import set_up
 

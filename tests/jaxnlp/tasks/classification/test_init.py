@@ -21,7 +21,7 @@ from jaxnlp.tasks.classification import Classification
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from tests.random_parameters import random_parameters
-from train.step import _accumulated_gradients
+from train.step import UNDIVIDED, _accumulated_gradients
 
 MODEL = ViTConfig(num_layers=1, num_heads=2, width=16, feed_forward_width=32, dropout_rate=0.0)
 PROCESSOR = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b", "c"))
@@ -81,7 +81,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch_however_small_the_we
         {name: x.reshape(2, 3, *x.shape[1:]) for name, x in batch().items()},
     )
     key = jax.random.key(0)
-    found, metrics = jax.jit(lambda: _accumulated_gradients(params, parts, key, objective, 2))()
+    found, metrics = jax.jit(lambda: _accumulated_gradients(params, parts, key, objective, 2, UNDIVIDED))()
     expected = jax.jit(jax.grad(lambda params: objective.loss(params, batch(), key, ())[0]))(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
     assert metrics["objective"][1] < 0.2

@@ -22,7 +22,8 @@ from tests.processors import sized
 from train.evaluation.scoring import SplitScoring
 from train.optimizer import SGD, AdamW
 from train.optimizer.chain import make_optimizer
-from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
+from train.parallel import make_parallel
+from train.parallel.rows import accumulation_parts, pad_rows, split_rows
 from train.step import init_state, train_step
 
 VOCABULARY = 11

@@ -1,0 +1,135 @@
+"""How devices share a step, in modes with the same pure step and the same results.
+
+    jit     devices share the rows of a batch; each has all parameters
+    fsdp    they share the parameters, moments and averages, too
+    tensor  they share heads, feed-forward widths and vocabularies; with a mesh of two axes also the rows
+    pmap    as jit, with one program per device, for code bases that use pmap
+
+A checkpoint has the layout of no mode, so a run may continue in another one.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import jax
+import numpy as np
+
+from jaxnlp.models import ModelConfig
+from jaxnlp.saving.serialization import ConfigError
+from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, Batch, Metrics, Params, PyTree
+from train.parallel.mesh import MeshParallel
+from train.parallel.pmap import PmapParallel
+from train.step import StepOutput, TrainState
+
+ParallelMode = Literal["jit", "fsdp", "tensor", "pmap"]
+
+
+class Parallel(Protocol):
+    """The interface of a mode."""
+
+    devices: int
+    """Number of devices that share a batch."""
+
+    def of_model(self, model: ModelConfig, params: Params) -> "Parallel":
+        """The same devices, with parameters of these shapes laid out over them as the mode says.
+
+        Raises: ConfigError when the devices do not divide an axis that they must.
+        """
+
+    def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
+        """The state that `make(*arguments)` returns, laid out over the devices, without another copy."""
+
+    def like(self, state: TrainState) -> TrainState:
+        """An abstract state (jax.ShapeDtypeStruct) with the shardings for reading a checkpoint."""
+
+    def place(self, tree: Any) -> Any:
+        """Lays out a state, or part of one, that was read from a checkpoint, for the step."""
+
+    def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
+        """Pads a batch, splits it into accumulation parts, and lays it out over the devices; also a batch of each
+        part."""
+
+    def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
+        """The carry before the first batch, for this many rows before padding, laid out for the step."""
+
+    def compile_train(
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState, *, divisible: bool = True
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
+        """The jitted step, for states like this abstract one. It donates its state's buffers.
+
+        Args: divisible: whether the gradient of a batch is a mean over its rows (`Objective.is_mean`).
+        """
+
+    def compile_eval(
+        self, step: Callable[..., tuple[Metrics, PyTree]], *, divisible: bool = True
+    ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
+        """The jitted evaluation step. Args: divisible: whether metrics of a batch add up over its rows."""
+
+    def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
+        """A jitted function of laid-out parameters and a batch of `put_batch`; `rows_of` its result are on the host."""
+
+    def rows_of(self, outputs: PyTree) -> PyTree:
+        """The rows that a function of `compile_outputs` returned, on the host."""
+
+    def fetch(self, tree: Any) -> Any:
+        """A state, or part of one, without the device layout; a view if nothing changes."""
+
+    def whole(self, params: Params) -> Params:
+        """The parameters whole on each device, for functions that are not mapped over the devices."""
+
+
+def make_parallel(
+    mode: ParallelMode = "jit", devices: Sequence[jax.Device] | None = None, *, mesh: str | None = None
+) -> Parallel:
+    """The mode over these devices.
+
+    Args:
+      mode: see the module.
+      devices: None = all devices, or with pmap those of this process.
+      mesh: the number of devices along each axis, such as `data=4,model=2`; None = all along `model` with the mode
+        tensor, and along `data` with the others.
+
+    Raises: ConfigError for pmap with several processes, which would train separately; and for a mesh that the mode or
+      the devices do not fit.
+    """
+    if mode == "pmap":
+        if mesh is not None:
+            raise ConfigError(f"pmap has no mesh, got {mesh}; remove --mesh, or use jit, fsdp or tensor")
+        if jax.process_count() > 1:
+            raise ConfigError(f"pmap supports only one process, but there are {jax.process_count()}; use jit")
+        return PmapParallel(list(jax.local_devices() if devices is None else devices))
+    devices = list(jax.devices() if devices is None else devices)
+    return MeshParallel(_mesh(mode, devices, mesh), fsdp=mode == "fsdp")
+
+
+def _mesh(mode: ParallelMode, devices: Sequence[jax.Device], text: str | None) -> jax.sharding.Mesh:
+    if text is None:
+        sizes = {BATCH_AXIS: 1, MODEL_AXIS: len(devices)} if mode == "tensor" else {BATCH_AXIS: len(devices)}
+    else:
+        sizes = parse_mesh(text)
+    if mode == "jit" and sizes.get(MODEL_AXIS, 1) > 1:
+        raise ConfigError(f"jit has no axis {MODEL_AXIS}, got the mesh {text}; use tensor or fsdp")
+    count = int(np.prod(list(sizes.values())))
+    if count != len(devices):
+        raise ConfigError(f"the mesh {text} has {count} devices, but there are {len(devices)}; give another --mesh")
+    names = tuple(name for name in (BATCH_AXIS, MODEL_AXIS) if name in sizes)
+    shape = tuple(sizes[name] for name in names)
+    kinds = (jax.sharding.AxisType.Auto,) * len(names)
+    return jax.sharding.Mesh(np.array(devices).reshape(shape), names, axis_types=kinds)
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """The number of devices along each axis. Raises: ConfigError for another form than `data=4,model=2`.
+
+    >>> parse_mesh("data=4,model=2")
+    {'data': 4, 'model': 2}
+    """
+    pairs = [re.fullmatch(r"\s*(\w+)=([1-9]\d*)\s*", part) for part in text.split(",")]
+    sizes = {pair[1]: int(pair[2]) for pair in pairs if pair is not None}
+    if None in pairs or len(sizes) < len(pairs) or not sizes.keys() <= {BATCH_AXIS, MODEL_AXIS}:
+        raise ConfigError(f"a mesh has the form {BATCH_AXIS}=4,{MODEL_AXIS}=2, got {text!r}")
+    return {BATCH_AXIS: 1} | sizes
+
+
+__all__ = ["MeshParallel", "Parallel", "ParallelMode", "PmapParallel", "make_parallel", "parse_mesh"]

@@ -1,0 +1,127 @@
+"""One table of rules: which axes of a parameter devices share.
+
+    model   heads H and G, feed-forward widths F, vocabularies V: the first of them that a parameter has
+    data    with FSDP the longest other axis of a matrix, but for the stacked layers L
+
+Biases and other vectors are whole on the devices of `data`: they are small, and each would cost a message of its own.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import PartitionSpec
+
+from jaxnlp.models import Parameter
+from jaxnlp.saving.serialization import ConfigError
+from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, Params, PyTree
+from train.optimizer.parameters import describe, names
+
+SHARED = {"H": "heads", "G": "key heads", "F": "feed-forward width", "V": "vocabulary"}
+"""The axes that devices of `model` share, by glossary letter."""
+
+
+class Placement(NamedTuple):
+    """The axes of a parameter that devices share.
+
+    Attributes:
+      spec: the axis of the mesh, or None, for each axis of the parameter.
+      stacked: whether its first axis is that of the layers.
+      note: why the parameter is whole along an axis of the mesh that shares others; "" if it need not be said.
+    """
+
+    spec: PartitionSpec
+    stacked: bool = False
+    note: str = ""
+
+
+def placements(
+    table: Callable[[tuple[str, ...]], Parameter], params: Params, mesh: Mapping[str, int], *, fsdp: bool
+) -> PyTree:
+    """The placement of each parameter, in a tree like `params`.
+
+    Args:
+      table: `ModelConfig.parameter`.
+      params: arrays, or their shapes.
+      mesh: the number of devices along each axis.
+      fsdp: whether devices of `data` share the parameters.
+
+    Raises:
+      ConfigError: when the devices of `model` do not divide heads or a feed-forward width; and as `describe`.
+    """
+
+    def place(path: tuple[Any, ...], parameter: Parameter, value: Any) -> Placement:
+        return placement("/".join(names(path)), parameter, value.shape, mesh, fsdp=fsdp)
+
+    return jax.tree_util.tree_map_with_path(place, describe(table, params), params)
+
+
+def placement(
+    name: str, parameter: Parameter, shape: tuple[int, ...], mesh: Mapping[str, int], *, fsdp: bool
+) -> Placement:
+    """The placement of one parameter; see `placements`."""
+    spec: list[str | None] = [None] * len(shape)
+    notes = []
+    devices = mesh.get(MODEL_AXIS, 1)
+    axis = next((n for n, letter in enumerate(parameter.axes) if letter in SHARED), None)
+    if devices > 1 and axis is not None:
+        if shape[axis] % devices == 0:
+            spec[axis] = MODEL_AXIS
+        elif parameter.axes[axis] == "V":  # the data gives it, not the config
+            notes.append(f"{devices} devices of {MODEL_AXIS} do not divide its vocabulary, {shape[axis]}")
+        else:
+            raise ConfigError(
+                f"{devices} devices of {MODEL_AXIS} do not divide the {SHARED[parameter.axes[axis]]} of {name}, "
+                f"{shape[axis]}; give a mesh with {MODEL_AXIS}={math.gcd(shape[axis], devices)}, or change the model"
+            )
+    rest = [n for n, letter in enumerate(parameter.axes) if letter != "L" and not letter.isdigit()]
+    devices = mesh.get(BATCH_AXIS, 1)
+    if fsdp and devices > 1 and len(rest) > 1:
+        shared = [n for n in rest if spec[n] is None and shape[n] % devices == 0]
+        if shared:
+            spec[max(shared, key=lambda n: shape[n])] = BATCH_AXIS
+        else:
+            notes.append(f"{devices} devices of {BATCH_AXIS} divide none of its axes, {tuple(shape)}")
+    return Placement(PartitionSpec(*spec), parameter.axes.startswith("L"), "; ".join(notes))
+
+
+def notes(tree: PyTree) -> list[str]:
+    """A line for each parameter that is whole on devices that share others."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: isinstance(x, Placement))
+    return [f"{'/'.join(names(path))} is whole on each device: {one.note}" for path, one in leaves if one.note]
+
+
+def specs_like(tree: PyTree, params: Params, specs: PyTree) -> PyTree:
+    """The specs of a tree that has arrays like the parameters, such as an optimizer's moments, at the same paths.
+
+    Args:
+      tree: arrays, or their shapes.
+      params: the parameters, or their shapes.
+      specs: the `PartitionSpec` of each parameter, in a tree like `params`.
+
+    Returns:
+      A tree like `tree`: the spec of the parameter whose path ends an array's path and whose shape is the array's;
+      `PartitionSpec()` for all other arrays.
+    """
+    of = {
+        names(path): (value.shape, spec)
+        for (path, value), spec in zip(
+            jax.tree_util.tree_leaves_with_path(params),
+            jax.tree.leaves(specs, is_leaf=lambda x: isinstance(x, PartitionSpec)),
+            strict=True,
+        )
+    }
+
+    def spec_of(path: tuple[Any, ...], value: Any) -> PartitionSpec:
+        keys: list[str] = []
+        for part in reversed(path):
+            if not isinstance(part, jax.tree_util.DictKey):
+                break
+            keys.insert(0, part.key)
+            shape, spec = of.get(tuple(keys), ((), None))
+            if spec is not None and shape == value.shape:
+                return spec
+        return PartitionSpec()
+
+    return jax.tree_util.tree_map_with_path(spec_of, tree)
