@@ -1,12 +1,16 @@
 """Parameters of which each device has a shard, gathered where a layer uses them."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import flax.linen as nn
 import flax.struct
 import jax
+from jax.sharding import PartitionSpec
 
 from jaxnlp.typing import Params
+
+T = TypeVar("T")
 
 
 @flax.struct.dataclass
@@ -14,19 +18,29 @@ class Shard:
     """A device's shard of a parameter, inside a function that is mapped over the devices (shard_map).
 
     Attributes:
-      value: the shard.
-      axis_name: the mapped axis.
-      axis: the axis that the devices share, counted from the last, -1. So it stays valid for a slice of stacked layers.
+      value: the shard, or a slice of it: one layer of stacked ones.
+      axis_name: the mapped axis of the mesh.
+      spec: the axis of the mesh, or None, along which devices share each axis of `value`; of a slice the last ones.
     """
 
     value: jax.Array
     axis_name: str = flax.struct.field(pytree_node=False)
-    axis: int = flax.struct.field(pytree_node=False)
+    spec: tuple[str | None, ...] = flax.struct.field(pytree_node=False)
 
     def gathered(self) -> jax.Array:
-        """The whole parameter. Its gradient is added up over the devices and scattered: each gets its shard."""
-        axis = self.axis + self.value.ndim
-        return jax.lax.all_gather(self.value, self.axis_name, axis=axis, tiled=True)
+        """The parameter, whole along the mapped axis. Its gradient is added up over the devices, each of which gets the
+        sum for its shard."""
+        spec = self.spec[len(self.spec) - self.value.ndim :]
+        axis = spec.index(self.axis_name)
+
+        def gather(x: jax.Array) -> jax.Array:
+            return jax.lax.all_gather(x, self.axis_name, axis=axis, tiled=True)
+
+        others = [name for name in spec if name not in (None, self.axis_name)]
+        if others:  # XLA would gather these axes as well
+            kept = PartitionSpec(*(name if name in others else None for name in spec))
+            gather = jax.shard_map(gather, in_specs=kept, out_specs=kept, axis_names=set(others), check_vma=False)
+        return gather(self.value)
 
 
 def _is_shard(x: Any) -> bool:
@@ -38,7 +52,7 @@ def gathered(params: Params) -> Params:
     return jax.tree.map(lambda x: x.gathered() if _is_shard(x) else x, params, is_leaf=_is_shard)
 
 
-def gathered_in(module: nn.Module, call: Any, *arguments: Any) -> Any:
+def gathered_in(module: nn.Module, call: Callable[..., T], *arguments: Any) -> T:
     """`call(module, *arguments)`, for a module that may have shards: its parameters are gathered for this call."""
     shards = jax.tree.leaves(module.variables.get("params", {}), is_leaf=_is_shard)
     if not any(map(_is_shard, shards)):

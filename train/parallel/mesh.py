@@ -109,7 +109,7 @@ class MeshParallel:
         def whole(one: Placement, x: jax.Array) -> Any:
             if BATCH_AXIS not in one.spec:
                 return x
-            shard = Shard(x, BATCH_AXIS, one.spec.index(BATCH_AXIS) - x.ndim)
+            shard = Shard(x, BATCH_AXIS, tuple(one.spec))
             return shard if one.stacked else shard.gathered()
 
         return _of_placements(whole, self.placements, params)
