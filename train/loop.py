@@ -74,7 +74,7 @@ def fit(
     with locked(workdir):
         config = for_device(config, jax.devices()[0], workdir)
         run_folder.check_folder(workdir, config, extend=extend)
-        setup = set_up(begin(config, workdir), devices=layout.devices, parallel=parallel)
+        setup = set_up(begin(config, workdir), devices=layout.devices)
         config = setup.config
         layout = layout.of_model(config.model, setup.abstract_state.params)
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
@@ -85,7 +85,7 @@ def fit(
             print_lines(console, announcement(setup, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 run_folder.write_environment(workdir, parallel=parallel, command=command, **setup.facts)
-            program = layout.compile_train(setup.step, setup.abstract_state, divisible=setup.objective.is_mean)
+            program = layout.compile_train(setup.step, setup.abstract_state)
             train_step, first = ahead.called(program), run.step
             row: Callable[[], None] | None = None
             validate = Validation(setup, layout, workdir, ahead)

@@ -92,7 +92,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     config = for_device(dataclasses.replace(config, optimizer=optimizer), jax.devices()[0])
     setup = set_up(begin(config), devices=layout.devices)
     state = layout.initialise(setup.initial_state, setup.given)
-    train_step = layout.compile_train(setup.step, setup.abstract_state, divisible=setup.objective.is_mean)
+    train_step = layout.compile_train(setup.step, setup.abstract_state)
     batches = iter(setup.corpus.train)
     rates: list[float] = []
     losses: list[float] = []

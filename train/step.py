@@ -254,7 +254,7 @@ def _gradients(
 
     def share(metrics: Metrics) -> Array | None:
         """A device's share of all that is counted. Devices may have different numbers of tokens."""
-        if division.axis_name is None:
+        if division.axis_name is None or not objective.is_mean:
             return None
         _, count = weighted(metrics)
         return count / jnp.maximum(division.total(count), SMALLEST_COUNT)

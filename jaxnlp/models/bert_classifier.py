@@ -20,8 +20,9 @@ from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.classifier import ClassifierConfig, matching_heads
 from jaxnlp.models.text_vectors import Pooling, cosine, pair_features, pool
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.targets import Number, OneClass, Targets
 

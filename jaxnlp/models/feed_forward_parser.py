@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxnlp.config import Count, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import CONFIGURATION, Parser, ParserConfig, uniform_vectors
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
 

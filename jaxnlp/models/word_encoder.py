@@ -31,9 +31,10 @@ from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.convolution import Convolution
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
 from jaxnlp.text.word_vectors import read_word_vectors

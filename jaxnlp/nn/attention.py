@@ -11,7 +11,8 @@ from jax.nn.initializers import normal
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.attention import attention_weights, dot_product_attention, packed_attention, unpacked
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.positions import rotary

@@ -4,20 +4,8 @@ import chex
 import flax.linen as nn
 import jax
 
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import check_rate, dropout, keep_mask, locked_dropout, scaled
-from jaxnlp.typing import BATCH_AXIS
-
-
-def first_row_of_shard(rows: int) -> jax.Array | int:
-    """Position in the whole batch of the first row of this device's shard.
-
-    Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard has `rows` rows of the batch, in order. Otherwise, also
-    under jit with a sharded batch, the program sees the whole batch, and the result is 0.
-    """
-    try:
-        return jax.lax.axis_index(BATCH_AXIS) * rows
-    except NameError:  # JAX's error for an axis that is not mapped here
-        return 0
 
 
 class Dropout(nn.Module):

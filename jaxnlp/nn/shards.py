@@ -1,4 +1,4 @@
-"""Parameters of which each device has a shard, gathered where a layer uses them."""
+"""What layers and losses ask where devices share the batch, or the parameters, in a function mapped over them."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,9 +8,29 @@ import flax.struct
 import jax
 from jax.sharding import PartitionSpec
 
-from jaxnlp.typing import Params
+from jaxnlp.typing import BATCH_AXIS, Params
 
 T = TypeVar("T")
+
+
+def first_row_of_shard(rows: int) -> jax.Array | int:
+    """Position in the whole batch of the first row of this device's shard.
+
+    Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard has `rows` rows of the batch, in order. Otherwise, also
+    under jit with a sharded batch, the program sees the whole batch, and the result is 0.
+    """
+    try:
+        return jax.lax.axis_index(BATCH_AXIS) * rows
+    except NameError:  # JAX's error for an axis that is not mapped here
+        return 0
+
+
+def sum_over_shards(x: jax.Array) -> jax.Array:
+    """The sum of an array over the shards of the batch; x itself where the program sees the whole batch, as above."""
+    try:
+        return jax.lax.psum(x, BATCH_AXIS)
+    except NameError:
+        return x
 
 
 @flax.struct.dataclass

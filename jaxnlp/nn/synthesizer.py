@@ -9,7 +9,8 @@ from jax.nn.initializers import normal, zeros
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.devices import cuda_capability, is_divided, target_platform
+from jaxnlp.ops.devices import cuda_capability, target_platform
+from jaxnlp.typing import MODEL_AXIS
 
 SMALL_SHARED_MEMORY = ((8, 6), (8, 9), (12, 0), (12, 1))
 """Compute capabilities of GPUs, most of them for desktops, whose processors have 100 KB of shared memory."""
@@ -37,8 +38,9 @@ def why_not_flash(
     """Why `ops.flash_attention` cannot compute this call of q [B, T, H, K] and k [B, S, G, K]; None = it can."""
     if (refusal := _why_not_here()) is not None:
         return refusal
-    if not jax.sharding.get_abstract_mesh().empty and is_divided():
-        return "computes all heads, and devices share them here"
+    mesh = jax.sharding.get_abstract_mesh()
+    if not mesh.empty and mesh.shape.get(MODEL_AXIS, 1) > 1:
+        return f"computes all heads, and the devices of the mesh's axis {MODEL_AXIS} share them"
     if q.dtype not in (jnp.bfloat16, jnp.float16, jnp.float32):
         return f"computes in bfloat16, float16 or float32, got {q.dtype}"
     # More would need more registers than there are, or more shared memory.

@@ -71,7 +71,8 @@ class Objective:
         shards and parts.
       progress: the metric whose count drives token schedules and throughput.
       is_mean: whether the scalar is a mean over its count. Then the gradient of a batch is the mean over its shards and
-        accumulation parts. Otherwise neither pmap nor gradient accumulation is possible.
+        accumulation parts. Otherwise the scalars of shards must add up to the batch's, as those of a sum of two means
+        do whose counts are summed over the shards (`nn.shards.sum_over_shards`); and gradients are not accumulated.
       empty_carry: number of rows -> the state of a recurrent model before its first batch. If it has leaves, rows carry
         their state: gradients are not accumulated, and devices divide the rows.
       combine: ({part: gradients}, key) -> gradients, if a step takes a batch of each part; None = their sum. Parts are

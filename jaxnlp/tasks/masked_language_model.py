@@ -12,6 +12,7 @@ from jaxnlp.config import Count, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.nn.shards import sum_over_shards
 from jaxnlp.ops.losses import chunk_length, cross_entropy, linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
@@ -85,19 +86,20 @@ class MaskedLanguageModel(Task):
             classes = 1 - batch["follows"]  # class 0: the second text follows, as in released weights
             following = cross_entropy(logits, classes, batch["loss_mask"])
             right = (logits.argmax(axis=-1) == classes) & batch["loss_mask"]
-            count = following.count
-            objective = _mean(masked.objective, masked.count) + _mean(following.objective, count)
-            plain = _mean(masked.nll, masked.count) + _mean(following.nll, count)
+            # The scalar of a device's rows is their share of the batch's: counts are those of all rows.
+            count, tokens, texts = following.count, *map(sum_over_shards, (masked.count, following.count))
+            objective = _mean(masked.objective, tokens) + _mean(following.objective, texts)
+            plain = _mean(masked.nll, tokens) + _mean(following.nll, texts)
             mask = batch["attention_mask"]
             metrics: Metrics = {
-                "loss": (plain * count, count),
+                "loss": (plain * texts, count),
                 "mlm/loss": (masked.nll, masked.count),
                 "nsp/loss": (following.nll, count),
                 "nsp/accuracy": (right.sum().astype(count.dtype), count),
                 "positions_per_token": (jnp.asarray(mask.size, jnp.float32), mask.sum(dtype=jnp.float32)),
             }
             if key is not None and (self.label_smoothing or self.z_loss):
-                metrics["objective"] = (objective * count, count)
+                metrics["objective"] = (objective * texts, count)
             if key is None:
                 predicted = _most_likely(rows, w, b, self.chunk_tokens)
                 metrics["mlm/accuracy"] = ((scored & (predicted == targets)).sum().astype(count.dtype), masked.count)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def _compiled_step(layout: Parallel, objective: Objective) -> Callable[..., Any]:
-    return layout.compile_eval(functools.partial(eval_step, objective=objective), divisible=objective.is_mean)
+    return layout.compile_eval(functools.partial(eval_step, objective=objective))
 
 
 class SplitScoring:

@@ -54,17 +54,14 @@ class Parallel(Protocol):
         """The carry before the first batch, for this many rows before padding, laid out for the step."""
 
     def compile_train(
-        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState, *, divisible: bool = True
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
     ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
-        """The jitted step, for states like this abstract one. It donates its state's buffers.
-
-        Args: divisible: whether the gradient of a batch is a mean over its rows (`Objective.is_mean`).
-        """
+        """The jitted step, for states like this abstract one. It donates its state's buffers."""
 
     def compile_eval(
-        self, step: Callable[..., tuple[Metrics, PyTree]], *, divisible: bool = True
+        self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
-        """The jitted evaluation step. Args: divisible: whether metrics of a batch add up over its rows."""
+        """The jitted evaluation step."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """A jitted function of laid-out parameters and a batch of `put_batch`; `rows_of` its result are on the host."""

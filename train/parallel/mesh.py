@@ -53,7 +53,12 @@ class MeshParallel:
         return MeshParallel(self.mesh, fsdp=self.fsdp, params=params, placed=placed)
 
     def _jit(self, function: Callable[..., T], **options: Any) -> Callable[..., T]:
-        return jit_for(self.mesh.devices.flat[0], function, **options)
+        def traced(*arguments: Any) -> T:
+            with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):  # see `jaxnlp.ops.devices.is_divided`
+                return function(*arguments)
+
+        shared = functools.wraps(function)(traced) if self.mesh.size > 1 else function
+        return jit_for(self.mesh.devices.flat[0], shared, **options)
 
     def shardings(self, tree: Any) -> Any:
         """The sharding of each array of a state, or of a part of it."""
@@ -79,16 +84,15 @@ class MeshParallel:
             return PartitionSpec()
         return _of_placements(lambda one: PartitionSpec(*(_data(axis) for axis in one.spec)), self.placements)
 
-    def _division(self, divisible: bool) -> Division:
-        if not divisible or self.mesh.size == 1:
+    @property
+    def _division(self) -> Division:
+        if self.mesh.size == 1:
             return UNDIVIDED
         return Division(BATCH_AXIS, self._on_each, self._whole, self._summed)
 
     def _mapped(self, function: Callable[..., T], takes: Any, gives: Any) -> Callable[..., T]:
         """The function, computed by each device of `data` for its part; along other axes XLA divides it."""
-        return jax.shard_map(
-            function, mesh=self.mesh, in_specs=takes, out_specs=gives, axis_names={BATCH_AXIS}, check_vma=False
-        )
+        return jax.shard_map(function, in_specs=takes, out_specs=gives, axis_names={BATCH_AXIS}, check_vma=False)
 
     def _on_each(self, gradients: Callable[..., Any], rows_axis: int) -> Callable[..., Any]:
         rows, whole = PartitionSpec(BATCH_AXIS), PartitionSpec()
@@ -181,19 +185,18 @@ class MeshParallel:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self.by_rows), carry)
 
     def compile_train(
-        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState, *, divisible: bool = True
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
     ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
         """See `Parallel`."""
-        step = functools.partial(step, division=self._division(divisible))
+        step = functools.partial(step, division=self._division)
         return self._jit(step, donate_argnums=0, out_shardings=(self.shardings(state), self.replicated))
 
     def compile_eval(
-        self, step: Callable[..., tuple[Metrics, PyTree]], *, divisible: bool = True
+        self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
-        division = self._division(divisible)
-        step = functools.partial(step, division=division)
-        if division is not UNDIVIDED:
+        step = functools.partial(step, division=self._division)
+        if self.mesh.size > 1:
             rows = PartitionSpec(BATCH_AXIS)
             step = self._mapped(step, (self._shards, rows, rows), (PartitionSpec(), rows))
         return self._jit(step, out_shardings=(self.replicated, self.by_rows))

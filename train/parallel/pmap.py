@@ -79,17 +79,16 @@ class PmapParallel:
         )
 
     def compile_train(
-        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState, *, divisible: bool = True
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
     ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
         """See `Parallel`."""
-        del state, divisible
+        del state
         return self._mapped(step, out_axes=(0, None), donate_argnums=0)
 
     def compile_eval(
-        self, step: Callable[..., tuple[Metrics, PyTree]], *, divisible: bool = True
+        self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
-        del divisible
         return self._mapped(step, out_axes=(None, 0))
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:

@@ -27,10 +27,8 @@ def programs_of(setup: Setup, layout: MeshParallel) -> list[RunProgram]:
     """All programs that a run compiles, but for those of decoders and other functions of its evaluators."""
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
     state = layout.like(setup.abstract_state)
-    train = layout.compile_train(setup.step, setup.abstract_state, divisible=setup.objective.is_mean)
-    score = layout.compile_eval(
-        functools.partial(eval_step, objective=setup.objective), divisible=setup.objective.is_mean
-    )
+    train = layout.compile_train(setup.step, setup.abstract_state)
+    score = layout.compile_eval(functools.partial(eval_step, objective=setup.objective))
     found = [RunProgram("initial state", layout.initialiser(setup.initial_state, setup.given), (setup.given,))]
     for batch in setup.corpus.training_shapes():
         arguments = (state, layout.batch_like(batch, setup.config.accumulation_steps))

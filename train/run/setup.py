@@ -15,7 +15,6 @@ from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.config import TrainConfig
 from train.optimizer.chain import make_optimizer
-from train.parallel import ParallelMode
 from train.run.begin import Initialisation
 from train.run.folder import RunSpec
 from train.step import StepOutput, TrainState, init_state, train_step
@@ -75,17 +74,16 @@ class Setup(NamedTuple):
         }
 
 
-def set_up(begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit") -> Setup:
+def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
     """Loads the data, and makes model, objective and optimizer. Nothing is computed on a device.
 
     Args:
       begun: the result of `begin`.
       devices: number of devices that share a batch.
-      parallel: the mode of data parallelism.
 
     Raises:
       ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
-        for accumulation and pmap of an objective that is not a mean, and for a best metric that validation does not
+        for accumulation of an objective that is not a mean, and for a best metric that validation does not
         measure.
       DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
     """
@@ -115,10 +113,10 @@ def set_up(begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = 
             raise ConfigError(
                 f"{type(task).__name__}.metrics must declare {name!r}, since {use}; it declares {', '.join(metrics)}"
             )
-    if not objective.is_mean and (config.accumulation_steps > 1 or (parallel == "pmap" and devices > 1)):
+    if not objective.is_mean and config.accumulation_steps > 1:
         raise ConfigError(
-            f"the objective of {type(task).__name__} is not a mean over one count, so a batch cannot be divided: set "
-            f"accumulation_steps to 1, got {config.accumulation_steps}, and parallel to jit, got {parallel}"
+            f"the objective of {type(task).__name__} is not a mean over one count, so gradients of its parts cannot be "
+            f"accumulated: set accumulation_steps to 1, got {config.accumulation_steps}"
         )
     rows = config.data.batch_size
     stateful = config.data.stateful and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))

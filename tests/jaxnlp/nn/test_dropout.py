@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxnlp.nn.dropout import Dropout, LayerDropout, LockedDropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout, LayerDropout, LockedDropout
+from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.typing import BATCH_AXIS
 
