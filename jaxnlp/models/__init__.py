@@ -27,12 +27,14 @@ class Parameter:
         which has all blocks.
       matrix: whether it maps inputs to outputs. Then weight decay applies, and Muon unless `head`.
       head: whether it maps to the model's outputs.
+      scanned: whether `nn.transformer.stack` applies it: a layer's shard is then gathered where the layer is applied.
     """
 
     axes: str
     depth: int | Literal["below", "above"] = "above"
     matrix: bool = False
     head: bool = False
+    scanned: bool = False
 
 
 class Adopted(NamedTuple):

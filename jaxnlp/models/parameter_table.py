@@ -45,11 +45,11 @@ def entries(
       axes: glossary letters, by path.
       depth: of all of them.
       prefix: goes before each path.
-      stacked: whether each has the first axis L.
+      stacked: whether they are those of a block of `nn.transformer.stack`, with L as their first axis.
       head: whether they map to the model's outputs.
     """
     return {
-        (*prefix, *path): Parameter("L" * stacked + letters, depth, path[-1].endswith("kernel"), head)
+        (*prefix, *path): Parameter("L" * stacked + letters, depth, path[-1].endswith("kernel"), head, stacked)
         for path, letters in axes.items()
     }
 

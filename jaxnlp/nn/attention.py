@@ -15,6 +15,7 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.attention import attention_weights, dot_product_attention, packed_attention, unpacked
 from jaxnlp.ops.checks import expect
+from jaxnlp.ops.devices import is_divided
 from jaxnlp.ops.positions import rotary
 from jaxnlp.ops.relative_attention import attend_relative
 from jaxnlp.ops.relative_positions import clipped_distances, relative_buckets
@@ -311,8 +312,8 @@ def _head_width(width: int, heads: int) -> int:
 
 
 def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int) -> jax.Array:
-    """The projection of rows [N, D] under `name`: [N, F], F the product of `features`."""
-    y = Dense(features, layer.use_bias, compute=layer.compute, name=name)(rows)
+    """The projection of rows [N, D] under `name`: [N, F], F the product of `features`; or [N, *features]."""
+    y = Dense(features, layer.use_bias, compute=layer.compute, joined=not is_divided(), name=name)(rows)
     # Rounded once here, not by each product: attention then keeps its weights in this type too.
     return y.astype(layer.compute.operand_dtype or layer.compute.activation_dtype)
 

@@ -8,7 +8,6 @@ import jax
 from jax.nn.initializers import Initializer, normal, zeros
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.ops.devices import is_divided
 from jaxnlp.ops.matrix_products import added, matmul, shared_matmul
 
 INITIAL_STDDEV = 0.02
@@ -24,17 +23,19 @@ class Dense(nn.Module):
       use_bias: whether there is b.
       kernel_init: initial W; several axes are initialised as one axis of their product.
       compute: types; the output has its `dtype`.
+      joined: whether the outputs have one axis. Where XLA divides a program among devices, these can share the heads
+        only if the heads have an axis of their own.
     """
 
     features: int | tuple[int, ...]
     use_bias: bool = True
     kernel_init: Initializer = normal(INITIAL_STDDEV)
     compute: Compute = Compute()
+    joined: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Args: x [N, D]. Returns: [N, F], F the product of `features`; or if XLA divides the program among devices [N,
-        *features], whose axes they can share."""
+        """Args: x [N, D]. Returns: [N, F], F the product of `features`; or if not `joined` [N, *features]."""
         chex.assert_rank(x, 2)
         features = self.features if isinstance(self.features, tuple) else (self.features,)
         width = math.prod(features)
@@ -43,7 +44,7 @@ class Dense(nn.Module):
             return self.kernel_init(key, (shape[0], width)).reshape(shape)
 
         kernel = self.param("kernel", initial, (x.shape[-1], *features))
-        if len(features) > 1 and is_divided():
+        if not self.joined:
             y = shared_matmul(x.astype(self.compute.activation_dtype), kernel, self.compute.operand_dtype)
             return added(y, self.param("bias", zeros, features)[None]) if self.use_bias else y
         y = matmul(x.astype(self.compute.activation_dtype), kernel.reshape(-1, width), self.compute.operand_dtype)

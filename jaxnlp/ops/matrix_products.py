@@ -169,8 +169,8 @@ def stored(x: jax.Array) -> jax.Array:
 def row_major(x: jax.Array) -> jax.Array:
     """The same array [...]. On CPU its memory has the order of its axes, so a transposition before it is carried out.
 
-    Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path. Where XLA divides
-    the array among devices, the order is XLA's: it would gather the array to keep it.
+    Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path. Where XLA
+    divides the array among devices, the order is XLA's: it would gather the array to keep it.
     """
     return _constrained(x) if target_platform() == "cpu" and not is_divided() else x
 

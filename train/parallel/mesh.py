@@ -86,7 +86,7 @@ class MeshParallel:
 
     @property
     def _division(self) -> Division:
-        if self.mesh.size == 1:
+        if self.devices == 1:
             return UNDIVIDED
         return Division(BATCH_AXIS, self._on_each, self._whole, self._summed)
 
@@ -114,7 +114,7 @@ class MeshParallel:
             if BATCH_AXIS not in one.spec:
                 return x
             shard = Shard(x, BATCH_AXIS, tuple(one.spec))
-            return shard if one.stacked else shard.gathered()
+            return shard if one.scanned else shard.gathered()
 
         return _of_placements(whole, self.placements, params)
 
@@ -196,14 +196,14 @@ class MeshParallel:
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
         step = functools.partial(step, division=self._division)
-        if self.mesh.size > 1:
+        if self.devices > 1:
             rows = PartitionSpec(BATCH_AXIS)
             step = self._mapped(step, (self._shards, rows, rows), (PartitionSpec(), rows))
         return self._jit(step, out_shardings=(self.replicated, self.by_rows))
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        if self.mesh.size == 1:
+        if self.devices == 1:
             return self._jit(function, out_shardings=self.replicated)
         rows = PartitionSpec(BATCH_AXIS)
 

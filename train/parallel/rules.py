@@ -27,12 +27,12 @@ class Placement(NamedTuple):
 
     Attributes:
       spec: the axis of the mesh, or None, for each axis of the parameter.
-      stacked: whether its first axis is that of the layers.
+      scanned: see `Parameter`.
       note: why the parameter is whole along an axis of the mesh that shares others; "" if it need not be said.
     """
 
     spec: PartitionSpec
-    stacked: bool = False
+    scanned: bool = False
     note: str = ""
 
 
@@ -83,7 +83,7 @@ def placement(
             spec[max(shared, key=lambda n: shape[n])] = BATCH_AXIS
         else:
             notes.append(f"{devices} devices of {BATCH_AXIS} divide none of its axes, {tuple(shape)}")
-    return Placement(PartitionSpec(*spec), parameter.axes.startswith("L"), "; ".join(notes))
+    return Placement(PartitionSpec(*spec), parameter.scanned, "; ".join(notes))
 
 
 def notes(tree: PyTree) -> list[str]:
