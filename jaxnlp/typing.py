@@ -8,7 +8,7 @@ One letter for each axis, in einsums, docstrings and comments:
     M latents          N beams, or rows in general   C classes, or kinds of segments
     G key heads, or gates of a recurrent cell        P positions to predict
     Q query width, if it is not K                    W positions in a neural cache
-    A parts of an accumulated batch
+    A parts of an accumulated batch                  O outputs of all heads, H K of them
 
 A file that gives a letter another meaning defines it in its docstring.
 

@@ -17,7 +17,7 @@ from jaxnlp.cli.messages import program_name
 from jaxnlp.config import Config
 from train.cli.command_line import parse
 from train.config import TrainConfig
-from train.parallel import make_parallel
+from train.parallel import MeshMode, mesh_parallel
 from train.programs.hlo import lowered_counts
 from train.programs.hlo import parse as parse_hlo
 from train.programs.of_run import RunProgram, programs_of
@@ -39,16 +39,22 @@ class CompileOptions(Config):
 
     target: str = "h100"
     """The device: h100; a topology of TPUs, such as v5e:2x2; or cpu."""
+    parallel: MeshMode = "jit"
+    """How the devices share a step: see jaxnlp train."""
+    mesh: str | None = None
+    """The number of devices along each axis, such as data=4,model=2; None = all along one."""
     json: bool = False
     """Print JSON."""
 
 
-def compile_programs(config: TrainConfig, target: Target) -> list[dict[str, Any]]:
-    """What `compiled` says of each program of a recipe.
+def compile_programs(
+    config: TrainConfig, target: Target, parallel: MeshMode = "jit", mesh: str | None = None
+) -> list[dict[str, Any]]:
+    """What `compiled` says of each program of a recipe; for the mode and the mesh see `train.parallel.make_parallel`.
 
-    Raises: as `begin` and `set_up`.
+    Raises: as `make_parallel`, `begin` and `set_up`.
     """
-    layout = make_parallel("jit", target.devices)
+    layout = mesh_parallel(parallel, target.devices, mesh)
     with target.tracing():
         setup = set_up(begin(for_device(config, target.devices[0])), devices=layout.devices)
         return [compiled(program, target) for program in programs_of(setup, layout)]
@@ -132,7 +138,7 @@ def main(arguments: list[str]) -> int:
     config, options = parse(arguments, CompileOptions(), program=PROGRAM)
     target = find_target(options.target)
     jax.config.update("jax_enable_compilation_cache", False)  # a program that is read from it is not compiled
-    rows = compile_programs(config, target)
+    rows = compile_programs(config, target, options.parallel, options.mesh)
     print(json.dumps(rows, indent=2) if options.json else as_text(rows, target))
     return 0
 

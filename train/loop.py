@@ -82,9 +82,9 @@ def fit(
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
-            print_lines(console, announcement(setup, step=run.step, ended=run.ended(config)))
+            print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
-                run_folder.write_environment(workdir, parallel=parallel, command=command, **setup.facts)
+                run_folder.write_environment(workdir, parallel=parallel, mesh=mesh, command=command, **setup.facts)
             program = layout.compile_train(setup.step, setup.abstract_state)
             train_step, first = ahead.called(program), run.step
             row: Callable[[], None] | None = None

@@ -63,7 +63,7 @@ def self_attention(*, grouped: bool = False, positions: Positions = None, use_bi
       use_bias: whether the projections have biases.
     """
     projections = {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"}
-    axes = _projections(projections | {"out": "HD"}, use_bias=use_bias)
+    axes = _projections(projections | {"out": "OD"}, use_bias=use_bias)
     if isinstance(positions, RelativeBias):
         axes[("relative_bias",)] = "NH"
     if isinstance(positions, RelativeVectors):
@@ -73,7 +73,7 @@ def self_attention(*, grouped: bool = False, positions: Positions = None, use_bi
 
 def cross_attention(*, use_bias: bool = True) -> Axes:
     """Axes of a `CrossAttention`."""
-    return _projections({"q": "DHK", "kv": "D2HK", "out": "HD"}, use_bias=use_bias)
+    return _projections({"q": "DHK", "kv": "D2HK", "out": "OD"}, use_bias=use_bias)
 
 
 def feed_forward(*, use_bias: bool = True) -> Axes:

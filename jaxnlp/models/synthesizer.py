@@ -33,7 +33,7 @@ class SynthesizerConfig(GPTConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         axes = parameter_table.dense(("zv",), "D2HK", use_bias=self.use_bias)
-        axes |= parameter_table.dense(("out",), "HD", use_bias=self.use_bias)
+        axes |= parameter_table.dense(("out",), "OD", use_bias=self.use_bias)
         axes |= parameter_table.dense((), "KS", use_bias=self.use_bias)
         return parameter_table.find(self.parameters_around() | self.parameters_of_blocks(axes), path)
 

@@ -26,7 +26,7 @@ def first_row_of_shard(rows: int) -> jax.Array | int:
 
 
 def sum_over_shards(x: jax.Array) -> jax.Array:
-    """The sum of an array over the shards of the batch; x itself where the program sees the whole batch, as above."""
+    """The sum of x over the shards of the batch, in its shape; x itself where the program sees the whole batch."""
     try:
         return jax.lax.psum(x, BATCH_AXIS)
     except NameError:
@@ -48,8 +48,10 @@ class Shard:
     spec: tuple[str | None, ...] = flax.struct.field(pytree_node=False)
 
     def gathered(self) -> jax.Array:
-        """The parameter, whole along the mapped axis. Its gradient is added up over the devices, each of which gets the
-        sum for its shard."""
+        """The parameter, in its own shape but for axes that it shares along other axes of the mesh.
+
+        Its gradient is added up over the devices, each of which gets the sum for its shard.
+        """
         spec = self.spec[len(self.spec) - self.value.ndim :]
         axis = spec.index(self.axis_name)
 

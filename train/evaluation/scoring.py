@@ -21,8 +21,8 @@ from train.step import eval_step
 T = TypeVar("T")
 
 
-def _compiled_step(layout: Parallel, objective: Objective) -> Callable[..., Any]:
-    return layout.compile_eval(functools.partial(eval_step, objective=objective))
+def _step_of(objective: Objective) -> Callable[..., Any]:
+    return functools.partial(eval_step, objective=objective)
 
 
 class SplitScoring:
@@ -65,7 +65,7 @@ class SplitScoring:
         self._eval_step()
 
     def _eval_step(self) -> Callable[..., Any]:
-        step = self.once(_compiled_step, self._layout, self._objective)
+        step = self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
         return self._compiled(step, lambda batch: (self._layout.put_batch(batch), self._empty_carry(batch)))
 
     def _empty_carry(self, batch: NumpyBatch) -> PyTree:

@@ -22,6 +22,7 @@ from train.parallel.mesh import MeshParallel
 from train.parallel.pmap import PmapParallel
 from train.step import StepOutput, TrainState
 
+MeshMode = Literal["jit", "fsdp", "tensor"]
 ParallelMode = Literal["jit", "fsdp", "tensor", "pmap"]
 
 
@@ -36,6 +37,9 @@ class Parallel(Protocol):
 
         Raises: ConfigError when the devices do not divide an axis that they must.
         """
+
+    def lines(self) -> list[str]:
+        """What a run prints about its devices, if parameters are not whole on each of them."""
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """The state that `make(*arguments)` returns, laid out over the devices, without another copy."""
@@ -96,11 +100,15 @@ def make_parallel(
         if jax.process_count() > 1:
             raise ConfigError(f"pmap supports only one process, but there are {jax.process_count()}; use jit")
         return PmapParallel(list(jax.local_devices() if devices is None else devices))
-    devices = list(jax.devices() if devices is None else devices)
+    return mesh_parallel(mode, jax.devices() if devices is None else devices, mesh)
+
+
+def mesh_parallel(mode: MeshMode, devices: Sequence[jax.Device], mesh: str | None = None) -> MeshParallel:
+    """`make_parallel` for the modes that have a mesh, also for devices that are not on this machine."""
     return MeshParallel(_mesh(mode, devices, mesh), fsdp=mode == "fsdp")
 
 
-def _mesh(mode: ParallelMode, devices: Sequence[jax.Device], text: str | None) -> jax.sharding.Mesh:
+def _mesh(mode: MeshMode, devices: Sequence[jax.Device], text: str | None) -> jax.sharding.Mesh:
     if text is None:
         sizes = {BATCH_AXIS: 1, MODEL_AXIS: len(devices)} if mode == "tensor" else {BATCH_AXIS: len(devices)}
     else:
@@ -129,4 +137,13 @@ def parse_mesh(text: str) -> dict[str, int]:
     return {BATCH_AXIS: 1} | sizes
 
 
-__all__ = ["MeshParallel", "Parallel", "ParallelMode", "PmapParallel", "make_parallel", "parse_mesh"]
+__all__ = [
+    "MeshMode",
+    "MeshParallel",
+    "Parallel",
+    "ParallelMode",
+    "PmapParallel",
+    "make_parallel",
+    "mesh_parallel",
+    "parse_mesh",
+]

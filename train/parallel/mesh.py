@@ -20,7 +20,7 @@ from jaxnlp.nn.shards import Shard, gathered
 from jaxnlp.typing import BATCH_AXIS, Batch, Metrics, Params, PyTree
 from train.compiler_options import jit_for
 from train.parallel.rows import accumulation_parts, pad_rows
-from train.parallel.rules import Placement, placements, specs_like
+from train.parallel.rules import Placement, by_name, notes, placements, specs_like, values_on_each
 from train.step import UNDIVIDED, Division, StepOutput, TrainState, has_parts
 
 T = TypeVar("T")
@@ -128,6 +128,18 @@ class MeshParallel:
         return _of_placements(summed, self.placements, grads)
 
     # The methods of `Parallel`.
+
+    def lines(self) -> list[str]:
+        """See `Parallel`."""
+        if self.placements is None:
+            return []
+        shapes, specs = (
+            [x.shape for x in jax.tree.leaves(self._params)],
+            [one.spec for one in by_name(self.placements).values()],
+        )
+        values = sum(values_on_each(spec, shape, self.mesh.shape) for spec, shape in zip(specs, shapes, strict=True))
+        mesh = ",".join(f"{name}={size}" for name, size in self.mesh.shape.items())
+        return [f"mesh {mesh}: each device has {values:,} values of the parameters", *notes(self.placements)]
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""

@@ -32,6 +32,10 @@ class PmapParallel:
         del model, params
         return self
 
+    def lines(self) -> list[str]:
+        """See `Parallel`."""
+        return []
+
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
         return self.place(jit_for(self._devices[0], make)(*arguments))

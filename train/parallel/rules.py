@@ -1,6 +1,6 @@
 """One table of rules: which axes of a parameter devices share.
 
-    model   heads H and G, feed-forward widths F, vocabularies V: the first of them that a parameter has
+    model   heads H and G and their outputs O, feed-forward widths F, vocabularies V: a parameter's first one of them
     data    with FSDP the longest other axis of a matrix, but for the stacked layers L
 
 Biases and other vectors are whole on the devices of `data`: they are small, and each would cost a message of its own.
@@ -18,7 +18,7 @@ from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, Params, PyTree
 from train.optimizer.parameters import describe, names
 
-SHARED = {"H": "heads", "G": "key heads", "F": "feed-forward width", "V": "vocabulary"}
+SHARED = {"H": "heads", "O": "outputs of the heads", "G": "key heads", "F": "feed-forward width", "V": "vocabulary"}
 """The axes that devices of `model` share, by glossary letter."""
 
 
@@ -86,10 +86,20 @@ def placement(
     return Placement(PartitionSpec(*spec), parameter.scanned, "; ".join(notes))
 
 
+def by_name(tree: PyTree) -> dict[str, Placement]:
+    """The placement of each parameter, by its name: the keys of its path, joined by slashes."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: isinstance(x, Placement))
+    return {"/".join(names(path)): one for path, one in leaves}
+
+
 def notes(tree: PyTree) -> list[str]:
     """A line for each parameter that is whole on devices that share others."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda x: isinstance(x, Placement))
-    return [f"{'/'.join(names(path))} is whole on each device: {one.note}" for path, one in leaves if one.note]
+    return [f"{name} is whole on each device: {one.note}" for name, one in by_name(tree).items() if one.note]
+
+
+def values_on_each(spec: PartitionSpec, shape: tuple[int, ...], mesh: Mapping[str, int]) -> int:
+    """The number of an array's values that each device has."""
+    return math.prod(shape) // math.prod(mesh[axis] for axis in spec if axis is not None)
 
 
 def specs_like(tree: PyTree, params: Params, specs: PyTree) -> PyTree:

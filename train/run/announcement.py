@@ -12,13 +12,14 @@ from rich.console import Console
 from jaxnlp.corpus import Corpus
 from jaxnlp.saving.checkpoints import find_checkpoint
 from train.config import TrainConfig
+from train.parallel import Parallel
 from train.run import folder as run_folder
 from train.run.early_stopping import reason_to_stop
 from train.run.machine import device_name
 from train.run.setup import Setup
 
 
-def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
+def announcement(setup: Setup, layout: Parallel, *, step: int, ended: bool = False) -> list[str]:
     """The lines before training: the run has trained `step` steps, and perhaps has ended."""
     total, types = setup.config.total_steps, setup.config.model.compute.types
     if step >= total:
@@ -33,6 +34,7 @@ def announcement(setup: Setup, *, step: int, ended: bool = False) -> list[str]:
         *setup.begun.notes,
         *settings_for_longer_runs(setup.config),
         f"{setup.num_parameters:,} parameters, {jax.device_count()} x {device_name()}, {types}",
+        *layout.lines(),
         *state,
     ]
 

@@ -27,7 +27,7 @@ def test_only_kernels_are_matrices_and_stacked_ones_have_an_axis_in_front():
     }
 
 
-SIZES = {"D": 24, "H": 4, "K": 6, "G": 2, "F": 10, "S": 7, "N": 9}
+SIZES = {"D": 24, "H": 4, "O": 24, "K": 6, "G": 2, "F": 10, "S": 7, "N": 9}
 SELF_ATTENTIONS = [
     {},
     {"num_key_heads": SIZES["G"]},

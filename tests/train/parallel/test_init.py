@@ -15,7 +15,6 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.gradient_surgery import project_conflicts
-from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Objective, Trained
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.processors import sized
@@ -23,7 +22,6 @@ from train.evaluation.scoring import SplitScoring
 from train.optimizer import SGD, AdamW
 from train.optimizer.chain import make_optimizer
 from train.parallel import make_parallel
-from train.parallel.rows import accumulation_parts, pad_rows, split_rows
 from train.step import init_state, train_step
 
 VOCABULARY = 11
@@ -203,50 +201,6 @@ def test_outputs_of_a_padded_batch_come_back_in_order(mode, devices):
     batch = next(random_batches(rows=5))
     found = layout.rows_of(run(layout.place(jnp.int32(2)), layout.put_batch(batch)))
     np.testing.assert_array_equal(found[:5], 2 * batch["tokens"])
-
-
-def test_pmap_with_several_processes_is_refused_since_each_would_train_by_itself(monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(ConfigError, match="pmap supports only one process, but there are 2; use jit"):
-        make_parallel("pmap")
-    assert make_parallel("jit").devices == len(jax.devices())
-
-
-def test_padding_rows_are_zeros_that_no_loss_counts():
-    batch = next(random_batches(rows=5))
-    padded = pad_rows(batch, 8)
-    assert {name: x.shape for name, x in padded.items()} == dict.fromkeys(batch, (8, 8))
-    for name, x in padded.items():
-        assert x.dtype == batch[name].dtype
-        np.testing.assert_array_equal(x[:5], batch[name])
-        assert not x[5:].any()
-
-
-def test_batch_that_fits_is_not_padded():
-    batch = next(random_batches(rows=16))
-    chex.assert_trees_all_equal(pad_rows(batch, 8), batch)
-
-
-def test_batch_without_loss_mask_is_refused_with_what_it_has():
-    with pytest.raises(ValueError, match="needs a loss_mask that excludes padding; it has only tokens, targets"):
-        pad_rows({"tokens": np.zeros((3, 2)), "targets": np.zeros((3, 2))}, 2)
-
-
-def test_rows_are_split_in_order():
-    np.testing.assert_array_equal(split_rows({"x": np.arange(12).reshape(6, 2)}, 3)["x"][1], [[4, 5], [6, 7]])
-
-
-@pytest.mark.parametrize("rows", [12, 13, 2])
-def test_accumulation_parts_hold_the_same_examples_on_any_number_of_devices(rows):
-    batch = {"x": np.arange(1, rows + 1), "loss_mask": np.ones((rows, 1), bool)}
-    held = []
-    for devices in (1, 2, 8):
-        cut = accumulation_parts(batch, 3, devices)
-        assert cut["x"].shape[0] == 3
-        assert cut["x"].shape[1] % devices == 0
-        held.append([part[part > 0].tolist() for part in cut["x"]])
-    assert held[0] == held[1] == held[2]
-    assert [example for part in held[0] for example in part] == list(range(1, rows + 1))
 
 
 @functools.cache

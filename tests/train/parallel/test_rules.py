@@ -22,7 +22,7 @@ BOTH = {"data": 4, "model": 2}
             P(None, "data"),
             P(None, "data", None, "model"),
         ),
-        ("LHD", (2, 16, 16), P(None, "model", None), P(None, "data"), P(None, "model", "data")),
+        ("LOD", (2, 16, 16), P(None, "model", None), P(None, "data"), P(None, "model", "data")),
         ("DF", (16, 64), P(None, "model"), P(None, "data"), P("data", "model")),
         ("D2GK", (16, 2, 2, 8), P(None, None, "model", None), P("data"), P("data", None, "model")),
         ("VD", (64, 16), P("model", None), P("data"), P("model", "data")),

@@ -1,7 +1,7 @@
 import jax
 import numpy as np
 
-from train.parallel import make_parallel
+from train.parallel import mesh_parallel
 from train.programs.of_run import programs_of, shape_name
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -9,7 +9,7 @@ from train.run.setup import set_up
 
 def test_a_run_has_its_initial_state_and_a_step_and_an_evaluation_of_each_shape(tiny_config):
     setup = set_up(begin(tiny_config(accumulation_steps=3)))
-    programs = programs_of(setup, make_parallel("jit", jax.devices()[:2]))
+    programs = programs_of(setup, mesh_parallel("jit", jax.devices()[:2]))
     assert [program.name for program in programs] == ["initial state", "step 6x8", "evaluation 4x8"]
     _, step, evaluation = (program.arguments for program in programs)
     # Two examples for each of three parts.

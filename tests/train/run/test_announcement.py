@@ -6,6 +6,7 @@ import pytest
 from data import Split
 from train.config import update
 from train.optimizer.schedules import Constant, Cosine, Linear, Plateau
+from train.parallel import make_parallel
 from train.run.announcement import announcement, notes_of_splits, schedule_state, settings_for_longer_runs
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -59,7 +60,7 @@ def test_a_schedule_without_logged_rates_is_said_without_one(tiny_config, tmp_pa
     ],
 )
 def test_a_run_announces_data_notes_parameters_devices_and_where_it_continues(setup, step, last):
-    first, note, size, *rest = announcement(setup, step=step)
+    first, note, size, *rest = announcement(setup, make_parallel("jit"), step=step)
     assert first == "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation"
     assert note == "heads are initialised at random"
     assert size.startswith("187 parameters, 8 x ")
