@@ -8,18 +8,27 @@ import numpy as np
 import pytest
 
 from jaxnlp.models.text_cnn import TextCNNConfig
+from jaxnlp.tasks.classification import Classification
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 from tests.train.parallel.modes import MODES, largest_difference, trained
 from train.config import update
+from train.optimizer import AdamW
 
 files = guards.files
 
 
 def text_cnn(files):
     config = guards.bert_text_tasks(files)
-    model = TextCNNConfig(embedding_width=8, feature_maps=6, windows=(2, 3))
-    return dataclasses.replace(config, model=model, init_from=None)
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, parts=("sst",), pairs="together"),
+        model=TextCNNConfig(embedding_width=8, feature_maps=6, windows=(2, 3)),
+        task=Classification(),
+        init_from=None,
+        best_metric="mean_score",
+        optimizer=AdamW(learning_rate=1e-2),
+    )
 
 
 def slow_lstm(files):
@@ -27,16 +36,21 @@ def slow_lstm(files):
     return update(guards.lstm_streams(files), **{"optimizer.learning_rate": 2.0})
 
 
-FAMILIES = (
-    CONFIGS
-    | FURTHER
-    | {
-        "RecurrentLanguageModel": slow_lstm,
-        "Classification": lambda files: update(CONFIGS["Classification"](files), **{"model.num_heads": 2}),
-        "bert": guards.bert_text_tasks_surgery,
-        "text_cnn": text_cnn,
-    }
-)
+FAMILIES = {
+    "GPT": CONFIGS["LanguageModel"],
+    "LSTM": slow_lstm,
+    "Perceiver": CONFIGS["QuestionAnswering"],
+    "synthesizer": FURTHER["synthesizer"],
+    "BERT": guards.bert_text_tasks_surgery,
+    "BERT pretraining": CONFIGS["MaskedLanguageModel"],
+    "Transformer translator": CONFIGS["Translation"],
+    "attention LSTM": FURTHER["attention_lstm"],
+    "CRF tagger": CONFIGS["Tagging"],
+    "parser": CONFIGS["Parsing"],
+    "biaffine parser": FURTHER["biaffine_parser"],
+    "TextCNN": text_cnn,
+    "ViT": lambda files: update(CONFIGS["Classification"](files), **{"model.num_heads": 2}),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,11 +66,53 @@ def on_one_device(files):
     return functools.cache(lambda family: trained(FAMILIES[family](files)))
 
 
+@pytest.fixture(scope="module")
+def options_on_one_device(files):
+    """Trains a GPT with an option on one device, once."""
+    return functools.cache(lambda option: trained(update(gpt(files), **OPTIONS[option])))
+
+
+def assert_takes_the_same_steps(config, mode, one, rtol=1e-5, of_parameters=1e-4):
+    losses, state = one
+    found, shared = trained(config, *MODES[mode])
+    np.testing.assert_allclose(found, losses, rtol=rtol)
+    for name in ("params", "ema"):
+        assert largest_difference(getattr(state, name), getattr(shared, name)) < of_parameters
+
+
+@pytest.mark.parametrize(("family", "mode"), [("GPT", "tensor and fsdp"), ("CRF tagger", "fsdp")])
+def test_several_devices_take_the_twenty_steps_of_one(family, mode, on_one_device, files):
+    assert_takes_the_same_steps(FAMILIES[family](files), mode, on_one_device(family))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "tensor"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_takes_the_same_steps_in_every_mode(family, mode, on_one_device, files):
+    assert_takes_the_same_steps(FAMILIES[family](files), mode, on_one_device(family))
+
+
+def gpt(files):
+    return update(guards.gpt_characters(files), accumulation_steps=1, ema_decay=None)
+
+
+OPTIONS = {
+    "accumulation and an average": {"accumulation_steps": 2, "ema_decay": 0.9},
+    "recomputed layers": {"model.compute.remat": True},
+    "scanned layers": {"model.compute.scan_layers": True},
+    "scanned and recomputed layers": {"model.compute.scan_layers": True, "model.compute.remat": True},
+    "bfloat16": {"model.compute.dtype": "bfloat16", "model.compute.matmul_dtype": None},
+    "Muon": {"optimizer": "muon"},
+    "layer-wise rates": {"optimizer.layer_decay": 0.7},
+    "untied embeddings": {"model.tie_embeddings": False},
+}
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_several_devices_take_the_twenty_steps_of_one(family, mode, on_one_device, files):
-    losses, state = on_one_device(family)
-    found, shared = trained(FAMILIES[family](files), *MODES[mode])
-    np.testing.assert_allclose(found, losses, rtol=1e-5)
-    assert largest_difference(state.params, shared.params) < 1e-4
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_takes_the_same_steps_in_every_mode(option, mode, files, options_on_one_device):
+    config = update(gpt(files), **OPTIONS[option])
+    # Sums of rounded numbers in another order.
+    tolerances = {"bfloat16": (2e-3, 0.1), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
+    assert_takes_the_same_steps(config, mode, options_on_one_device(option), *tolerances)
