@@ -26,6 +26,7 @@ from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.device import for_device
 from train.run.lock import locked
+from train.run.processes import wait_for_all
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
@@ -81,6 +82,7 @@ def fit(
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints, Ahead() as ahead:
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
+            wait_for_all("the folder is checked")
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
             print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
@@ -108,7 +110,7 @@ def fit(
                             _compile_further_programs(ahead, setup, layout, program, validate, run)
                             _record_peak(workdir, executable, setup, layout, output)
                     print_lines(console, ahead.report())
-                    stopped = stop.received is not None  # a signal after this line stops the run after its next step
+                    stopped = stop.stops_at(run.step)  # a signal after this line stops the run after its next step
                     due = run.due(config, stopped=stopped)
                     if due.log:
                         check = functools.partial(

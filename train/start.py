@@ -11,8 +11,10 @@ from jaxnlp.cli.programs import STARTED
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from train.cli.command_line import RunOptions, parse, parse_resumed, print_config
+from train.config import TrainConfig
 from train.loop import fit
-from train.run.folder import read_environment
+from train.run.folder import read_environment, writes_folder
+from train.run.processes import connected
 from train.run.signals import exit_status
 
 PROGRAM = f"{program_name()} train"
@@ -32,7 +34,14 @@ def main(arguments: list[str]) -> int:
     else:
         config, options = parse(arguments, RunOptions(), program=PROGRAM)
     workdir = options.workdir or Path("runs") / config.recipe
+    with connected(options):
+        return _train(config, options, workdir, console, command)
+
+
+def _train(config: TrainConfig, options: RunOptions, workdir: Path, console: Console, command: str | None) -> int:
+    """Trains in this process. Returns: the exit status."""
     use_compilation_cache(options.compilation_cache)
+    console.quiet = not writes_folder()
     print_config(console, config)
     try:
         result = fit(

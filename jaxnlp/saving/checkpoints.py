@@ -15,14 +15,13 @@ import logging
 import math
 import re
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import numpy as np
 
+from jaxnlp.saving.checksums import checksums
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from jaxnlp.saving.serialization import identity_changes, same_fields
 from jaxnlp.typing import PyTree
@@ -36,6 +35,8 @@ CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 CHECKPOINTS = "checkpoints"
+FORMAT = 2
+"""The format of checkpoints. Format 1 has another kind of checksums."""
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 
 
@@ -64,8 +65,9 @@ class Record:
         not evaluated.
       losses: the plain validation losses of all evaluations so far.
       data_state: state of the data's iterator after the last batch.
-      items: for each item, the CRC-32 of each array, by its path.
+      items: for each item, the checksum of each array, by its path; see `jaxnlp.saving.checksums`.
       scores: the best metric of all evaluations so far, negated if lower is better; [] = of an earlier version.
+      format: of the checkpoint; `FORMAT`, or that of another version.
     """
 
     step: int
@@ -79,6 +81,7 @@ class Record:
     data_state: dict[str, Any]
     items: dict[str, dict[str, int]]
     scores: list[float] = dataclasses.field(default_factory=list)
+    format: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """The record and its digest."""
@@ -130,7 +133,9 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
 def read_record(folder: Path, step: int) -> Record:
     """Reads and checks the metadata of a checkpoint.
 
-    Raises: DamagedCheckpointError when it was changed, belongs to another step, or lacks an item.
+    Raises:
+      DamagedCheckpointError: when it was changed, belongs to another step, or lacks an item.
+      RunError: when another version of jaxnlp wrote it.
     """
     checkpoint = (folder / CHECKPOINTS / str(step)).absolute()
     fields = dict(_restore(checkpoint, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
@@ -138,6 +143,11 @@ def read_record(folder: Path, step: int) -> Record:
     if digest != json_digest(fields):
         raise DamagedCheckpointError(f"the record of checkpoint {checkpoint} fails its checksum")
     record = Record(**fields)
+    if record.format != FORMAT:
+        raise RunError(
+            f"checkpoint {checkpoint} has the format {record.format}, and this version of jaxnlp reads {FORMAT}; use "
+            "the version that trained it, or train again"
+        )
     if record.step != step:
         raise DamagedCheckpointError(f"checkpoint {checkpoint} is a copied or renamed checkpoint of step {record.step}")
     missing = [name for name in record.items if not (checkpoint / name).is_dir()]
@@ -248,17 +258,6 @@ def plain_path(folder: Path) -> Iterator[Path]:
         link = Path(directory) / "link"
         link.symlink_to(folder, target_is_directory=True)
         yield link
-
-
-def checksums(tree: PyTree) -> dict[str, int]:
-    """CRC-32 of each array, by its path in the tree."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): zlib.crc32(array_bytes(leaf).data) for path, leaf in leaves}
-
-
-def array_bytes(array: Any) -> np.ndarray:
-    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not support bfloat16."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:

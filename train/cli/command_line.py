@@ -18,6 +18,7 @@ from train.config import TrainConfig
 from train.parallel import ParallelMode
 from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
 from train.run import folder as run_folder
+from train.run.processes import ProcessOptions
 
 Options = TypeVar("Options", bound=Config)
 
@@ -41,7 +42,7 @@ class UsageError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions(Config):
+class RunOptions(ProcessOptions):
     """Options of one start of a run; they do not change its numbers."""
 
     usual = ("workdir",)

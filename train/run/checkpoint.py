@@ -19,6 +19,7 @@ from jaxnlp.saving.atomic_files import naming
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
     EMA,
+    FORMAT,
     PARAMS,
     RECORD,
     TRAINING,
@@ -26,12 +27,12 @@ from jaxnlp.saving.checkpoints import (
     Record,
     check_arrays,
     checkpoint_steps,
-    checksums,
     json_digest,
     plain_path,
     read_record,
     restore_items,
 )
+from jaxnlp.saving.checksums import checksums
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
 from train.run.folder import RunSpec, check_continuation, writes_folder
@@ -116,9 +117,7 @@ class Checkpoints:
         manager = self._open()
         if step in manager.all_steps():
             return
-        # Copies, since on a CPU these are views of buffers that the next step overwrites. On the host, since otherwise
-        # each device would write a part of a replicated array.
-        items = jax.tree.map(np.array, _items(state))
+        items = jax.tree.map(_to_write, _items(state))
         record = Record(
             step=step,
             identity=spec.identity,
@@ -131,6 +130,7 @@ class Checkpoints:
             scores=list(progress.scores),
             data_state=data_state,
             items={name: checksums(tree) for name, tree in items.items()},
+            format=FORMAT,
         )
         self._require_space(bytes_on_disk(items))
         self._rank(record)
@@ -281,6 +281,19 @@ def _items(state: TrainState) -> dict[str, Any]:
     if jax.tree.leaves(state.carry):
         training["carry"] = state.carry
     return {PARAMS: state.params, TRAINING: training} | ({} if state.ema is None else {EMA: state.ema})
+
+
+def _to_write(array: Any) -> Any:
+    """An array that the next step does not overwrite: a copy on the host.
+
+    Of an array that processes share it has this process's shards. On accelerators Orbax itself copies them first.
+    """
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.array(array)
+    if next(iter(array.devices())).platform != "cpu":
+        return array
+    shards = [jax.device_put(np.array(shard.data), shard.device) for shard in array.addressable_shards]
+    return jax.make_array_from_single_device_arrays(array.shape, array.sharding, shards)
 
 
 def _key_data(key: Any) -> Any:

@@ -7,6 +7,9 @@ import time
 from types import FrameType
 from typing import Any
 
+import jax
+from jax.experimental import multihost_utils
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 SECOND_SIGNAL_SECONDS = 2.0
@@ -15,6 +18,8 @@ SECOND_SIGNAL_SECONDS = 2.0
 
 class StopSignal:
     """A context that records the first SIGTERM, SIGINT or SIGHUP. A later second signal has its usual effect.
+
+    With several processes a signal to one of them stops all, after the same step: JAX passes it on.
 
     If SIGHUP is ignored, as under nohup, it stays ignored. SIGINT is always handled, although shells ignore it for
     background jobs.
@@ -31,17 +36,28 @@ class StopSignal:
     def __enter__(self) -> "StopSignal":
         hang_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         heeded = [number for number in STOP_SIGNALS if hang_up or number != signal.SIGHUP]
+        if jax.process_count() > 1:
+            heeded.remove(signal.SIGTERM)  # JAX's own handler passes it on
         self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(self, *_: object) -> None:
         self._restore()
 
+    def stops_at(self, step: int) -> bool:
+        """Whether the run stops after this step; to be called after each step, with its number."""
+        if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
+            self.received = self.received or signal.SIGTERM.name
+            return True
+        return self.received is not None and jax.process_count() == 1
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:  # the terminal was closed
             _print_nowhere()
         if self.received is None:
             self.received, self._received_at = signal.Signals(number).name, time.monotonic()
+            if jax.process_count() > 1:
+                os.kill(os.getpid(), signal.SIGTERM)
         elif time.monotonic() - self._received_at > SECOND_SIGNAL_SECONDS:
             self._restore()
             signal.raise_signal(number)

@@ -1,0 +1,117 @@
+"""Several processes that train one run: how they find each other.
+
+Each process runs the same command, on the same folder. JAX joins them: `jax.devices()` are then the devices of all.
+Process 0 is the coordinator; it also writes logs, reports and predictions. Checkpoints are written by all.
+"""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+import jax
+from jax.experimental import multihost_utils
+
+from jaxnlp.config import Config, Count, Natural
+from jaxnlp.saving.serialization import ConfigError
+
+ADDRESS, PROCESSES, PROCESS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+"""Environment variables in place of the options."""
+SECONDS_TO_CONNECT = 120
+SECONDS_BETWEEN_TRIES = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessOptions(Config):
+    """Options of a run of several processes."""
+
+    distributed: bool = False
+    """Train with several processes. Each runs this command. SLURM, Open MPI, Kubernetes and TPU pods need no further
+    option."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, where the cluster does not say it; None = $JAX_COORDINATOR_ADDRESS."""
+    num_processes: Count | None = None
+    """Number of processes, where the cluster does not say it; None = $JAX_NUM_PROCESSES."""
+    process_id: Natural | None = None
+    """Number of this process, from 0, where the cluster does not say it; None = $JAX_PROCESS_ID."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        fields = ("coordinator", "num_processes", "process_id")
+        self.only_if(self.distributed, "several processes, --distributed", *fields)
+
+
+@contextlib.contextmanager
+def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> Iterator[None]:
+    """Connects this process to the others, before JAX looks for devices; at the end it says goodbye to them.
+
+    Args:
+      options: of this process.
+      seconds: to wait for the coordinator.
+
+    Raises: ConfigError when the processes are not described, or the coordinator does not answer; the message says what
+      to do.
+    """
+    if not options.distributed:
+        yield
+        return
+    address, count, number = _described(options)
+    if address is not None and number:
+        _wait_for(address, seconds)
+    try:
+        jax.distributed.initialize(address, count, number, initialization_timeout=seconds)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"JAX finds no cluster here ({error}); give --coordinator HOST:PORT --num-processes N --process-id I, or "
+            f"set {ADDRESS}, {PROCESSES} and {PROCESS}"
+        ) from error
+    try:
+        yield
+    finally:
+        jax.distributed.shutdown()
+
+
+def wait_for_all(what: str) -> None:
+    """Waits until every process has come here; `what` names the place."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(what)
+
+
+def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | None]:
+    """Address of the coordinator, number of processes, number of this one; None = JAX finds it out."""
+    address = options.coordinator or os.environ.get(ADDRESS)
+    count, number = (
+        _number(name) if given is None else given
+        for given, name in ((options.num_processes, PROCESSES), (options.process_id, PROCESS))
+    )
+    if address is not None and not address.rpartition(":")[2].isdecimal():
+        raise ConfigError(f"the coordinator's address has the form HOST:PORT, got {address!r}")
+    if count is not None and number is not None and number >= count:
+        raise ConfigError(f"processes are numbered from 0, so process {number} of {count} does not exist")
+    return address, count, number
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text is not None and not text.isdecimal():
+        raise ConfigError(f"${name} must be a number, got {text!r}")
+    return None if text is None else int(text)
+
+
+def _wait_for(address: str, seconds: float) -> None:
+    """Waits until something listens at the address: JAX would abort the process if nothing does."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ConfigError(
+                    f"no coordinator answers at {address} after {seconds} s ({error.strerror or error}); start process "
+                    "0 there, or correct --coordinator"
+                ) from error
+            time.sleep(SECONDS_BETWEEN_TRIES)
