@@ -50,8 +50,8 @@ SYLLABLE = (
 NEW_NAMES, HELD_OUT_NAMES = 5_000, 500
 """Number of new names, and how many of them only validation has."""
 _UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
-"""What positions of answers may count: characters, UTF-16 code units as in JavaScript, or bytes; as an encoding, and the
-bytes of a unit."""
+"""What positions of answers may count: characters, UTF-16 code units as in JavaScript, or bytes of UTF-8; an encoding,
+and the bytes of a unit in it."""
 _PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
 
 _logger = logging.getLogger(__name__)

@@ -91,7 +91,16 @@ def test_labels_are_read_if_an_object_has_one_and_are_empty_where_it_is_missing(
         ),
         ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got int"),
         ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
-        ("t.json", '{"text": {"0": "x"}, "label": {"0": 1}}', r"text must be a text, .*; pandas .* orient='records'"),
+        (
+            "t.json",
+            '{"text": {"0": "x"}, "label": {"0": 1}}',
+            r"text must be a text, .*, as pandas .* orient='records'",
+        ),
+        ("t.json", '{"text": ["x"], "label": [1]}', "text must be a text, .* orient='records'"),
+        ("t.json", '{"columns": ["text", "label"], "index": [0], "data": [["x", 1]]}', "missing: text, .*'records'"),
+        ("t.json", '{"0": {"text": "x", "label": 1}}', "missing: text, label; .* orient='records'"),
+        ("t.json", '{"schema": {}, "data": [{"text": "x", "label": 1}]}', "missing: text, .* orient='records'"),
+        ("t.json", '[["x", 1]]', "expected a JSON object, got list; .* orient='records'"),
         ("t.jsonl", '{"text": "x", "label": {}}\n', "line 1: label must be a text, a number or a list"),
         (
             "t.jsonl",
