@@ -31,6 +31,32 @@ def test_a_file_with_tabs_has_sources_and_references(tmp_path):
     assert read_pairs([path], reverse=True)[0] == pairs(("eins", "one"), ("zwei", "two"))
 
 
+def test_columns_that_are_not_read_are_shown_with_those_that_are(tmp_path, caplog):
+    path = tmp_path / "tatoeba.tsv"
+    path.write_text("1\tone\t77\teins\n2\ttwo\t78\tzwei\n", encoding="utf-8")
+    read_pairs([path])
+    assert "2 of 2; the first two are read, such as '1' and 'one'" in caplog.text
+
+
+def test_two_tables_and_the_same_file_twice_are_refused(files, tmp_path):
+    with pytest.raises(DataError, match="is given twice"):
+        read_pairs([files[0], tmp_path / "." / files[0].name])
+    for path in files:
+        path.write_text("one\teins\n\ntwo\tzwei\n", encoding="utf-8")
+    with pytest.raises(DataError, match="validation with --data"):
+        read_pairs(files)
+    files[1].write_text("eins\n\nzwei\t!\n", encoding="utf-8")
+    assert len(read_pairs(files)[0]) == 2
+
+
+@pytest.mark.parametrize("line", ["en,de", '{"translation": {"en": "one", "de": "eins"}}'])
+def test_the_error_about_csv_and_json_says_what_is_read(tmp_path, line):
+    path = tmp_path / "pairs"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match="convert CSV and JSON to lines with a tab, or give two files"):
+        read_pairs([path])
+
+
 def test_a_file_without_tabs_has_only_sources(files):
     assert read_pairs_or_sources(files[1])[0] == tuple(map(SentencePair, ("eins", "zwei", "drei")))
 
