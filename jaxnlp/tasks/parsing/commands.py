@@ -48,7 +48,8 @@ class Parse(Command):
     file: Path | None = None
     """A UTF-8 file with one sentence a line; - = standard input."""
     conllu: Path | None = None
-    """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input."""
+    """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input. Trees in it are not
+    read."""
     tagger: str | None = None
     """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
@@ -145,7 +146,7 @@ class Parse(Command):
 
     def _sentences(self) -> Iterable[TreeSentence]:
         if self.conllu is not None:
-            yield from parse_conllu(read_text(self.conllu), name_of(self.conllu))
+            yield from parse_conllu(read_text(self.conllu), name_of(self.conllu), trees=False)
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
             yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))
