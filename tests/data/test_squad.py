@@ -94,7 +94,7 @@ def test_questions_without_an_id_are_numbered_and_blank_ones_are_skipped_and_cou
     rows = [{key: value for key, value in row(question=text).items() if key != "id"} for text in ("One?", " ", "Two?")]
     found = read_questions(written(tmp_path, "".join(json.dumps(one) + "\n" for one in rows)))
     assert [(one.name, one.question) for one in found] == [("1", "One?"), ("3", "Two?")]
-    assert "skipped: 1, the first in line 2" in caplog.text
+    assert "skipped: 1 of 3, the first in line 2" in caplog.text
 
 
 def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, caplog):

@@ -74,7 +74,7 @@ def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp
     found, source = read_pairs_or_sources(path)
     assert found == (SentencePair("one"), SentencePair("two"))
     assert [pair.line for pair in found] == [1, 4]
-    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 2"]
     assert Split(examples=found, source=source).in_rows(["eins", "zwei"], "") == ["eins", "", "", "zwei"]
     path.write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a.txt: all 2 lines are without text"):
@@ -104,14 +104,14 @@ def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, 
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
     assert [pair.line for pair in found] == [1, 3]
     assert (source.indices, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
-    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3, the first in line 2"]
+    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
 
 
 def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, caplog):
     path = tmp_path / "a.tsv"
     path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
     assert read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("four", "vier"))
-    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3, the first in line 2"]
+    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
 
 
 def test_other_encodings_are_read(files):
