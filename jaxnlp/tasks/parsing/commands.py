@@ -185,12 +185,14 @@ def parse(
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: number of beams; 1 = greedy.
 
-    Raises: ValueError for a sentence that is too long, and when tags are missing.
+    Raises: ValueError for a sentence that is too long, when tags are missing, and for a tagger that does not fit.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_sentences(texts), 1)]
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
     if tagger is None:
         require_tags(sentences, processor)
+    else:
+        require_tagger(tagger, processor)
     parsed = []
     for sentence, tree in _parsed(sentences, parser, processor, tagger):
         if isinstance(tree, str):
