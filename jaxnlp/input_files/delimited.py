@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxnlp.corpus import DataError
 
@@ -165,8 +165,8 @@ def _quoted(
     csv.field_size_limit(sys.maxsize)
     # Strict: otherwise an unclosed quote would make the rest of the file one field.
     ended = (f"{line}\n" for line in lines)
-    options = {"delimiter": delimiter, "strict": True, "skipinitialspace": blanks}
-    reader = csv.reader(ended, escapechar=escape, doublequote=escape is None, **options)
+    quoting: dict[str, Any] = {"escapechar": escape, "doublequote": escape is None}
+    reader = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=blanks, **quoting)
     begins, records = 1, []
     try:
         for fields in reader:
