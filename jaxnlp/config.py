@@ -169,9 +169,10 @@ def _converted(value: Any, expected: Any) -> Any:
     """The value, with lists as tuples, paths as texts or texts as paths, and whole numbers as floats, as the type has
     them."""
     options = _options(expected)
-    for kind, other in ((Path, str), (str, Path)):
-        if isinstance(value, kind) and kind not in options and other in options:
-            return other(value)
+    if isinstance(value, Path) and Path not in options and str in options:
+        return str(value)
+    if isinstance(value, str) and str not in options and Path in options:
+        return Path(value)
     if isinstance(value, tuple | list):
         items = [typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple]
         return tuple(_converted(item, items[0]) for item in value) if items else value
@@ -237,4 +238,4 @@ def _described_one(option: Any) -> str:
         first, *others = typing.get_args(option)
         count = "any number of values" if ... in others else f"{1 + len(others)} values"
         return f"{count}, each {_described(first)}"
-    return _NAMES.get(option, f"of the type {getattr(option, '__name__', option)}")
+    return _NAMES.get(option, f"of the type {option.__name__ if isinstance(option, type) else option}")
