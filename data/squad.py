@@ -15,6 +15,7 @@ Source: Rajpurkar et al. 2016 and 2018 for the format.
 import dataclasses
 import functools
 import json
+import logging
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +49,12 @@ SYLLABLE = (
 """Beginnings, vowels and endings of the syllables of new names of places."""
 NEW_NAMES, HELD_OUT_NAMES = 5_000, 500
 """Number of new names, and how many of them only validation has."""
+_UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
+"""What positions of answers may count: characters, UTF-16 code units as in JavaScript, or bytes of UTF-8; an encoding,
+and the bytes of a unit in it."""
 _PLACE = re.compile(rf"\b({'|'.join(combined(PLACES))})\b")
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,6 +263,9 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
 def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None = None) -> list[ContextQuestion]:
     """Reads a file of questions; those with a blank question or context are skipped with a warning.
 
+    Another warning counts the questions with an answer whose place is not certain: it is not at its position, or it has
+    none and occurs several times.
+
     Args:
       path: the file; see the docstring of this module.
       encoding: of the file.
@@ -264,23 +273,32 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
 
     Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object.
     """
-    questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
+    questions, skipped, uncertain, names = list[ContextQuestion](), list[int](), list[str](), set[str]()
     for index, (line, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
         question, context = (_text(fields, name, where) for name in ("question", "context"))
         name = str(index if fields.get("id") is None else fields["id"])
         if name in names:
             raise DataError(f"{where}: the id {name!r} occurs twice, so a prediction would be lost; change it")
         names.add(name)
-        answers = _answers(fields, context, where)
+        if is_blank((question,)) or is_blank((context,)):
+            skipped.append(line)
+            continue
+        places = _answers(fields, context, where)
+        answers = None if places is None else tuple(span for span, _ in places)
         answered = answers is not None if answered is None else answered
         if answered != (answers is not None):
             what = "expected answers, got none" if answered else "it has answers, but the questions before it do not"
             raise DataError(f"{where}: {what}; write [] for a question whose context has no answer")
-        if is_blank((question,)) or is_blank((context,)):
-            skipped.append(line)
-        else:
-            questions.append(ContextQuestion(name, question, context, answers))
+        questions.append(ContextQuestion(name, question, context, answers))
+        if not all(certain for _, certain in places or ()):
+            uncertain.append(where)
     warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")
+    if uncertain:
+        _logger.warning(
+            "%s: questions with an answer that is not at its answer_start, or occurs several times and has none: %d of "
+            "%d; the nearest place is taken, or the first; the first one is %s",
+            *(path, len(uncertain), len(names), uncertain[0]),
+        )
     if not questions:
         raise DataError(f"{path}: expected questions in SQuAD's format, or as JSON lines, got none")
     return questions
@@ -322,8 +340,8 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
     return fields[name]
 
 
-def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[AnswerSpan, ...] | None:
-    """The answers; None if they are not given."""
+def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[tuple[AnswerSpan, bool], ...] | None:
+    """The answers, and whether their places are certain; None if they are not given."""
     given = fields.get("answers", fields.get("answer"))
     if fields.get("is_impossible") is True:
         return ()
@@ -337,17 +355,37 @@ def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[Answe
     return tuple(_span(one, context, where) for one in (given if isinstance(given, list) else [given]))
 
 
-def _span(given: Any, context: str, where: str) -> AnswerSpan:
-    """An answer in its context, without blanks around it: at the given character, or at the nearest occurrence."""
+def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
+    """An answer in its context, without blanks around it, and whether its place is certain.
+
+    It is at the given position, counted in any unit. Otherwise it is where its text occurs nearest.
+    """
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):
         expected = '{"text": "...", "answer_start": 0}'
-        raise DataError(f"{where}: expected an answer as {expected}, got {json.dumps(given)[:60]}")
-    start = max(0, start or 0) + len(text) - len(text.lstrip())
+        raise DataError(
+            f"{where}: expected an answer as {expected}, got {json.dumps(given)[:60]}; write [] for a question whose "
+            "context has no answer"
+        )
+    blanks = len(text) - len(text.lstrip())
     text = text.strip()
+    places = () if start is None or start < 0 else (index + blanks for index in _characters(context, start))
+    exact = next((index for index in places if context.startswith(text, index)), None)
+    if exact is not None:
+        return AnswerSpan(exact, exact + len(text), text), True
+    start = max(0, start or 0) + blanks
     starts = context.rfind(text, 0, start + len(text)), context.find(text, start)
     if max(starts) < 0:
         raise DataError(f"{where}: the answer {text!r} does not occur in the context; copy it from there")
     nearest = min((index for index in starts if index >= 0), key=lambda index: abs(index - start))
-    return AnswerSpan(nearest, nearest + len(text), text)
+    return AnswerSpan(nearest, nearest + len(text), text), context.find(text) == context.rfind(text)
+
+
+def _characters(context: str, position: int) -> Iterator[int]:
+    """The characters that a position may mean: it counts characters, code units or bytes, and CRLF as two or as one."""
+    yield position
+    for line_end in ("\r\n", "\r"):
+        for encoding, size in _UNITS:
+            before = context.replace("\r\n", line_end).encode(encoding)[: size * position].decode(encoding, "ignore")
+            yield len(before.replace(line_end, "\r\n"))

@@ -6,6 +6,7 @@ import functools
 import re
 import types
 import typing
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 
@@ -46,10 +47,11 @@ NonNegative = Annotated[float, Within("[0, inf)")]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass that checks its choices (`Literal` fields) and its numbers (`Within`) whenever it is created,
-    and refuses a text as a number and a fraction as a whole number.
+    """A frozen dataclass that checks the types of its fields, its choices (`Literal` fields) and its numbers (`Within`)
+    whenever it is created.
 
-    A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs.
+    A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs; a list in a field of type
+    tuple becomes a tuple, and a path in a field of type str a text, and the other way round.
 
     A subclass with its own checks defines `__post_init__` and calls `super().__post_init__()` first.
     """
@@ -64,7 +66,7 @@ class Config:
 
     def __post_init__(self):
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
-            value = _with_floats(getattr(self, name), expected)
+            value = _converted(getattr(self, name), expected)
             object.__setattr__(self, name, value)
             choices = _choices(expected)
             options = {*_options(expected)}
@@ -79,6 +81,8 @@ class Config:
                 raise ValueError(
                     f"{self.full_name(name)} must be one of {', '.join(map(str, choices))}, got {value!r}{hint}"
                 )
+            if not _fits(value, expected):
+                raise ValueError(f"{self.full_name(name)} must be {_described(expected)}, got {value!r}")
             outside = _outside(value, expected)
             if outside:
                 raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
@@ -141,6 +145,8 @@ class Choice(Config):
 
 _SETTING = re.compile(r"\w+\.[\w.]+ \S+")
 """A field and its value, such as `data.source files`."""
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", type(None): "None"}
+"""Types in messages."""
 
 
 @functools.cache
@@ -159,12 +165,17 @@ def _options(expected: Any) -> tuple[Any, ...]:
     return (expected,)
 
 
-def _with_floats(value: Any, expected: Any) -> Any:
-    """The value, with whole numbers as floats if the type has floats and no integers."""
+def _converted(value: Any, expected: Any) -> Any:
+    """The value, with lists as tuples, paths as texts or texts as paths, and whole numbers as floats, as the type has
+    them."""
     options = _options(expected)
-    if isinstance(value, tuple):
+    if isinstance(value, Path) and Path not in options and str in options:
+        return str(value)
+    if isinstance(value, str) and str not in options and Path in options:
+        return Path(value)
+    if isinstance(value, tuple | list):
         items = [typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple]
-        return tuple(_with_floats(item, items[0]) for item in value) if items else value
+        return tuple(_converted(item, items[0]) for item in value) if items else value
     return float(value) if type(value) is int and float in options and int not in options else value
 
 
@@ -207,5 +218,24 @@ def _fits_one(value: Any, option: Any) -> bool:
     if origin is typing.Literal:
         return any(value == choice and type(value) is type(choice) for choice in arguments)
     if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(item, arguments[0]) for item in value)
+        if not isinstance(value, tuple) or (... not in arguments and len(value) != len(arguments)):
+            return False
+        return all(_fits(item, arguments[0]) for item in value)
+    if isinstance(value, bool) and option in (int, float):
+        return False  # a bool is an int for Python
     return isinstance(value, option) if isinstance(option, type) else True
+
+
+def _described(expected: Any) -> str:
+    """The values of a type in words: `a whole number or None`."""
+    return " or ".join(dict.fromkeys(map(_described_one, _options(expected))))
+
+
+def _described_one(option: Any) -> str:
+    if typing.get_origin(option) is typing.Literal:
+        return f"one of {', '.join(map(str, typing.get_args(option)))}"
+    if typing.get_origin(option) is tuple:
+        first, *others = typing.get_args(option)
+        count = "any number of values" if ... in others else f"{1 + len(others)} values"
+        return f"{count}, each {_described(first)}"
+    return _NAMES.get(option, f"of the type {option.__name__ if isinstance(option, type) else option}")

@@ -15,6 +15,7 @@ from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
+from jaxnlp.saving.atomic_files import require_place
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
@@ -51,8 +52,8 @@ class Options(Config):
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
-    """Write the predictions to this file, or to this directory if the evaluator writes several files. The evaluator's
-    description says what they contain."""
+    """Write the predictions to this file, or into this directory: one that exists, or a new one if the evaluator writes
+    several files. The evaluator's description says what they contain."""
     record: Path | None = None
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
     With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
@@ -138,14 +139,12 @@ def parse(
 
 
 def write_predictions(evaluation: Evaluation, path: Path) -> list[Path]:
-    """Writes the predictions: one file to a file, several to a directory. Returns: the paths of the files.
+    """Writes the predictions: one file to a file or into a directory, several into a directory. Returns: their paths.
 
-    Raises: OSError when the path is a directory and should be a file, or the other way round.
+    Raises: OSError when the path is a file and should be a directory.
     """
     files = evaluation.predictions
-    if len(files) == 1:
-        if path.is_dir():
-            raise IsADirectoryError(f"--predictions {path} is a directory; give a file to write to")
+    if len(files) == 1 and not path.is_dir():
         run_folder.write_text(path, *files.values())
         return [path]
     if path.is_file():
@@ -230,6 +229,9 @@ def main(arguments: list[str]) -> int:
     check_seeds(folders)
     if options.predictions is not None and len(folders) > 1:
         raise DataError("--predictions needs one run; score the runs one by one")
+    require_place(options.record)
+    if options.predictions is not None and not options.predictions.is_dir():
+        require_place(options.predictions)
     use_compilation_cache(None)
     results = [score(folder, evaluator, options) for folder in folders]
     evaluation = results[0].evaluation
@@ -242,6 +244,9 @@ def main(arguments: list[str]) -> int:
             print(f"{results[0].split} {metric} {summary([of.evaluation.metrics[metric].value for of in results])}")
     if options.predictions is None and not evaluation.metrics:
         print(*evaluation.predictions.values(), sep="\n", end="")
+    if options.record is not None:
+        for index, (scores, folder) in enumerate(zip(results, folders, strict=True)):
+            record(scores, folder, ledger_of(options.record, index, scores.config.seed))
     if options.predictions is not None:
         if not evaluation.predictions:
             raise DataError(f"--predictions: {results[0].split} has nothing to predict")
@@ -249,7 +254,4 @@ def main(arguments: list[str]) -> int:
             print(f"predictions in {written}")
         if options.predictions.resolve().is_relative_to(folders[0].resolve()):
             print(f"the report links to them: {write_report(folders[0])}")
-    if options.record is not None:
-        for index, (scores, folder) in enumerate(zip(results, folders, strict=True)):
-            record(scores, folder, ledger_of(options.record, index, scores.config.seed))
     return 0

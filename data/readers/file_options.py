@@ -34,8 +34,9 @@ class TableFiles(TextFiles):
     """Character between the fields of your tables, such as ";" or "|"; None = a comma in .csv and a tab in .tsv and
     .txt, or, if the columns are not there, the one with which the first line has them."""
     quotes: Quotes = "auto"
-    """Quotes in your tables: csv = they enclose fields; none = they are characters of the texts; auto = they enclose
-    fields, but if they would enclose whole rows, they are characters in tables with tabs, and an error in others."""
+    """Quotes in your tables: csv = they enclose fields; backslash = the same, and quotes in fields have a backslash
+    before them, as Spark and MySQL write them; none = they are characters of the texts; auto = they enclose fields, but
+    if they would enclose whole rows, they are characters in tables with tabs, and an error in others."""
 
     def __post_init__(self):
         super().__post_init__()

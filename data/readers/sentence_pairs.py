@@ -34,16 +34,20 @@ def read_pairs(
 
     Raises:
       FileNotFoundError: when a file does not exist.
-      DataError: when a file cannot be read, has a line without a partner, or has only blank sentences; the message
-        names the file and, if possible, the line.
+      DataError: when a file cannot be read, has a line without a partner, or has only blank sentences, or when two
+        files are the same or two tables; the message names the file and, if possible, the line.
     """
     files = [_lines(path, encoding) for path in paths]
+    if len(paths) == 2 and paths[0].samefile(paths[1]):
+        raise DataError(f"{paths[0]} is given twice, as sources and as targets; give two files, or one with tabs")
     if len(paths) == 1:
         columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
         _warn_of_quotes(paths[0], columns)
         _warn_of_header(paths[0], columns[0])
+        _warn_of_columns(paths[0], files[0])
     else:
         _refuse_unequal(paths, *files)
+        _refuse_tables(paths, files)
         columns = list(itertools.zip_longest(files[0], files[1], fillvalue=""))
     if reverse:
         columns = [(target, source) for source, target in columns]
@@ -96,7 +100,10 @@ def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
         return "", ""
     columns = line.split("\t")[:2]
     if len(columns) < 2:
-        raise DataError(f"{path}, line {number}: expected two sentences with a tab between them, got {line[:60]!r}")
+        raise DataError(
+            f"{path}, line {number}: expected two sentences with a tab between them, got {line[:60]!r}; convert CSV "
+            "and JSON to lines with a tab, or give two files, one of sources and one of targets"
+        )
     return columns[0], columns[1]
 
 
@@ -119,6 +126,25 @@ def _warn_of_header(path: Path, first: tuple[str, str]) -> None:
     if all(cell in _HEADINGS or _LANGUAGE.fullmatch(cell) for cell in cells):
         _logger.warning(
             "%s: line 1 is read as a pair: %s; if it is a header, remove it", path, " and ".join(map(repr, first))
+        )
+
+
+def _warn_of_columns(path: Path, lines: Sequence[str]) -> None:
+    """Warns when most lines have further columns, with what is read of the first one."""
+    further = [line.split("\t") for line in lines if line.count("\t") > 1]
+    if 2 * len(further) > len(lines):
+        _logger.warning(
+            "%s: lines with more than two columns: %d of %d; the first two are read, such as %r and %r",
+            *(path, len(further), len(lines), further[0][0][:60], further[0][1][:60]),
+        )
+
+
+def _refuse_tables(paths: Sequence[Path], files: Sequence[Sequence[str]]) -> None:
+    """Raises DataError when all lines of both files have a tab: probably each is a table of pairs."""
+    if all("\t" in line for lines in files for line in lines if line.strip()):
+        raise DataError(
+            f"each line of {paths[0]} and {paths[1]} has a tab; of two files, one has the sources and one the targets: "
+            "give a file of pairs alone, and pairs for validation with --data.validation"
         )
 
 

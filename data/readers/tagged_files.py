@@ -131,7 +131,7 @@ def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool
 
 
 def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSentence]:
-    for number, sentence in enumerate(parse_conllu(text, str(path)), 1):
+    for number, sentence in enumerate(parse_conllu(text, str(path), trees=False), 1):
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue

@@ -3,7 +3,7 @@
 Two conventions are in use. Spreadsheets enclose a field with delimiters, line breaks or quotes in quotes, and double
 the quotes in it (RFC 4180). Other files, such as those of GLUE, have no quoting: a quote is a character of the text. A
 file of the second kind, read as one of the first, loses rows: a quote at the start of a field encloses all rows up to
-the next quote.
+the next quote. Spark and MySQL write a third kind: quotes enclose fields, and a backslash is before a quote in a field.
 """
 
 import contextlib
@@ -12,13 +12,21 @@ import logging
 import re
 import sys
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxnlp.corpus import DataError
 
-Quotes = Literal["auto", "csv", "none"]
+Quotes = Literal["auto", "csv", "backslash", "none"]
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 """Known delimiters, and their names in messages."""
+_OTHERS: tuple[tuple[Quotes, str], ...] = (
+    ("backslash", "quotes in fields are read with a backslash before them; set --data.quotes csv if they are doubled"),
+    (
+        "none",
+        "quotes are read as characters, because they do not enclose fields; if they do, set --data.quotes csv",
+    ),
+)
+"""Conventions that auto tries where quotes do not enclose fields, and the warnings about them."""
 
 _logger = logging.getLogger(__name__)
 
@@ -67,31 +75,50 @@ def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") 
       text: of the file, with LF at line ends.
       file: its name, for messages.
       delimiter: one character.
-      quotes: csv = quotes enclose fields; none = quotes are characters; auto = quotes enclose fields, unless they would
-        enclose whole rows: then quotes of files with tabs are characters, and other files are refused.
+      quotes: csv = quotes enclose fields, and are doubled in them; backslash = quotes enclose fields, and have a
+        backslash before them in fields; none = quotes are characters; auto = csv, but if quotes would enclose whole
+        rows or are not closed, backslash if the rows then have the right width; otherwise quotes of files with tabs are
+        characters, and other files are refused.
 
     Raises: DataError naming the line where a row has another number of fields than the header, or a quote is not closed
       or ambiguous.
     """
     lines = text.removesuffix("\n").split("\n")
-    if quotes == "none" or '"' not in text:
-        return _checked(_plain(lines, delimiter), file, delimiter)
+    if quotes != "auto":
+        return _records(text, lines, file, delimiter, quotes)
+    usual: Quotes = "csv" if '"' in text else "none"
     try:
-        records = _enclosed(text, lines, file, delimiter)
-        if quotes == "auto":
-            _refuse_doubtful(records, lines, file, delimiter)
-        return records
+        return _certain(text, lines, file, delimiter, usual)
     except DataError:
-        plain = _plain(lines, delimiter)
-        width = len(plain[0].fields)
-        fits = all(len(record.fields) == width for record in plain)
-        if quotes == "csv" or delimiter != "\t" or not fits or width == 1 or '"' in "".join(plain[0].fields):
-            raise
-    _logger.warning(
-        "%s: quotes are read as characters, because they do not enclose fields; if they do, set --data.quotes csv",
-        file,
-    )
-    return plain
+        others = _OTHERS if usual == "csv" else _OTHERS[:1]
+        header = next((line for line in lines if line), "")
+        fits = {
+            "backslash": re.search(rf'\\["{re.escape(delimiter)}]', text) is not None,
+            "none": delimiter == "\t" in header and '"' not in header,
+        }
+        for other, note in others:
+            with contextlib.suppress(DataError):
+                if fits[other]:
+                    records = _certain(text, lines, file, delimiter, other)
+                    _logger.warning("%s: %s", file, note)
+                    return records
+        raise
+
+
+def _certain(text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes) -> list[Record]:
+    """The rows in a convention, if no quoted field may be several rows. Raises: DataError."""
+    records = _records(text, lines, file, delimiter, quotes)
+    _refuse_doubtful(records, lines, file, delimiter)
+    return records
+
+
+def _records(text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes) -> list[Record]:
+    """The rows in a convention that is not auto. Raises: DataError."""
+    if quotes == "backslash":
+        return _escaped(lines, file, delimiter)
+    if quotes == "csv" and '"' in text:
+        return _enclosed(text, lines, file, delimiter)
+    return _checked(_plain(lines, delimiter), file, delimiter)
 
 
 def _plain(lines: Sequence[str], delimiter: str) -> list[Record]:
@@ -114,17 +141,32 @@ def _enclosed(text: str, lines: Sequence[str], file: str, delimiter: str) -> lis
     return records if spaced is None or _stripped(spaced) == _stripped(records) else spaced
 
 
+def _escaped(lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
+    r"""The rows with a backslash before quotes, delimiters, line breaks and backslashes in fields.
+
+    Other backslashes are characters: Spark does not write a backslash before them. MySQL's `\N` is an empty field.
+    """
+    other = re.compile(rf'(\\["\\{re.escape(delimiter)}]|\\$)|\\')
+    marked = [other.sub(lambda found: found[1] or r"\\", line) for line in lines]
+    records = _checked(_quoted(marked, file, delimiter, escape="\\"), file, delimiter)
+    return [Record(line, ["" if field == r"\N" else field for field in fields]) for line, fields in records]
+
+
 def _stripped(records: Sequence[Record]) -> list[list[str]]:
     return [[field.strip() for field in record.fields] for record in records]
 
 
-def _quoted(lines: Sequence[str], file: str, delimiter: str, *, blanks: bool = False) -> list[Record]:
-    """The rows with quoted fields, before which there may be blanks. Raises: DataError."""
+def _quoted(
+    lines: Sequence[str], file: str, delimiter: str, *, blanks: bool = False, escape: str | None = None
+) -> list[Record]:
+    """The rows with quoted fields, before which there may be blanks. In a field a quote is doubled, or has the escape
+    before it. Raises: DataError."""
     # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
     csv.field_size_limit(sys.maxsize)
     # Strict: otherwise an unclosed quote would make the rest of the file one field.
     ended = (f"{line}\n" for line in lines)
-    reader = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=blanks)
+    quoting: dict[str, Any] = {"escapechar": escape, "doublequote": escape is None}
+    reader = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=blanks, **quoting)
     begins, records = 1, []
     try:
         for fields in reader:

@@ -23,6 +23,8 @@ ENDINGS: dict[str, TableFormat] = {
 USUAL_DELIMITERS = {"csv": ",", "tsv": "\t"}
 MOST_NAMES = 20
 """Maximum number of columns in a message."""
+_ROWS = "; write an object for each row, as pandas does with orient='records'"
+"""What to do about other JSON, such as pandas writes with another orient."""
 
 _logger = logging.getLogger(__name__)
 
@@ -272,7 +274,7 @@ def _json_table(path: Path, text: str, columns: Columns, labelled: bool | None, 
     if missing and objects:
         raise MissingColumnsError(
             f"{path}, line {objects[0][0]}: expected the names {', '.join(needed)}, got "
-            f"{', '.join(names[:MOST_NAMES]) or 'none'}; missing: {', '.join(missing)}"
+            f"{', '.join(names[:MOST_NAMES]) or 'none'}; missing: {', '.join(missing)}{_ROWS * (len(objects) == 1)}"
         )
     rows = list[TableRow]()
     for number, (line, fields) in enumerate(objects, 1):
@@ -288,7 +290,7 @@ def _objects(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
     objects = list(json_objects(text, str(path)))
     for line, fields in objects:
         if not isinstance(fields, dict):
-            raise DataError(f"{path}, line {line}: expected a JSON object, got {type(fields).__name__}")
+            raise DataError(f"{path}, line {line}: expected a JSON object, got {type(fields).__name__}{_ROWS}")
     return objects
 
 
@@ -313,7 +315,7 @@ def _json_text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        remedy = "; pandas writes rows with orient='records'" if isinstance(value, dict) else ""
+        remedy = _ROWS if isinstance(value, dict | list) else ""
         raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}{remedy}")
     if has_surrogate(value):
         raise DataError(f"{where} has half of a surrogate pair, which is not a character: {value[:40]!a}; remove it")

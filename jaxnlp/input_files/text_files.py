@@ -100,7 +100,8 @@ def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: st
     if lines and len(lines) == count:
         raise DataError(f"{path}: all {count:,} {what} are {why}; expected at least one other")
     if lines:
-        _logger.warning("%s: %s %s, which are skipped: %s, the first in line %s", path, what, why, len(lines), lines[0])
+        skipped = f"{len(lines):,} of {count:,}"
+        _logger.warning("%s: %s %s, which are skipped: %s, the first in line %s", path, what, why, skipped, lines[0])
 
 
 def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, option: bool = True) -> str:

@@ -118,16 +118,18 @@ def written(sentences: Sequence[TreeSentence]) -> str:
     return "".join("\n".join(sentence.lines) + "\n\n" for sentence in sentences)
 
 
-def parse_conllu(text: str, file: str) -> list[TreeSentence]:
+def parse_conllu(text: str, file: str, *, trees: bool = True) -> list[TreeSentence]:
     """The sentences of a file's text. A sentence with only comments has no words.
 
     Args:
       text: of the file, with LF at line ends.
       file: its name, for messages.
+      trees: whether HEAD and DEPREL are read; otherwise they may be anything, and the sentences have no trees.
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    sentences = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
+    blocks = enumerate(_blocks(text), 1)
+    sentences = [_sentence(lines, first, number, file, trees=trees) for number, (first, lines) in blocks]
     if not any(sentence.words for sentence in sentences):
         raise DataError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
     return sentences
@@ -146,7 +148,7 @@ def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
         yield number - len(lines) + 1, lines
 
 
-def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSentence:
+def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bool) -> TreeSentence:
     name = str(number)
     words: list[list[str]] = []
     line_numbers: list[int] = []
@@ -159,25 +161,32 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
         fields = line.split("\t")
         if len(fields) != len(COLUMNS):
             raise DataError(
-                f"{where}: expected CoNLL-U, 10 columns with tabs between them, got {len(fields)}{_hint(line)}"
+                f"{where}: expected CoNLL-U, 10 columns with tabs between them, got {len(fields)}{_hint(line, fields)}"
             )
         if _is_word(fields[ID], where):
             if fields[ID] != str(len(words) + 1):
-                raise DataError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}")
+                ends = "; an empty line ends a sentence" * (fields[ID] == "1")
+                raise DataError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}{ends}")
             if not fields[FORM].strip():
                 raise DataError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
             line_numbers.append(line_number)
-    heads, relations = _tree(words, line_numbers, f"{file}, line {{}}, sentence {name}")
+    heads, relations = None, None
+    if trees:
+        heads, relations = _tree(words, line_numbers, f"{file}, line {{}}, sentence {name}")
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
     upos, xpos = (tuple(tag if tag.strip() else UNSPECIFIED for tag in tags) for tags in (upos, xpos))
     return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
 
 
-def _hint(line: str) -> str:
-    if len(line.split()) == len(COLUMNS):
+def _hint(line: str, fields: Sequence[str]) -> str:
+    if len(line.split()) == len(COLUMNS) and len(fields) < len(COLUMNS):
         return "; some columns have spaces between them: replace these by tabs"
-    return ""
+    if len(fields) == 1:
+        return ""
+    if len(fields) > len(COLUMNS):
+        return "; keep the first ten: cut -f 1-10 FILE > NEW_FILE"
+    return f"; write {UNSPECIFIED} in a column that is not given"
 
 
 def _is_word(identifier: str, where: str) -> bool:

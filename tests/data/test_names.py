@@ -342,7 +342,7 @@ def test_blank_lines_are_skipped_and_counted_and_questions_keep_their_places(fol
     path = tmp_path / "file.tsv"
     path.write_text("\nAda. Born .\n  \nBob. Born .\n")
     assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
-    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 1"]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 1"]
     path.write_text(f"\n{PEOPLE.test[0]}\n \n{PEOPLE.test[1]}\n")
     split = questions(folder).read_file(path, questions(folder).load(0).processor)
     assert [question.text for question in split.examples] == list(PEOPLE.test[:2])

@@ -61,6 +61,29 @@ def test_an_answer_is_where_the_file_says_or_the_nearest_place(tmp_path):
     assert [span.start for span in question.answers] == [16, 22, 22, 16, 16, 22]
 
 
+FAR = "\U0001f600\r\n" * 30 + "Zo\u00eb lives in Lima. Lima is big."
+"""A context in which a position in another unit is nearer to another occurrence of the answer."""
+
+
+@pytest.mark.parametrize("line_end", ["\r\n", "\n"])
+@pytest.mark.parametrize(("encoding", "size"), [("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1)])
+def test_positions_count_characters_code_units_or_bytes_and_a_line_break_of_two_characters_once_or_twice(
+    tmp_path, caplog, encoding, size, line_end
+):
+    place = FAR.index("Lima")
+    start = len(FAR[:place].replace("\r\n", line_end).encode(encoding)) // size
+    (question,) = read_questions(written(tmp_path, [row(context=FAR, answers=[answer(start=start)])]))
+    assert question.answers == (AnswerSpan(place, place + 4, "Lima"),)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(("given", "uncertain"), [(16, 0), (20, 1), (-1, 1), (None, 1)])
+def test_answers_whose_place_is_not_certain_are_counted(tmp_path, caplog, given, uncertain):
+    rows = [row(), row(id="2", answers=[answer(start=given)]), row(id="3", answers=[answer("Peru", start=3)])]
+    read_questions(written(tmp_path, [json.loads(json.dumps(one)) for one in rows]))
+    assert [record.getMessage().count("1 of 3") for record in caplog.records] == [1] * uncertain
+
+
 def test_no_answer_and_an_unknown_answer_differ(tmp_path):
     rows = [row(answers=[]), row(id="2", is_impossible=True), row(id="3", answers={"text": [], "answer_start": []})]
     assert [one.answers for one in read_questions(written(tmp_path, rows))] == [(), (), ()]
@@ -71,7 +94,13 @@ def test_questions_without_an_id_are_numbered_and_blank_ones_are_skipped_and_cou
     rows = [{key: value for key, value in row(question=text).items() if key != "id"} for text in ("One?", " ", "Two?")]
     found = read_questions(written(tmp_path, "".join(json.dumps(one) + "\n" for one in rows)))
     assert [(one.name, one.question) for one in found] == [("1", "One?"), ("3", "Two?")]
-    assert "skipped: 1, the first in line 2" in caplog.text
+    assert "skipped: 1 of 3, the first in line 2" in caplog.text
+
+
+def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, caplog):
+    found = read_questions(written(tmp_path, [row(), row(id="2", context=" ")]))
+    assert [one.name for one in found] == ["1"]
+    assert "skipped: 1" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +109,10 @@ def test_questions_without_an_id_are_numbered_and_blank_ones_are_skipped_and_cou
         ([row(), row(answers=[answer("Oslo")])], "line 13: the id '1' occurs twice"),
         ([row(answers=[answer("Oslo")])], "the answer 'Oslo' does not occur in the context"),
         ([row(answers=[3])], "expected an answer as .*got 3"),
-        ([row(answers=[answer(" ")])], "expected an answer as"),
+        (
+            [row(answers=[answer(" ")])],
+            "expected an answer as.*write \\[\\] for a question whose context has no answer",
+        ),
         ([row(answers={"text": ["Lima"], "answer_start": []})], "a list of 1 numbers as answer_start"),
         ([row(context=None)], "expected context as a text, got null"),
         ([{"context": CONTEXT}], "expected question as a text"),

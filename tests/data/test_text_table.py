@@ -223,7 +223,7 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path
     with caplog.at_level(logging.WARNING):
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
-    assert "rows without a label, which are skipped: 1, the first in line 14" in caplog.text
+    assert "rows without a label, which are skipped: 1 of 14, the first in line 14" in caplog.text
     assert "classes with a single training row, such as 'rare': 1 of 4; add rows of these classes, or" in caplog.text
     assert "validation has no row of 2 of the classes, such as rare" in corpus.description
 
@@ -292,7 +292,7 @@ def test_an_empty_text_is_skipped_where_an_empty_label_means_no_class(tmp_path, 
     path = write(tmp_path / "t.csv", ("text", "label"), [*[("the", "a"), ("cat", "")] * 10, ("", "")])
     corpus = config(path, predict="classes").load(0, VOCABULARY)
     assert "texts: 18 for training, 2 for validation" in corpus.description
-    assert "t.csv: rows without a text, which are skipped: 1, the first in line 22" in caplog.text
+    assert "t.csv: rows without a text, which are skipped: 1 of 21, the first in line 22" in caplog.text
 
 
 @pytest.mark.parametrize(

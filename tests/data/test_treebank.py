@@ -134,7 +134,7 @@ def test_a_file_is_read_with_and_without_trees_and_sentences_without_words_are_s
     assert split.notes == ("1 of 2 trees are not projective",)
     path.write_text("# sent_id = empty\n\n" + written([PLAIN[0]]))
     assert len(config.read_file(path, processor).examples) == 1
-    assert caplog.messages == [f"{path}: sentences without words, which are skipped: 1, the first in line 1"]
+    assert caplog.messages == [f"{path}: sentences without words, which are skipped: 1 of 2, the first in line 1"]
     path.write_text(written([PLAIN[0], sentence_of(["a"])]))
     with pytest.raises(DataError, match="no tree; expected HEAD and DEPREL of each word"):
         config.read_file(path, processor)

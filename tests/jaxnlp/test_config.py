@@ -3,6 +3,7 @@ import importlib
 import pkgutil
 import re
 import typing
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -32,6 +33,9 @@ class Cup(Config):
     volume: float | None = 0.5
     price: float | Size = 2.0
     marks: tuple[float, ...] = ()
+    corners: tuple[int, int] | None = None
+    lid: bool = False
+    shelf: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,7 @@ class TallCup(Cup):
         {"number": 1.0},
         {"described": "medium"},
         {"set_of": ("small", "medium")},
-        {"set_of": ["small"]},
+        {"set_of": "small"},
         {"width": "wide"},
     ],
     ids=str,
@@ -83,6 +87,32 @@ def test_a_whole_number_in_a_field_of_floats_is_a_float():
     assert type(cup.width) is int
     assert to_json(cup) == to_json(Cup(volume=1.0, price=3.0, marks=(1.0, 2.5), width=4))
     assert Cup(volume=None).volume is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lid": "False"}, "cup.lid must be true or false, got 'False'"),
+        ({"lid": 0}, "cup.lid must be true or false, got 0"),
+        ({"colour": None}, "cup.colour must be a text, got None"),
+        ({"colour": b"blue"}, "cup.colour must be a text, got b'blue'"),
+        ({"volume": True}, "cup.volume must be a number or None, got True"),
+        ({"marks": 1.0}, "cup.marks must be any number of values, each a number, got 1.0"),
+        ({"marks": [1, "2"]}, "cup.marks must be any number of values, each a number, got (1.0, '2')"),
+        ({"corners": (1,)}, "cup.corners must be 2 values, each a whole number or None, got (1,)"),
+        ({"corners": (1, True)}, "cup.corners must be 2 values, each a whole number or None, got (1, True)"),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_refused(fields, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Cup(**fields)
+
+
+def test_lists_become_tuples_paths_texts_and_texts_paths():
+    cup = Cup(set_of=["small"], marks=[1, 2.5], corners=[3, 4], colour=Path("a/b"), shelf="c")
+    assert cup == Cup(set_of=("small",), marks=(1.0, 2.5), corners=(3, 4), colour="a/b", shelf=Path("c"))
+    assert hash(cup) == hash(dataclasses.replace(cup))
 
 
 def test_a_close_choice_is_proposed():

@@ -185,6 +185,14 @@ def test_the_report_links_to_predictions_that_are_written_into_the_folder(run, t
     assert 'href="./answers.txt"' in (run / "report.html").read_text()
 
 
+@pytest.mark.parametrize("option", ["--record", "--predictions"])
+def test_a_place_where_nothing_can_be_written_is_refused_before_the_scores(run, tmp_path, capsys, monkeypatch, option):
+    monkeypatch.setattr("train.evaluate.score", None)  # not to be called
+    (tmp_path / "file").touch()
+    assert jaxnlp_main(["evaluate", str(run), option, str(tmp_path / "file" / "x.json")]) == 2
+    assert f"{tmp_path / 'file'}: not a directory" in capsys.readouterr().err
+
+
 def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])
@@ -285,7 +293,6 @@ def test_one_prediction_file_is_written_as_named_and_several_into_a_directory(tm
     assert (tmp_path / "new" / "x.txt").read_text() == "a\n"
     assert write_predictions(two, tmp_path / "all") == [tmp_path / "all" / "sst.csv", tmp_path / "all" / "sts.csv"]
     assert (tmp_path / "all" / "sts.csv").read_text() == "c\n"
-    with pytest.raises(IsADirectoryError, match="is a directory; give a file to write to"):
-        write_predictions(one, tmp_path / "all")
+    assert write_predictions(one, tmp_path / "all") == [tmp_path / "all" / "answers.txt"]
     with pytest.raises(NotADirectoryError, match=r"is a file; give a directory, for sst\.csv, sts\.csv"):
         write_predictions(two, tmp_path / "new" / "x.txt")

@@ -146,9 +146,12 @@ class Export(ExportCommand):
                 "saved separately; kernels are [inputs, outputs], and the metadata has the model's config"
             )
         if program is not None:
+            print(f"{self.folder / PROGRAM_FILE}: classifies texts with PyTorch; Transformers runs it, too")
+        if program is not None or kind == "BertForSequenceClassification":
+            trust = ", trust_remote_code=True" * (program is not None)
             print(
-                f"{self.folder / PROGRAM_FILE}: classifies texts with PyTorch; Transformers runs it in "
-                f'pipeline("text-classification", "{self.folder}", trust_remote_code=True)'
+                f"{self.folder}: for the same results as jaxnlp, also of long texts: "
+                f'transformers.pipeline("text-classification", "{self.folder}", truncation=True{trust})'
             )
 
 

@@ -22,7 +22,7 @@ _POOLING: Mapping[Pooling, str] = {
 }
 _PROGRAM = '''"""The classifier of this folder in PyTorch: python classify.py {usage}
 
-Also: transformers.pipeline("text-classification", FOLDER, trust_remote_code=True)
+Also: transformers.pipeline("text-classification", FOLDER, truncation=True, trust_remote_code=True)
 """
 
 import functools

@@ -112,7 +112,8 @@ class Classification(Task):
         for name in ("label_smoothing", "part_label_smoothing", "focal_gamma", "balanced", "class_weights"):
             if any(np.ravel(getattr(self, name))) and name.removeprefix("part_") not in options:
                 what = "one class for each example" if name == "balanced" else "classes"
-                raise DataError(f"task.{name} applies only to {what}, which this data does not have; remove it")
+                usual = getattr(type(self), name)
+                raise DataError(f"task.{name} applies only to {what}, which this data does not have; set it to {usual}")
         if (self.balanced or self.class_weights) and len(parts) > 1:
             raise DataError("task.balanced and task.class_weights apply only to data of one part; remove them")
         if self.balanced and corpus.token_counts is None:

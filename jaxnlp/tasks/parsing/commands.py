@@ -48,7 +48,8 @@ class Parse(Command):
     file: Path | None = None
     """A UTF-8 file with one sentence a line; - = standard input."""
     conllu: Path | None = None
-    """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input."""
+    """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input. Trees in it are not
+    read."""
     tagger: str | None = None
     """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
@@ -145,7 +146,7 @@ class Parse(Command):
 
     def _sentences(self) -> Iterable[TreeSentence]:
         if self.conllu is not None:
-            yield from parse_conllu(read_text(self.conllu), name_of(self.conllu))
+            yield from parse_conllu(read_text(self.conllu), name_of(self.conllu), trees=False)
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
             yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))
@@ -184,12 +185,14 @@ def parse(
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: number of beams; 1 = greedy.
 
-    Raises: ValueError for a sentence that is too long, and when tags are missing.
+    Raises: ValueError for a sentence that is too long, when tags are missing, and for a tagger that does not fit.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_sentences(texts), 1)]
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
     if tagger is None:
         require_tags(sentences, processor)
+    else:
+        require_tagger(tagger, processor)
     parsed = []
     for sentence, tree in _parsed(sentences, parser, processor, tagger):
         if isinstance(tree, str):

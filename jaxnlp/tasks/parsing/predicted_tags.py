@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.tagging import Tagging
@@ -10,13 +11,15 @@ from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence
 from jaxnlp.text.parser_processor import ParserProcessor
 
 
-def require_tagger(tagger: Trained, processor: ParserProcessor) -> None:
+def require_tagger(tagger: Any, processor: ParserProcessor) -> None:
     """Raises ValueError when a run does not predict the tags that a parser reads."""
     if processor.tag_column != "upos":
         raise ValueError(
             f"a tagger predicts Universal POS tags, and this parser reads data.tags {processor.tag_column}; give a "
             "parser that was trained with --data.tags upos"
         )
+    if not isinstance(tagger, Trained):
+        raise ValueError(f"tagger must be a trained tagger, such as load_run(FOLDER), got {tagger!r:.60}")
     if not isinstance(tagger.task, Tagging):
         raise ValueError(f"{tagger.name} is not a tagger; give --tagger a run of a tagger")
     labels = tagger.processor.labels

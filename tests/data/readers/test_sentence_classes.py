@@ -37,7 +37,7 @@ def test_without_a_training_file_the_first_rows_with_labels_are_for_training(tmp
         "train": ["q0", "q1", "q0"],
         "validation": ["q1", "q2", "q3", "q4"],
     }
-    assert "rows without a label, which are skipped: 1, the first in line 4" in caplog.text
+    assert "rows without a label, which are skipped: 1 of 8, the first in line 4" in caplog.text
     (tmp_path / "quora-train.csv").write_text(quora_rows(4))
     (tmp_path / "quora-test-student.csv").write_text(QUORA.replace("\tis_duplicate", "") + "0\tq\ta\tb\n")
     found = read_data_set("cs224n_quora", tmp_path)
@@ -81,7 +81,7 @@ def test_blank_lines_are_skipped_counted_and_keep_their_places(tmp_path, caplog)
     rows, source = read_data_set_file("sst2", path)
     assert [row.texts for row in rows] == [("fine",), ("bad",)]
     assert (source.indices, source.names) == ([0, 3], ["1", "2", "3", "4"])
-    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 2"]
     path.write_bytes(b"1 caf\xe9\n")
     with pytest.raises(DataError, match=r"stsa.binary.dev, line 1, offset 5: byte 0xe9 is not UTF-8"):
         read_data_set_file("sst2", path)

@@ -31,6 +31,32 @@ def test_a_file_with_tabs_has_sources_and_references(tmp_path):
     assert read_pairs([path], reverse=True)[0] == pairs(("eins", "one"), ("zwei", "two"))
 
 
+def test_columns_that_are_not_read_are_shown_with_those_that_are(tmp_path, caplog):
+    path = tmp_path / "tatoeba.tsv"
+    path.write_text("1\tone\t77\teins\n2\ttwo\t78\tzwei\n", encoding="utf-8")
+    read_pairs([path])
+    assert "2 of 2; the first two are read, such as '1' and 'one'" in caplog.text
+
+
+def test_two_tables_and_the_same_file_twice_are_refused(files, tmp_path):
+    with pytest.raises(DataError, match="is given twice"):
+        read_pairs([files[0], tmp_path / "." / files[0].name])
+    for path in files:
+        path.write_text("one\teins\n\ntwo\tzwei\n", encoding="utf-8")
+    with pytest.raises(DataError, match="validation with --data"):
+        read_pairs(files)
+    files[1].write_text("eins\n\nzwei\t!\n", encoding="utf-8")
+    assert len(read_pairs(files)[0]) == 2
+
+
+@pytest.mark.parametrize("line", ["en,de", '{"translation": {"en": "one", "de": "eins"}}'])
+def test_the_error_about_csv_and_json_says_what_is_read(tmp_path, line):
+    path = tmp_path / "pairs"
+    path.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match="convert CSV and JSON to lines with a tab, or give two files"):
+        read_pairs([path])
+
+
 def test_a_file_without_tabs_has_only_sources(files):
     assert read_pairs_or_sources(files[1])[0] == tuple(map(SentencePair, ("eins", "zwei", "drei")))
 
@@ -48,7 +74,7 @@ def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp
     found, source = read_pairs_or_sources(path)
     assert found == (SentencePair("one"), SentencePair("two"))
     assert [pair.line for pair in found] == [1, 4]
-    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2, the first in line 2"]
+    assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 2"]
     assert Split(examples=found, source=source).in_rows(["eins", "zwei"], "") == ["eins", "", "", "zwei"]
     path.write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a.txt: all 2 lines are without text"):
@@ -78,14 +104,14 @@ def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, 
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
     assert [pair.line for pair in found] == [1, 3]
     assert (source.indices, len(source.names)) == ([0, 2], 5)  # blank lines at the end need no partner
-    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3, the first in line 2"]
+    assert caplog.messages == [f"{files[0]}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
 
 
 def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, caplog):
     path = tmp_path / "a.tsv"
     path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
     assert read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("four", "vier"))
-    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3, the first in line 2"]
+    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
 
 
 def test_other_encodings_are_read(files):

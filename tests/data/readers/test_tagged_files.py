@@ -75,6 +75,8 @@ def test_conllu_gives_universal_tags(write):
     text = "# sent_id = a\n" + "".join(f"{i}\t{word}\t_\t{tag}" + "\t_" * 6 + "\n" for i, word, tag in rows) + "\n"
     (sentence,) = read_tagged(write(text, "x.conllu")).sentences
     assert (sentence.words, sentence.labels) == (("Do", "n't", "go"), ("AUX", "PART", "VERB"))
+    cycle = text.replace("AUX" + "\t_" * 3, "AUX\t_\t_\t1")
+    assert read_tagged(write(cycle, "x.conllu")).sentences[0].words == ("Do", "n't", "go")
     file = read_tagged(write(f"# sent_id = empty\n\n{text}", "x.conllu"))
     assert [one.words for one in file.sentences] == [("Do", "n't", "go")]
     assert file.counts.notes()[0].startswith("1 sentence is blank and skipped (first: ")

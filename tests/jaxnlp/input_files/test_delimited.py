@@ -65,6 +65,47 @@ def test_quotes_that_may_enclose_rows_are_refused_with_both_ways_out(text, delim
         assert len(fields(text, delimiter, quotes="none")) == text.count("\n")
 
 
+ESCAPED = [
+    ["text", "label"],
+    ['He said "hi", and left', "1"],
+    ['"Yes"', "0"],
+    ["in C:\\dir, or", "1"],
+    ["two\nlines", "0"],
+    ["fine", "1"],
+]
+"""Rows whose quotes have a backslash before them."""
+
+
+def escaped(field, always):
+    """As Spark writes a field, or MySQL, which always has quotes around it."""
+    if not always and not any(character in field for character in '",;\t\n'):
+        return field
+    return '"' + field.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@pytest.mark.parametrize("quotes", ["auto", "backslash"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("always", [False, True])
+def test_a_backslash_may_be_before_quotes_in_fields(delimiter, always, quotes, caplog):
+    text = joined([[escaped(field, always) for field in row] for row in ESCAPED], delimiter)
+    assert fields(text, delimiter, quotes=quotes) == ESCAPED
+    assert [message.count("backslash") for message in caplog.messages] == [1] * (quotes == "auto")
+
+
+def test_a_backslash_may_be_before_a_delimiter():
+    assert fields("text,label\nyes\\, but,1\nno,0\n", ",")[1:] == [["yes, but", "1"], ["no", "0"]]
+
+
+def test_other_backslashes_are_characters_where_quotes_have_one_and_null_is_empty():
+    text = 'text,label\n"a \\"path\\" C:\\dir",1\n\\N,0\n'
+    assert fields(text, ",")[1:] == [['a "path" C:\\dir', "1"], ["", "0"]]
+
+
+def test_a_backslash_at_the_end_of_a_quoted_field_is_a_character_in_the_convention_of_spreadsheets(caplog):
+    assert fields('text,label\n"C:\\dir\\",1\n', ",")[1:] == [["C:\\dir\\", "1"]]
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
 def test_what_a_spreadsheet_writes_is_read(delimiter, quoting):

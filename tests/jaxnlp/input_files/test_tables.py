@@ -91,7 +91,16 @@ def test_labels_are_read_if_an_object_has_one_and_are_empty_where_it_is_missing(
         ),
         ("t.jsonl", "[1]\n", "line 1: expected a JSON object, got int"),
         ("t.jsonl", '{"text": 5, "label": "1"}\n', "line 1: text must be a text, got 5"),
-        ("t.json", '{"text": {"0": "x"}, "label": {"0": 1}}', r"text must be a text, .*; pandas .* orient='records'"),
+        (
+            "t.json",
+            '{"text": {"0": "x"}, "label": {"0": 1}}',
+            r"text must be a text, .*, as pandas .* orient='records'",
+        ),
+        ("t.json", '{"text": ["x"], "label": [1]}', "text must be a text, .* orient='records'"),
+        ("t.json", '{"columns": ["text", "label"], "index": [0], "data": [["x", 1]]}', "missing: text, .*'records'"),
+        ("t.json", '{"0": {"text": "x", "label": 1}}', "missing: text, label; .* orient='records'"),
+        ("t.json", '{"schema": {}, "data": [{"text": "x", "label": 1}]}', "missing: text, .* orient='records'"),
+        ("t.json", '[["x", 1]]', "expected a JSON object, got list; .* orient='records'"),
         ("t.jsonl", '{"text": "x", "label": {}}\n', "line 1: label must be a text, a number or a list"),
         (
             "t.jsonl",
@@ -127,7 +136,7 @@ def test_the_ending_of_the_name_is_the_format():
 def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
     rows = [TableRow(line, str(line), ("x",), label) for line, label in enumerate(["a", "", None, ""], 2)]
     assert [row.label for row in labelled_rows(Path("t.csv"), rows, "kind")] == ["a", None]
-    assert caplog.messages == ["t.csv: rows without a label, which are skipped: 2, the first in line 3"]
+    assert caplog.messages == ["t.csv: rows without a label, which are skipped: 2 of 4, the first in line 3"]
     with pytest.raises(DataError, match=r"t.csv: no row has a label in the column kind"):
         labelled_rows(Path("t.csv"), rows[1:2], "kind")
 
@@ -194,7 +203,7 @@ def test_rows_without_a_text_are_skipped_counted_and_the_first_is_named(tmp_path
     found = read_rows(path, COLUMNS)
     assert [(row.texts, row.label) for row in found] == [(("good",), "x"), (("bad",), "y")]
     first = 1 if name == "t.jsonl" else 2
-    assert caplog.messages == [f"{path}: rows without a text, which are skipped: 3, the first in line {first}"]
+    assert caplog.messages == [f"{path}: rows without a text, which are skipped: 3 of 5, the first in line {first}"]
     assert [row.id for row in found] == ["2", "5"]  # numbers count skipped rows
 
 

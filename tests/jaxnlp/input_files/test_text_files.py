@@ -142,6 +142,6 @@ def test_what_is_skipped_is_counted_and_the_first_is_named(caplog):
     warn_of_skipped("t.csv", [], 3, "rows", "without a text")
     assert not caplog.messages
     warn_of_skipped("t.csv", [2, 4], 3, "rows", "without a text")
-    assert caplog.messages == ["t.csv: rows without a text, which are skipped: 2, the first in line 2"]
+    assert caplog.messages == ["t.csv: rows without a text, which are skipped: 2 of 3, the first in line 2"]
     with pytest.raises(DataError, match=r"t.csv: all 2 rows are without a text; expected at least one other"):
         warn_of_skipped("t.csv", [2, 4], 2, "rows", "without a text")

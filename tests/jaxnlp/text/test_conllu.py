@@ -89,7 +89,13 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1\ta\t_\tX"], "file, line 1, sentence 1: expected CoNLL-U, 10 columns with tabs between them, got 4$"),
+        (
+            ["1\ta\t_\tX"],
+            "file, line 1, sentence 1: expected CoNLL-U, 10 columns with tabs between them, got 4; write _",
+        ),
+        (["a"], "line 1, sentence 1: expected CoNLL-U, 10 columns with tabs between them, got 1$"),
+        ([row(1, "a b", 0, "root") + "\t*"], "10 columns .*, got 11; keep the first ten: cut -f 1-10"),
+        ([row(1, "a", 0, "root"), row(1, "b", 0, "root")], "the ID 2, got '1'; an empty line ends a sentence"),
         (
             ["# sent_id = s9", row(1, "a", 0, "root").replace("\tX\t", " X ")],
             "file, line 2, sentence s9: expected CoNLL-U, 10 columns .*, got 8; some columns have spaces",
@@ -122,6 +128,14 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
 def test_errors_name_file_line_and_sentence(lines, message):
     with pytest.raises(DataError, match=message):
         parse_conllu("\n".join(lines) + "\n", "file")
+
+
+@pytest.mark.parametrize("heads", [(2, 1), (0, 0), (0, "_"), (0, 9), ("x", "")])
+def test_any_head_is_right_where_trees_are_not_read(heads):
+    text = "".join(row(number, "a", head) + "\n" for number, head in enumerate(heads, 1)) + "\n"
+    (sentence,) = parse_conllu(text, "file", trees=False)
+    assert (sentence.words, sentence.heads, sentence.relations) == (("a", "a"), None, None)
+    assert written([sentence]) == text
 
 
 def test_an_empty_file_is_refused():

@@ -80,9 +80,9 @@ def test_transformers_runs_the_program_or_refuses_the_folder(make_classifier, tm
     Export(folder)(trained)
     assert_refused(folder)
     caplog.clear()
-    rows = [("the cats sat", "a dog"), ("a big dog", "the mat ate a fish")]
+    rows = [("the cats sat", "a dog"), ("a big dog", "the mat ate a fish"), ("a big dog " * 40, "the mat")]
     given = [dict(zip(("text", "text_pair"), row[:texts], strict=False)) for row in rows]
-    run = transformers.pipeline("text-classification", str(folder), trust_remote_code=True)
+    run = transformers.pipeline("text-classification", str(folder), truncation=True, trust_remote_code=True)
     expected = trained.predict(*map(list, list(zip(*rows, strict=True))[:texts]))
     for found, one in zip(run(given, top_k=None), expected, strict=True):
         assert {row["label"]: row["score"] for row in found} == pytest.approx(one.probabilities, abs=1e-5)

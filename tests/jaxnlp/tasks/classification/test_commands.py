@@ -98,7 +98,7 @@ def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
     assert main(["embed", run, "the cat", "the cat", "--similarities"]) == 0
     assert capsys.readouterr().out == "1.0000\t1.0000\tthe cat\n" * 2
     assert main(["export", run, str(tmp_path / "bert")]) == 0
-    assert "trust_remote_code=True" in capsys.readouterr().out
+    assert "truncation=True, trust_remote_code=True" in capsys.readouterr().out
     assert (tmp_path / "bert" / "classify.py").exists()
 
 

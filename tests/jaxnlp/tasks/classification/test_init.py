@@ -127,9 +127,9 @@ def test_models_and_weights_must_fit_the_data():
         (
             Number(0.0, 1.0),
             {"label_smoothing": 0.1},
-            "task.label_smoothing applies only to classes",
+            "task.label_smoothing applies only to classes, .*; set it to 0.0",
         ),
-        (Number(0.0, 1.0), {"balanced": True}, "task.balanced applies only to one class"),
+        (Number(0.0, 1.0), {"balanced": True}, "task.balanced applies only to one class .*; set it to False"),
         (
             SeveralClasses(("a", "b")),
             {"balanced": True},

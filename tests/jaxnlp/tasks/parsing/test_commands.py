@@ -10,7 +10,7 @@ from jaxnlp.text.conllu import sentence_of, written
 
 
 def test_a_file_may_be_compressed_or_standard_input(tmp_path, on_standard_input):
-    sentence = sentence_of(["a"], ["X"], [0], ["root"])
+    sentence = sentence_of(["a"], ["X"])
     path = tmp_path / "a.conllu.gz"
     path.write_bytes(gzip.compress(written([sentence]).encode()))
     assert list(Parse(conllu=path)._sentences()) == [sentence]

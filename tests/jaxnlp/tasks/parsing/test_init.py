@@ -157,6 +157,14 @@ def test_a_sentence_that_is_too_long_has_no_tree_and_the_others_have_theirs(run,
     assert error.count("line 1, sentence long: a sentence of 40 words") == 1
 
 
+def test_the_trees_of_the_file_need_not_be_right(run, tmp_path, capsys):
+    path, out = tmp_path / "in.conllu", tmp_path / "out.conllu"
+    path.write_text(written([sentence_of(["Anna", "sleeps"], ["PROPN", "VERB"], (2, 1), ["dep", "dep"])]))
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--out", str(out)]) == 0
+    (sentence,) = parse_conllu(out.read_text(), "out")
+    assert sorted(sentence.heads)[0] == 0
+
+
 def test_missing_tags_are_found_before_any_sentence_is_parsed(run, tmp_path, capsys):
     path, out = tmp_path / "in.conllu", tmp_path / "out.conllu"
     path.write_text(written([sentence_of(["It", "sleeps"], name="first")] * 1_100))

@@ -63,6 +63,14 @@ def test_parsers_of_other_tags_are_refused(parser, make_tagger, column):
         with_predicted_tags(make_tagger(), [], processor)
 
 
+@pytest.mark.parametrize("text", ["Anna sleeps", ""])
+def test_python_takes_only_a_trained_tagger(parser, text):
+    with pytest.raises(ValueError, match="small_grammar_parser is not a tagger"):
+        parser.parse(text, tagger=parser)
+    with pytest.raises(ValueError, match=r"must be a trained tagger, such as .*, got 'runs/tags'"):
+        parser.parse(text, tagger="runs/tags")
+
+
 def test_other_models_and_other_labels_are_refused(parser, make_tagger):
     with pytest.raises(ValueError, match="small_grammar_parser is not a tagger; give --tagger a run of a tagger"):
         with_predicted_tags(parser, [], parser.processor)
