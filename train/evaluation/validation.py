@@ -25,6 +25,7 @@ class Validation:
         """Evaluates the state after a step, and logs the metrics. Returns: see `checkpoint_score`."""
         log.announce_evaluation()
         config = self._setup.config
+        self._ahead.wait()
         evaluation = self._evaluator(self._scoring(step, state))
         missing = [name for name in ("loss", config.best_metric) if name not in evaluation.metrics]
         if missing:
@@ -38,9 +39,8 @@ class Validation:
         return checkpoint_score(evaluation, best, self._setup.metrics[best])
 
     def compile_ahead(self, step: int, state: TrainState) -> None:
-        """Compiles the programs of the objective on the split in threads. What else an evaluator runs, such as a
-        decoder, is known only when it runs."""
-        self._scoring(step, state).compile_ahead()
+        """Starts to compile the programs of the evaluator in threads."""
+        self._evaluator.compile_ahead(self._scoring(step, state))
 
     def _scoring(self, step: int, state: TrainState) -> SplitScoring:
         config, corpus = self._setup.config, self._setup.corpus
