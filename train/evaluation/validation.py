@@ -7,6 +7,7 @@ from typing import Any
 from jaxnlp.tasks import Evaluation, MetricKind, Trained
 from train.ahead import Ahead
 from train.evaluation.scoring import SplitScoring
+from train.logs.compile_time import compile_seconds
 from train.logs.log import RunLog
 from train.parallel import Parallel
 from train.run.setup import Setup
@@ -26,7 +27,9 @@ class Validation:
         log.announce_evaluation()
         config = self._setup.config
         self._ahead.wait()
+        before = compile_seconds()
         evaluation = self._evaluator(self._scoring(step, state))
+        log.announce_compilation(compile_seconds() - before)
         missing = [name for name in ("loss", config.best_metric) if name not in evaluation.metrics]
         if missing:
             raise ValueError(

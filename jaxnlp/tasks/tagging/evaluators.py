@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxnlp.ops.crf import Chain
@@ -50,7 +51,7 @@ class Validation(Evaluator):
         config: Any = trained.model.config
         if config.crf and len(processor.labels) <= MAX_LABELS:
             params = scoring.params_here()
-            chain = Chain(*(np.asarray(params[name]) for name in ("transitions", "start", "end")))
+            chain = Chain(*(jax.device_get(params[name]) for name in ("transitions", "start", "end")))
             # Before the block of sentences, which is long.
             blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
         return Evaluation(metrics, files, blocks)
