@@ -49,7 +49,7 @@ class WordText(TextFiles):
     """For streams: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
     """For streams: lengths are multiples of this, at most 1.25 T or the first multiple that is at least T; JAX compiles
-    a program for each length."""
+    a program for each length. With few lengths they are multiples of T / 2."""
     minimum_count: Count = 2
     """For texts without a vocabulary (python_docs, text_file): rarer words in training are unknown."""
     validation_fraction: ProperFraction = 0.1

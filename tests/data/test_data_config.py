@@ -48,7 +48,8 @@ def shapes_of(batches):
 def test_the_shapes_of_all_batches_are_known_and_few_where_that_is_wanted(name, few_lengths):
     config, most, most_in_evaluation = DATA[name]
     corpus = dataclasses.replace(config, few_lengths=few_lengths).load(0)
-    train, evaluation = map(shapes_of, corpus.shapes)
+    # Without one training batch: its iterator might start processes.
+    train, evaluation = map(shapes_of, dataclasses.replace(corpus, train=()).shapes)
     assert shapes_of(itertools.islice(corpus.train, 300)) <= train
     assert shapes_of(corpus.split("validation").batches) == evaluation
     if few_lengths:

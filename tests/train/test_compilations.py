@@ -12,6 +12,7 @@ from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks import test_init
 from train.config import update
+from train.evaluation.validation import Validation
 from train.parallel import JitParallel
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -65,22 +66,21 @@ def compiled_in(monkeypatch):
     "task",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in test_init.CONFIGS],
 )
-def test_evaluators_compile_nothing_after_the_start(task, files, tmp_path, quick_fit, after_step, compiled_in):
-    config = update(
-        test_init.CONFIGS[task](files),
-        total_steps=6,
-        evaluate_every_steps=3,
-        log_every_steps=2,
-        checkpoint_every_steps=3,
-    )
+def test_nothing_is_compiled_after_the_start_of_a_run_with_evaluations(
+    task, files, tmp_path, quick_fit, compiled_in, monkeypatch
+):
+    def compile_ahead(validation, *arguments):
+        start(validation, *arguments)
+        validation._ahead.wait()
+        compiled_in.clear()
+
+    start, intervals = Validation.compile_ahead, ("evaluate_every_steps", "checkpoint_every_steps")
+    config = update(test_init.CONFIGS[task](files), total_steps=6, log_every_steps=2, **dict.fromkeys(intervals, 3))
+    monkeypatch.setattr(Validation, "compile_ahead", compile_ahead)
     jax.clear_caches()  # programs of earlier tests
-    with (
-        jax.numpy_dtype_promotion("standard"),
-        jax.numpy_rank_promotion("allow"),
-        after_step(2, compiled_in.clear),
-    ):
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         quick_fit(config, tmp_path / "run")
-    assert threading.main_thread().name not in compiled_in
+    assert compiled_in == []
 
 
 def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
