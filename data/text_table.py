@@ -266,7 +266,10 @@ class TextTable(TableFiles):
             ordered = shuffled(grain.MapDataset.source(examples), seed + index)
             batches.append(buckets.endless(ordered, self.batch_size, seed=seed + index))
             shapes.append(buckets.of_each_shape(examples, self.batch_size))
-            encoded = {split: self._split(rows, one, buckets, *held[split]) for split, rows in part.splits.items()}
+            encoded = {
+                split: table_split(rows, held[split], one, buckets, self.evaluation_batch_size)
+                for split, rows in part.splits.items()
+            }
             for split, rows in encoded.items():
                 splits.setdefault(split, {})[name] = rows
             lengths, unknown = [example.length for example in examples], unknown_shares(encoded, vocabulary)
@@ -358,8 +361,8 @@ class TextTable(TableFiles):
                 raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
             one = processor.by_part[name]
             labelled = sources[name].labelled((path, rows), one.targets)
-            examples, truncated = tokenized(one, labelled)
-            split = self._split(labelled, one, self._buckets(one, examples), examples, truncated)
+            examples = tokenized(one, labelled)
+            split = table_split(labelled, examples, one, self._buckets(one, examples[0]), self.evaluation_batch_size)
             splits[name] = dataclasses.replace(split, source=every)
         return split_of_parts(splits) if self.parts else splits[""]
 
@@ -375,18 +378,6 @@ class TextTable(TableFiles):
     def _further(self, one: TextClassifierProcessor) -> TextSource:
         """Further tables of a part whose training table was the user's."""
         return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
-
-    def _split(
-        self,
-        rows: Sequence[LabelledText],
-        one: TextClassifierProcessor,
-        buckets: Buckets[Tokenized],
-        examples: Sequence[Tokenized],
-        truncated: int,
-    ) -> Split[LabelledText]:
-        """A split of a part's rows; a note counts those that are truncated."""
-        notes = (f"{one.counted} truncated to {one.max_length} tokens: {truncated:,}",) if truncated else ()
-        return table_split(rows, examples, buckets, self.evaluation_batch_size, notes=notes)
 
     def _held_out(
         self, rows: list[LabelledText], targets: Targets, splits: dict[str, list[LabelledText]]

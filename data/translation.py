@@ -13,6 +13,7 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
+from data.pipelines.lengths import fitting
 from data.pipelines.pair_batches import (
     Ids,
     encoded,
@@ -160,13 +161,14 @@ class SentencePairs(DataConfig):
                 raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
         ids = {name: [encoded(pair, processor) for pair in pairs] for name, (pairs, _) in held.items()}
         longest = max([longest, *(longer_side(pair) for of_split in ids.values() for pair in of_split)])
-        room = Shapes(self.lengths, 1).up_to(longest).lengths[-1]
+        room = fitting(min(longest, self.max_length), self.lengths)
         # The first epoch is read here and in training.
         epoch = functools.lru_cache(maxsize=1)(lambda index: training(index, room))
         first = epoch(0)
         lengths = list(map(longer_side, first))
         shapes = self.shapes(lengths, longest)
         scored = self.evaluation_shapes(shapes)
+        texts = [[(pair.source, pair.reference) for pair in pairs] for pairs, _ in held.values()]
         return Corpus(
             train=endless_batches(epoch, shapes, seed=seed),
             splits={name: pairs_split(pairs, ids[name], scored, file=file) for name, (pairs, file) in held.items()},
@@ -175,15 +177,7 @@ class SentencePairs(DataConfig):
                 f"{description}; {vocabulary_note(processor, first, saved=saved)}; "
                 f"{padding_share(first, shapes):.0%} of the positions in training batches are padding"
             ),
-            fingerprint=fingerprint(
-                json.dumps(
-                    [
-                        processor.to_json(),
-                        [[(pair.source, pair.reference) for pair in pairs] for pairs, _ in held.values()],
-                        content,
-                    ]
-                )
-            ),
+            fingerprint=fingerprint(json.dumps([processor.to_json(), texts, content])),
             of_each_shape=shapes.of_each_shape(pair_batch, None if random else lengths),
         )
 

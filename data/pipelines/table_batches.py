@@ -70,20 +70,21 @@ def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]
 
 def table_split(
     rows: Sequence[LabelledText],
-    examples: Sequence[Tokenized],
+    read: tuple[Sequence[Tokenized], int],
+    processor: TextClassifierProcessor,
     buckets: Buckets[Tokenized],
     batch_size: int,
-    *,
-    notes: tuple[str, ...] = (),
 ) -> Split[LabelledText]:
-    """One pass over the tokenized rows, sorted by length."""
+    """One pass over rows of one part, sorted by length; a note counts truncated ones. Args: read: see `tokenized`."""
+    examples, truncated = read
     batches, rows_of_batches = buckets.one_pass(examples, batch_size)
+    note = f"{processor.counted} truncated to {processor.max_length} tokens: {truncated:,}"
     return Split(
         batches,
         examples=tuple(rows),
         rows=rows_of_batches,
         scored=all(row.label is not None for row in rows),
-        notes=notes,
+        notes=(note,) if truncated else (),
     )
 
 

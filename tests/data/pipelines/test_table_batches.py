@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 
 from data.pipelines.table_batches import (
@@ -20,7 +18,7 @@ ROWS = [LabelledText(str(n), (" ".join(["the"] * n),), int(n == 3)) for n in (5,
 
 
 def split_of(rows, processor=PROCESSOR, batch_size=4, lengths=(4, 6)):
-    return table_split(rows, tokenized(processor, rows)[0], table_buckets(lengths, processor), batch_size)
+    return table_split(rows, tokenized(processor, rows), processor, table_buckets(lengths, processor), batch_size)
 
 
 def test_examples_have_the_length_that_a_batch_needs_and_truncated_ones_are_counted():
@@ -35,6 +33,7 @@ def test_a_split_is_sorted_by_length_and_padded_to_a_length():
     assert [batch["loss_mask"].sum() for batch in split.batches] == [3, 1]
     assert (split.rows.tolist(), split.scored) == ([1, 3, 2, 0], True)
     assert [int(label) for batch in split.batches for label in batch["labels"][batch["loss_mask"]]] == [0, 0, 1, 0]
+    assert split.notes == ("texts truncated to 6 tokens: 1",)
 
 
 def test_a_batch_has_the_labels_of_its_rows_and_padding_of_the_length():
@@ -60,9 +59,9 @@ def test_a_split_of_parts_has_the_batches_of_scored_parts_and_notes_that_name_th
     both = TextClassifierProcessor(VOCABULARY, 6, parts).by_part
     unlabelled = [LabelledText(row.name, row.texts) for row in ROWS]
     scored, unscored = split_of(ROWS, both["a"]), split_of(unlabelled, both["b"])
-    split = split_of_parts({"a": scored, "b": dataclasses.replace(unscored, notes=("texts truncated: 1",))})
+    split = split_of_parts({"a": scored, "b": unscored})
     assert [batch.keys() - {"tokens", "segments", "attention_mask", "loss_mask"} for batch in split.batches] == [
         {"a/labels"}
     ]
-    assert split.notes == ("b: texts truncated: 1",)
+    assert split.notes == ("a: texts truncated to 6 tokens: 1", "b: texts truncated to 6 tokens: 1")
     assert (split.scored, split.parts["a"].scored, split.parts["b"].scored) == (True, True, False)

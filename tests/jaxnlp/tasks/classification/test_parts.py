@@ -315,7 +315,7 @@ def scoring_of(trained, labels, name="validation"):
         ]
         processor = trained.processor.by_part[part]
         buckets = table_buckets((8, processor.max_length), processor)
-        splits[part] = table_split(rows, tokenized(processor, rows)[0], buckets, 2)
+        splits[part] = table_split(rows, tokenized(processor, rows), processor, buckets, 2)
     objective = trained.task.objective(trained.model, Corpus((), {}, trained.processor, "", ""))
     layout = make_parallel("jit", jax.devices()[:1])
     return SplitScoring(
