@@ -9,7 +9,7 @@ import grain
 import numpy as np
 
 from data import NumpyBatch
-from data.pipelines.lengths import few_lengths
+from data.pipelines.lengths import MOST_LENGTHS, few_lengths
 from data.pipelines.word_batches import Epochs
 
 Example = TypeVar("Example")
@@ -34,7 +34,10 @@ class Shapes:
         return dataclasses.replace(self, lengths=self.lengths[: bisect.bisect_left(self.lengths, longest) + 1])
 
     def fitted(self, lengths: Sequence[int]) -> "Shapes":
-        """The shapes with few lengths up to the last one, chosen for training examples of these lengths."""
+        """The shapes with few lengths up to the last one: those they have, or chosen for training examples of these
+        lengths."""
+        if len(self.lengths) <= MOST_LENGTHS:
+            return self
         return dataclasses.replace(self, lengths=few_lengths(lengths, self.lengths[-1]))
 
     def rows(self, bucket: int) -> int:

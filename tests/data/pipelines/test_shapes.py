@@ -94,6 +94,10 @@ def test_all_shapes_of_an_epoch_are_known_from_its_lengths(few):
     assert [batch["names"].shape[1] for batch in wide.of_each_shape(batch_of)] == list(wide.lengths)
 
 
+def test_few_lengths_stay():
+    assert SHAPES.fitted(LENGTHS) == SHAPES
+
+
 def test_no_length_above_the_last_one_is_needed():
     assert SHAPES.up_to(5).lengths == (4, 8)
     assert SHAPES.up_to(16).lengths == SHAPES.up_to(99).lengths == SHAPES.lengths
