@@ -6,7 +6,7 @@ import pytest
 from jaxnlp.saving.checkpoints import read_record, read_run_files
 from train.config import TrainConfig, update
 from train.run.device import for_device
-from train.run.folder import RunMismatchError
+from train.run.folder import RunMismatchError, read_config
 
 CPU, GPU = (types.SimpleNamespace(platform=platform) for platform in ("cpu", "gpu"))
 
@@ -42,6 +42,8 @@ def test_a_run_of_a_version_without_few_lengths_continues_with_all_lengths(
     del fields["data"]["few_lengths"]
     (tmp_path / "config.json").write_text(json.dumps(fields))
     read_run_files(tmp_path, read_record(tmp_path, 3))
+    monkeypatch.setenv("JAXNLP_TRUST", "tests")
+    assert read_config(tmp_path).data.few_lengths is False
     monkeypatch.setattr("train.loop.for_device", lambda config, _, workdir: for_device(config, GPU, workdir))
     longer = update(config, total_steps=6, evaluate_every_steps=3)
     assert quick_fit(longer, tmp_path, extend=True).state.step == 6  # its start writes config.json again
