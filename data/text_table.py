@@ -264,7 +264,7 @@ class TextTable(TableFiles):
             held = {split: tokenized(one, rows) for split, rows in part.splits.items()}
             buckets = self._buckets(one, itertools.chain(examples, *(texts for texts, _ in held.values())))
             ordered = shuffled(grain.MapDataset.source(examples), seed + index)
-            batches.append(buckets.endless(ordered, self.batch_size, seed=seed + index))
+            batches.append(buckets.endless(ordered, self.batch_size, seed=seed))
             shapes.append(buckets.of_each_shape(examples, self.batch_size))
             encoded = {
                 split: table_split(rows, held[split], one, buckets, self.evaluation_batch_size)
