@@ -169,7 +169,8 @@ class MaskedText(TextFiles):
             rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
             return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
-        return Split(grain.MapDataset.range(-(-len(starts) // size)).map(batch_of))
+        batches = grain.MapDataset.range(-(-len(starts) // size)).map(batch_of)
+        return Split(batches, of_each_shape=[batches[0]])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

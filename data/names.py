@@ -15,10 +15,11 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
 from data.download import locate_folder
 from data.invented_people import invent
-from data.pipelines.buckets import bucketed, sorted_batches
+from data.pipelines.buckets import Buckets, array_buckets
 from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
+from data.pipelines.lengths import multiples
 from jaxnlp.config import Count, Fraction, Natural, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
@@ -98,7 +99,7 @@ NamesSource = Literal["cs224n_a5", "invented"]
 
 FOLDER = "cs224n_a5_names"
 LENGTH_MULTIPLE = 16
-"""The multiple, unless batches have few lengths."""
+"""Of the lengths of batches."""
 DOCUMENTS, TRAIN, DEV, TEST = "wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"
 
 
@@ -180,10 +181,9 @@ class _NamesConfig(DataConfig):
         """T."""
         return self.sequence_length
 
-    @property
-    def length_multiple(self) -> int:
-        """Batches have the length of their longest example, rounded up to a multiple of this."""
-        return self.sequence_length if self.few_lengths else LENGTH_MULTIPLE
+    def buckets(self, lengths: Sequence[int]) -> Buckets[NumpyBatch]:
+        """How examples become batches. Args: lengths: of all examples."""
+        return array_buckets(multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths))
 
     @property
     def learns_questions(self) -> bool:
@@ -218,25 +218,52 @@ class _NamesConfig(DataConfig):
         """The processor as a vocabulary, or the vocabulary of the documents and training questions."""
         return names.vocabulary if processor is None else require_processor(processor, CharacterVocabulary)
 
-    def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
-        """The splits train, validation, dev and test."""
+    def corpus(
+        self,
+        names: NamesCorpus,
+        vocabulary: CharacterVocabulary,
+        train: grain.MapDataset,
+        *,
+        seed: int,
+        known: Sequence[NumpyBatch] | None,
+        description: str,
+        validation: Sequence[NumpyBatch] = (),
+    ) -> Corpus:
+        """The corpus of a run, with the splits train, validation, dev and test.
+
+        Args:
+          names: documents and questions.
+          vocabulary: of their characters.
+          train: endless training examples.
+          seed: decides the order of batches.
+          known: all training examples; None = each epoch has others, up to `sequence_length`.
+          description: one line for the user.
+          validation: the examples of the split validation; () = the held-out questions.
+        """
         kept, held_out = self.training_questions(names)
         questions = {"train": kept, "validation": held_out or names.dev, "dev": names.dev, "test": names.test}
-        return {name: self.question_split(split, vocabulary) for name, split in questions.items()}
-
-    def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split[Question]:
-        """The split of questions; with batches if their answers are known."""
-        return self._split(questions, [self.question_example(question, vocabulary) for question in questions])
-
-    def _split(self, questions: Sequence[Question], examples: Sequence[NumpyBatch]) -> Split[Question]:
-        if not questions or questions[0].answer is None:
-            return Split(examples=tuple(questions), scored=False)
-        batches, rows = self.scored_batches(examples)
-        return Split(batches, tuple(questions), rows)
-
-    def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[tuple[NumpyBatch, ...], np.ndarray]:
-        """One pass over examples, in batches of similar length, and the example in each of their rows [N]."""
-        return sorted_batches(examples, self.evaluation_batch_size, multiple=self.length_multiple)
+        examples = {name: [self.question_example(one, vocabulary) for one in of] for name, of in questions.items()}
+        others = [example for of_split in (validation, *examples.values()) for example in of_split]
+        lengths = [len(example["tokens"]) for example in (*(known or ()), *others)]
+        buckets = self.buckets(lengths if known is not None else [*lengths, self.sequence_length])
+        splits = {
+            name: _split(buckets, of, examples[name], self.evaluation_batch_size) for name, of in questions.items()
+        }
+        if validation:
+            splits["validation"] = Split(buckets.one_pass(validation, self.evaluation_batch_size)[0])
+        if known is None:
+            empty = {name: value[:0] for name, value in others[0].items()}
+            of_each_shape = [buckets.pad([empty], self.batch_size, length) for length in buckets.lengths]
+        else:
+            of_each_shape = buckets.of_each_shape(known, self.batch_size)
+        return Corpus(
+            train=iterable(buckets.endless(train, self.batch_size, seed=seed)),
+            splits=splits,
+            processor=vocabulary,
+            description=description,
+            fingerprint=names.fingerprint,
+            of_each_shape=of_each_shape,
+        )
 
     def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it.
@@ -264,7 +291,18 @@ class _NamesConfig(DataConfig):
                 examples.append(self.question_example(question, vocabulary))
             except DataError as error:
                 raise DataError(f"{path}, line {index + 1}: {error}") from error
-        return dataclasses.replace(self._split(questions, examples), source=source)
+        buckets = self.buckets([len(example["tokens"]) for example in examples])
+        return dataclasses.replace(_split(buckets, questions, examples, self.evaluation_batch_size), source=source)
+
+
+def _split(
+    buckets: Buckets[NumpyBatch], questions: Sequence[Question], examples: Sequence[NumpyBatch], batch_size: int
+) -> Split[Question]:
+    """The split of questions; with batches if their answers are known."""
+    if not questions or questions[0].answer is None:
+        return Split(examples=tuple(questions), scored=False)
+    batches, rows = buckets.one_pass(examples, batch_size)
+    return Split(batches, tuple(questions), rows)
 
 
 def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
@@ -282,16 +320,17 @@ class NamesQuestions(_NamesConfig):
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
         kept, held_out = self.training_questions(names)
-        examples = grain.MapDataset.source([self.question_example(question, vocabulary) for question in kept])
-        return Corpus(
-            train=_endless(shuffled(examples, seed), self, seed),
-            splits=self.question_splits(names, vocabulary),
-            processor=vocabulary,
+        examples = [self.question_example(question, vocabulary) for question in kept]
+        return self.corpus(
+            names,
+            vocabulary,
+            shuffled(grain.MapDataset.source(examples), seed),
+            seed=seed,
+            known=examples,
             description=(
                 f"{self.source}: {len(kept):,} questions for training, {len(held_out):,} held out, "
                 f"{len(names.dev):,} dev, {len(names.test):,} test; {vocabulary.size} distinct characters"
             ),
-            fingerprint=names.fingerprint,
         )
 
 
@@ -333,21 +372,20 @@ class NamesPretraining(_NamesConfig):
         vocabulary = self.vocabulary_of(names, processor)
         kept, _ = self.training_questions(names)
         make = _PretrainingExample(self, names.documents, kept, vocabulary)
-        order = grain.MapDataset.range(len(names.documents))
-        splits = self.question_splits(names, vocabulary)
-        if not self.question_fraction:
-            known = [make.random_map(index, np.random.default_rng((0, index))) for index in range(len(names.documents))]
-            splits["validation"] = Split(self.scored_batches(known)[0])
-        return Corpus(
-            train=_endless(shuffled(order, seed).random_map(make), self, seed),
-            splits=splits,
-            processor=vocabulary,
+        order = range(len(names.documents))
+        corrupted = [make.random_map(index, np.random.default_rng((0, index))) for index in order]
+        return self.corpus(
+            names,
+            vocabulary,
+            shuffled(grain.MapDataset.range(len(order)), seed).random_map(make),
+            seed=seed,
+            known=None,
+            validation=() if self.question_fraction else corrupted,
             description=(
                 f"{self.source}: {len(names.documents):,} documents, "
                 f"{sum(map(len, names.documents)):,} characters, {vocabulary.size} distinct"
                 + (f"; {len(kept):,} training questions among them" if self.question_fraction else "")
             ),
-            fingerprint=names.fingerprint,
         )
 
 
@@ -394,8 +432,3 @@ class _PretrainingExample(grain.transforms.RandomMap):
             text = span_corruption(document, config.sequence_length, rng)
             scored = np.ones(len(text), bool)
         return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
-
-
-def _endless(examples: grain.MapDataset, config: _NamesConfig, seed: int) -> grain.IterDataset:
-    """Endless examples in batches of similar length."""
-    return iterable(bucketed(examples, config.batch_size, seed=seed, multiple=config.length_multiple))

@@ -75,23 +75,30 @@ class NumberWords(SentencePairs):
             raise DataError(
                 f"the number {number:,} has {longest} tokens; raise the last of data.lengths, {self.max_length}"
             )
-        splits = {
-            "validation": self.split(self._pairs(held[: self.held_out_pairs]), processor),
-            "test": self.split(self._pairs(held[self.held_out_pairs :]), processor),
-        }
+        held_pairs = self._pairs(held)
+        splits = {"validation": held_pairs[: self.held_out_pairs], "test": held_pairs[self.held_out_pairs :]}
 
-        def epoch(index: int) -> Sequence[Ids]:
+        def training(index: int, longest: int) -> Sequence[Ids]:
             drawn = self._drawn(np.random.default_rng((seed, index, 0)), self.epoch_pairs, excluded)
-            ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=index)
+            ids = self.training_ids(self._pairs(drawn), processor, longest, seed=seed, epoch=index)
             # Numbers that are longer than the tried ones must not stop a run.
-            return [pair for pair in ids if longer_side(pair) <= self.max_length]
+            return [pair for pair in ids if longer_side(pair) <= longest]
 
         description = (
             f"numbers below {self.highest:,} in words, English to {self.language}; {self.held_out_pairs:,} for "
             f"validation and {self.held_out_pairs:,} for test"
         )
-        content = f"{self.language} {self.highest} {self.epoch_pairs}"
-        return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
+        return self.corpus(
+            seed,
+            processor,
+            training,
+            {name: (pairs, "") for name, pairs in splits.items()},
+            longest=longest,
+            random=True,
+            saved=saved,
+            description=description,
+            content=f"{self.language} {self.highest} {self.epoch_pairs}",
+        )
 
     def _longest(self, processor: TranslationProcessor) -> tuple[int, int]:
         """The maximum number of tokens of a number in either language, and this number.

@@ -26,6 +26,9 @@ from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 
+ADDED = 2
+"""Source and target have at most as many tokens more than their text, for sentinels and end symbols."""
+
 
 def span_counts(length: int, *, rate: float, mean_span: float) -> tuple[int, int]:
     """The number of tokens to remove from a text, and the number of spans; both increase with the length.
@@ -149,7 +152,7 @@ class CorruptedText(TextFiles):
     @property
     def _longest_text(self) -> int:
         """Maximum length of a text whose source and target fit, with their sentinels and end symbols."""
-        return self.max_length - 2
+        return self.max_length - ADDED
 
     @property
     def needs(self) -> str:
@@ -203,12 +206,14 @@ class CorruptedText(TextFiles):
             return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
 
         first = epoch(0)
-        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size, self.few_lengths)
+        longest = max(map(len, (*texts, *validation))) + ADDED
+        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size).up_to(longest)
+        if self.few_lengths:
+            shapes = shapes.fitted(list(map(longer_side, first)))
         fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
         batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
-        training = endless_batches(epoch, shapes, seed=seed)
         return Corpus(
-            train=training,
+            train=endless_batches(epoch, shapes, seed=seed),
             splits={"validation": Split(batches)},
             processor=processor,
             description=(
@@ -218,7 +223,7 @@ class CorruptedText(TextFiles):
                 "positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),
-            of_each_shape=training.of_each_shape,
+            of_each_shape=shapes.of_each_shape(pair_batch),
         )
 
     def _paths(self) -> list[Path]:

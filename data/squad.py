@@ -27,9 +27,10 @@ import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.invented_people import BIRTH_DOCUMENTS, PLACES, InventedPeople, combined, invent
-from data.pipelines.buckets import bucketed, rounded_up, sorted_batches
+from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
+from data.pipelines.lengths import multiples
 from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
 from jaxnlp.config import Count, Natural, Within
@@ -116,31 +117,34 @@ class QuestionContexts(TextFiles):
         Raises: FileNotFoundError, DataError.
         """
         questions = self._invented() if self.source == "invented_people" else self._read()
-        train = questions.pop("train")
-        vocabulary = self._vocabulary(train, processor)
+        vocabulary = self._vocabulary(questions["train"], processor)
         processor = QuestionProcessor(vocabulary, self.max_length, self.overlap)
-        windows = processor.windows(train)
+        splits = self._splits(questions, processor)
+        train, (windows, buckets) = questions.pop("train"), splits.pop("train")
         if len(windows) < self.batch_size:
             raise DataError(
                 f"{len(windows)} training windows are fewer than a batch; set --data.batch-size to {len(windows)} or "
                 "less"
             )
         shuffled_windows = shuffled(grain.MapDataset.source(windows), seed)
-        batches = bucketed(shuffled_windows, self.batch_size, seed=seed + 1, **self._padding(train, processor))
         counts = ", ".join(f"{len(rows):,} for {split}" for split, rows in {"training": train, **questions}.items())
         return Corpus(
-            train=iterable(batches),
-            splits={split: self._split(rows, processor) for split, rows in questions.items()},
+            train=iterable(buckets.endless(shuffled_windows, self.batch_size, seed=seed + 1)),
+            splits={split: self._split(rows, *splits[split]) for split, rows in questions.items()},
             processor=processor,
             description=f"questions: {counts}; training windows: {len(windows):,}; {vocabulary.size:,} tokens",
             fingerprint=fingerprint(
                 vocabulary_text(vocabulary), repr((train, questions, self.max_length, self.overlap))
             ),
+            of_each_shape=buckets.of_each_shape(windows, self.batch_size),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file of questions, with or without answers. Raises: FileNotFoundError, DataError."""
-        return self._split(read_questions(path, self.encoding), require_processor(processor, QuestionProcessor))
+        questions = read_questions(path, self.encoding)
+        return self._split(
+            questions, *self._splits({"": questions}, require_processor(processor, QuestionProcessor))[""]
+        )
 
     def _read(self) -> dict[str, list[ContextQuestion]]:
         if self.train is None:
@@ -175,33 +179,38 @@ class QuestionContexts(TextFiles):
         except ValueError as error:
             raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
 
-    @property
-    def _multiple(self) -> int:
-        """Of the lengths of batches."""
-        return self.max_length if self.few_lengths else self.length_multiple
+    def _splits(
+        self, questions: Mapping[str, Sequence[ContextQuestion]], processor: QuestionProcessor
+    ) -> dict[str, tuple[list[ContextWindow], Buckets[ContextWindow]]]:
+        """The windows of each split, and how they become batches."""
+        windows = {split: processor.windows(rows) for split, rows in questions.items()}
+        lengths = [_length(window) for of_split in windows.values() for window in of_split]
+        chosen = multiples(lengths, self.max_length, self.length_multiple, few=self.few_lengths)
+        return {
+            split: (windows[split], Buckets(chosen, _length, functools.partial(_padded, rows, processor)))
+            for split, rows in questions.items()
+        }
 
-    def _padding(self, questions: Sequence[ContextQuestion], processor: QuestionProcessor) -> dict[str, Any]:
-        """Options of `bucketed` and of `sorted_batches`."""
-        pad = functools.partial(_padded, questions, processor)
-        return {"multiple": self._multiple, "length": lambda window: len(window.tokens), "pad": pad}
-
-    def _split(self, questions: Sequence[ContextQuestion], processor: QuestionProcessor) -> Split[ContextQuestion]:
+    def _split(
+        self, questions: Sequence[ContextQuestion], windows: Sequence[ContextWindow], buckets: Buckets[ContextWindow]
+    ) -> Split[ContextQuestion]:
         """One pass over the windows; `rows` has the index of each one's window."""
-        padding = self._padding(questions, processor)
-        batches, rows = sorted_batches(processor.windows(questions), self.evaluation_batch_size, **padding)
+        batches, rows = buckets.one_pass(windows, self.evaluation_batch_size)
         scored = all(one.answers is not None for one in questions)
         return Split(batches, examples=tuple(questions), rows=rows, scored=scored)
+
+
+def _length(window: ContextWindow) -> int:
+    return len(window.tokens)
 
 
 def _padded(
     questions: Sequence[ContextQuestion],
     processor: QuestionProcessor,
-    windows: list[ContextWindow],
+    windows: Sequence[ContextWindow],
     size: int,
-    multiple: int,
+    length: int,
 ) -> NumpyBatch:
-    longest = max(len(window.tokens) for window in windows)
-    length = min(rounded_up(longest, multiple), processor.max_length)
     span = np.zeros((size, 2), np.int32)
     span[: len(windows)] = [window.tokens_of(questions[window.question_index].answers or ()) for window in windows]
     return processor.batch(windows, size, length) | {"span": span}

@@ -1,18 +1,21 @@
 """Sentences with a label for each word: named entities or parts of speech; known data sets or files of your own."""
 
 import dataclasses
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import grain
+import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
-from data.pipelines.buckets import bucketed, sorted_batches
+from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
+from data.pipelines.lengths import multiples
 from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
@@ -42,6 +45,8 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary
 OWN_FILES = "for your own sentences, set --data.source files and give them with --data.train FILE"
 """The alternative to the files of a known data set."""
 Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
+
+_Encoded = dict[str, np.ndarray]
 
 
 class Known(NamedTuple):
@@ -179,12 +184,20 @@ class TaggedSentences(TextFiles):
         if held_out:
             kept = len(files["train"].sentences)
             description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
+        known = list(map(processor.encode, train))
+        held = {split: list(map(processor.encode, sentences)) for split, sentences in rows.items()}
+        buckets = self._buckets(itertools.chain(known, *held.values()), processor)
+        examples = shuffled(grain.MapDataset.source(known), seed)
         return Corpus(
-            train=self._training_batches(train, processor, seed),
-            splits={split: self._split(sentences, processor, files[split].counts) for split, sentences in rows.items()},
+            train=iterable(buckets.endless(examples, self.batch_size, seed=seed)),
+            splits={
+                split: self._split(sentences, held[split], buckets, files[split].counts)
+                for split, sentences in rows.items()
+            },
             processor=processor,
             description=description,
             fingerprint=fingerprint(repr((processor.to_json(), train, rows))),
+            of_each_shape=buckets.of_each_shape(known, self.batch_size),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -203,7 +216,9 @@ class TaggedSentences(TextFiles):
             if not processor.has_entities:
                 scheme = "none"
         check_labels(file, scheme)
-        return self._split(self._rows(file, processor, scheme), processor, file.counts)
+        rows = self._rows(file, processor, scheme)
+        encoded = list(map(processor.encode, rows))
+        return self._split(rows, encoded, self._buckets(encoded, processor), file.counts)
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
@@ -340,34 +355,22 @@ class TaggedSentences(TextFiles):
                 rows.append(TaggedSentence(row, one.words[part], labels and labels[part], written_in))
         return rows
 
-    @property
-    def _multiple(self) -> int:
-        """Of the lengths of batches."""
-        return self.max_length if self.few_lengths else self.length_multiple
-
-    def _training_batches(self, train: list[TaggedSentence], processor: TaggerProcessor, seed: int) -> Any:
-        encoded = grain.MapDataset.source(list(map(processor.encode, train)))
-        batches = bucketed(
-            shuffled(encoded, seed),
-            self.batch_size,
-            seed=seed,
-            multiple=self._multiple,
-            length=processor.inputs.encoded_length,
-            pad=processor.batch,
-        )
-        return iterable(batches)
+    def _buckets(self, encoded: Iterable[_Encoded], processor: TaggerProcessor) -> Buckets[_Encoded]:
+        """How sentences become batches. Args: encoded: the sentences of all splits."""
+        length = processor.inputs.encoded_length
+        lengths = list(map(length, encoded))
+        chosen = multiples(lengths, processor.inputs.longest, self.length_multiple, few=self.few_lengths)
+        return Buckets(chosen, length, processor.batch)
 
     def _split(
-        self, sentences: Sequence[TaggedSentence], processor: TaggerProcessor, counts: Counts
+        self,
+        sentences: Sequence[TaggedSentence],
+        encoded: Sequence[_Encoded],
+        buckets: Buckets[_Encoded],
+        counts: Counts,
     ) -> Split[TaggedSentence]:
         """One pass over the sentences, sorted by length."""
-        batches, rows = sorted_batches(
-            list(map(processor.encode, sentences)),
-            self.evaluation_batch_size,
-            multiple=self._multiple,
-            length=processor.inputs.encoded_length,
-            pad=processor.batch,
-        )
+        batches, rows = buckets.one_pass(encoded, self.evaluation_batch_size)
         return Split(
             batches,
             examples=tuple(sentences),

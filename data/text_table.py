@@ -1,9 +1,10 @@
 """Labelled texts, or pairs of texts: the user's tables, or known data sets; one part, or several for one encoder."""
 
 import dataclasses
+import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -11,16 +12,18 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.pipelines.endless import ENDLESS, iterable
+from data.pipelines.buckets import Buckets
+from data.pipelines.endless import ENDLESS, iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
+from data.pipelines.lengths import multiples
 from data.pipelines.schedules import Schedule, ScheduleName
 from data.pipelines.table_batches import (
     Tokenized,
     oversampled,
     split_of_parts,
+    table_buckets,
     table_split,
     tokenized,
-    training_batches,
     unknown_shares,
 )
 from data.readers.file_options import TableFiles
@@ -102,7 +105,7 @@ class TextTable(TableFiles):
     """Read both texts of a pair together, as [CLS] first [SEP] second [SEP], or apart, as two inputs."""
     schedule: Literal[ScheduleName, "together"] = "round_robin"
     """Order of the parts' batches: round_robin, proportional, annealed, sequential, or together: a step takes a batch
-    of each part."""
+    of each part, and all batches of a part have one length."""
     schedule_steps: Count = 1_000
     """For annealed: number of steps until size has little influence. For sequential: consecutive steps of each part."""
     oversample: bool = False
@@ -250,6 +253,7 @@ class TextTable(TableFiles):
         whole = TextClassifierProcessor(vocabulary, self.max_length, parts, self.pairs)
         contents = [vocabulary_text(vocabulary)]
         batches, sizes, lines = list[Any](), list[int](), list[str]()
+        shapes: list[list[NumpyBatch]] = []
         splits: dict[str, dict[str, Split[LabelledText]]] = {}
         for index, (name, part) in enumerate(read.items()):
             one = whole.by_part[name]
@@ -257,19 +261,15 @@ class TextTable(TableFiles):
             tables = [(row.texts, row.label) for rows in (part.train, *part.splits.values()) for row in rows]
             contents.append(repr((name, part.targets, tables)))
             sizes.append(len(examples))
-            batches.append(
-                training_batches(
-                    examples,
-                    one,
-                    order_seed=seed + index,
-                    # The same for all parts: a step then has batches of similar lengths, and few combinations are
-                    # compiled.
-                    pool_seed=seed,
-                    batch_size=self.batch_size,
-                    multiple=self._multiple,
-                )
-            )
-            encoded = {split: self._split(rows, one) for split, rows in part.splits.items()}
+            held = {split: tokenized(one, rows) for split, rows in part.splits.items()}
+            buckets = self._buckets(one, itertools.chain(examples, *(texts for texts, _ in held.values())))
+            ordered = shuffled(grain.MapDataset.source(examples), seed + index)
+            batches.append(buckets.endless(ordered, self.batch_size, seed=seed))
+            shapes.append(buckets.of_each_shape(examples, self.batch_size))
+            encoded = {
+                split: table_split(rows, held[split], one, buckets, self.evaluation_batch_size)
+                for split, rows in part.splits.items()
+            }
             for split, rows in encoded.items():
                 splits.setdefault(split, {})[name] = rows
             lengths, unknown = [example.length for example in examples], unknown_shares(encoded, vocabulary)
@@ -277,6 +277,7 @@ class TextTable(TableFiles):
                 one, part.train, part.splits, lengths, truncated, unknown=unknown, given=processor is not None
             )
             lines.append((f"{name}: " if name else "") + text + part.note)
+        every = [self._together(part[0] for part in shapes)] if self.joint else list(itertools.chain(*shapes))
         return Corpus(
             train=iterable(grain.MapDataset.range(ENDLESS).map(self._steps(batches, sizes, seed))),
             splits={name: split_of_parts(by_part) if self.parts else by_part[""] for name, by_part in splits.items()},
@@ -284,12 +285,17 @@ class TextTable(TableFiles):
             description="\n".join(lines),
             fingerprint=fingerprint(*contents),
             token_counts=None if self.parts else read[""].targets.counts([example.label for example in examples]),
+            of_each_shape=every,
         )
+
+    def _together(self, batches: Iterable[NumpyBatch]) -> dict[str, NumpyBatch]:
+        """A step's batch of each part."""
+        return dict(zip(self.parts, batches, strict=True))
 
     def _steps(self, batches: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
         """The batch of a training step, by its index, from each part's batches and number of examples."""
         if self.schedule == "together":
-            return lambda step: {name: part[step] for name, part in zip(self.parts, batches, strict=True)}
+            return lambda step: self._together(part[step] for part in batches)
         schedule = Schedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)
 
         def batch_of(step: int) -> NumpyBatch:
@@ -354,21 +360,24 @@ class TextTable(TableFiles):
             except MissingColumnsError as error:
                 raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
             one = processor.by_part[name]
-            split = self._split(sources[name].labelled((path, rows), one.targets), one)
+            labelled = sources[name].labelled((path, rows), one.targets)
+            examples = tokenized(one, labelled)
+            split = table_split(labelled, examples, one, self._buckets(one, examples[0]), self.evaluation_batch_size)
             splits[name] = dataclasses.replace(split, source=every)
         return split_of_parts(splits) if self.parts else splits[""]
 
-    @property
-    def _multiple(self) -> int:
-        """Of the lengths of batches."""
-        return self.max_length if self.few_lengths else self.length_multiple
+    def _buckets(self, one: TextClassifierProcessor, examples: Iterable[Tokenized]) -> Buckets[Tokenized]:
+        """How examples of a part become batches. Args: examples: of all splits.
+
+        If a step takes a batch of each part, those of a part have one length: JAX would compile a program for each
+        combination.
+        """
+        lengths, few = [example.length for example in examples], self.few_lengths or self.joint
+        return table_buckets(multiples(lengths, one.max_length, self.length_multiple, few=few), one)
 
     def _further(self, one: TextClassifierProcessor) -> TextSource:
         """Further tables of a part whose training table was the user's."""
         return source_of_columns(one.texts, number=isinstance(one.targets, Number), dialect=self.dialect)
-
-    def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
-        return table_split(rows, processor, batch_size=self.evaluation_batch_size, multiple=self._multiple)
 
     def _held_out(
         self, rows: list[LabelledText], targets: Targets, splits: dict[str, list[LabelledText]]

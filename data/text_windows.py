@@ -100,17 +100,19 @@ class TextWindows(TextFiles):
             train=shuffled_windows(
                 parts["train"], self.sequence_length, self.batch_size, seed=seed, num_workers=self.num_workers
             ),
-            splits={
-                name: Split(consecutive_windows(part, self.sequence_length, self.evaluation_batch_size))
-                for name, part in parts.items()
-            },
+            splits={name: self._split(part) for name, part in parts.items()},
             processor=vocabulary,
             description=(
                 f"{self.source}: {several}{sum(counts.values()):,} {vocabulary.unit}, {vocabulary.size:,} distinct; "
                 f"{counts['train']:,} for training, {counts['validation']:,} for validation"
             ),
             fingerprint=_fingerprint(documents),
+            of_each_shape=[_Windows(parts["train"], self.sequence_length)(np.zeros(self.batch_size, int))],
         )
+
+    def _split(self, documents: Sequence[np.ndarray]) -> Split:
+        batches = consecutive_windows(documents, self.sequence_length, self.evaluation_batch_size)
+        return Split(batches, of_each_shape=[batches[0]])
 
     def _boundary(self, document: Sequence[Any]) -> int:
         """The number of characters, or tokens, of a document that are training text."""
@@ -131,7 +133,7 @@ class TextWindows(TextFiles):
         if len(tokens) < 2:
             one = vocabulary.unit.removesuffix("s")
             raise DataError(f"{path} has one {one}, but two are needed: the first is not scored")
-        return Split(consecutive_windows([tokens], self.sequence_length, self.evaluation_batch_size))
+        return self._split([tokens])
 
 
 def _fingerprint(documents: Sequence[str]) -> str:

@@ -13,12 +13,14 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
+from data.pipelines.lengths import fitting
 from data.pipelines.pair_batches import (
     Ids,
     encoded,
     endless_batches,
     longer_side,
     padding_share,
+    pair_batch,
     pairs_split,
     vocabulary_note,
 )
@@ -77,11 +79,6 @@ class SentencePairs(DataConfig):
         """The maximum length of a batch."""
         return self.lengths[-1]
 
-    @property
-    def shapes(self) -> Shapes:
-        """The shapes of training batches."""
-        return Shapes(self.lengths, self.batch_tokens, self.batch_size, self.few_lengths)
-
     def trained_processor(self, pairs: Sequence[SentencePair]) -> TranslationProcessor:
         """Subwords trained on sentences. Raises: DataError when the vocabulary size is too small."""
         sources, targets = [pair.source for pair in pairs], [str(pair.reference) for pair in pairs]
@@ -90,22 +87,34 @@ class SentencePairs(DataConfig):
             return TranslationProcessor(both, both)
         return TranslationProcessor(self._trained(sources), self._trained(targets))
 
-    def split(
-        self,
-        pairs: Sequence[SentencePair],
-        processor: TranslationProcessor,
-        *,
-        file: str = "",
-        source: SourceRows | None = None,
+    def shapes(self, lengths: Sequence[int], longest: int) -> Shapes:
+        """The shapes of training batches.
+
+        Args:
+          lengths: of training pairs, for which few lengths are chosen.
+          longest: maximum length of a pair of any epoch and split.
+        """
+        shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size).up_to(longest)
+        return shapes.fitted(lengths) if self.few_lengths else shapes
+
+    def evaluation_shapes(self, shapes: Shapes) -> Shapes:
+        """Those of evaluation batches, with the same lengths."""
+        return dataclasses.replace(shapes, tokens=self.evaluation_batch_tokens, most_rows=None)
+
+    def file_split(
+        self, pairs: Sequence[SentencePair], source: SourceRows, processor: TranslationProcessor, file: str
     ) -> Split[SentencePair]:
-        """One pass over pairs, in evaluation batches; see `pairs_split`."""
-        shapes = Shapes(self.lengths, self.evaluation_batch_tokens, few=self.few_lengths)
-        return pairs_split(pairs, processor, shapes, file=file, source=source)
+        """One pass over the pairs of a file; see `pairs_split`."""
+        ids = [encoded(pair, processor) for pair in pairs]
+        lengths = [min(longer_side(pair), self.max_length) for pair in ids]
+        shapes = self.evaluation_shapes(self.shapes(lengths, max(lengths)))
+        return pairs_split(pairs, ids, shapes, file=file, source=source)
 
     def training_ids(
-        self, pairs: Sequence[SentencePair], processor: TranslationProcessor, *, seed: int, epoch: int
+        self, pairs: Sequence[SentencePair], processor: TranslationProcessor, longest: int, *, seed: int, epoch: int
     ) -> list[Ids]:
-        """The ids of pairs, with the BPE dropout of an epoch, but without dropout if it makes a pair too long."""
+        """The ids of pairs, with the BPE dropout of an epoch, but without dropout if it makes a pair longer than the
+        longest."""
         if not self.bpe_dropout:
             return [encoded(pair, processor) for pair in pairs]
         seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
@@ -113,7 +122,7 @@ class SentencePairs(DataConfig):
             encoded(pair, processor, dropout=self.bpe_dropout, seed=own) for pair, own in zip(pairs, seeds, strict=True)
         ]
         return [
-            ids if longer_side(ids) <= self.max_length else encoded(pair, processor)
+            ids if longer_side(ids) <= longest else encoded(pair, processor)
             for ids, pair in zip(encodings, pairs, strict=True)
         ]
 
@@ -121,9 +130,11 @@ class SentencePairs(DataConfig):
         self,
         seed: int,
         processor: TranslationProcessor,
-        epoch: Callable[[int], Sequence[Ids]],
-        splits: Mapping[str, Split[SentencePair]],
+        training: Callable[[int, int], Sequence[Ids]],
+        held: Mapping[str, tuple[Sequence[SentencePair], str]],
         *,
+        longest: int,
+        random: bool,
         saved: bool,
         description: str,
         content: str,
@@ -133,8 +144,11 @@ class SentencePairs(DataConfig):
         Args:
           seed: decides the order of training.
           processor: the tokenizers.
-          epoch: a pure function from the index of an epoch to its training pairs.
-          splits: the splits that can be scored, by name.
+          training: a pure function of the index of an epoch, and of the maximum length of a pair, to the training
+            pairs.
+          held: the pairs of each split that can be scored, and the name of their file; "" = no file.
+          longest: maximum length of a training pair, without BPE dropout.
+          random: whether epochs have other pairs, or pairs of other lengths.
           saved: whether the processor was made earlier, not for these pairs.
           description: describes the pairs; the vocabulary and the padding are added.
           content: identifies the training pairs in the fingerprint.
@@ -145,19 +159,26 @@ class SentencePairs(DataConfig):
         for subwords in (processor.source, processor.target):
             if self.bpe_dropout and subwords.kind != "bpe":
                 raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
-        epoch = functools.lru_cache(maxsize=1)(epoch)  # the first epoch is read here and in training
-        held = [[(pair.source, pair.reference) for pair in split.examples] for split in splits.values()]
-        train = endless_batches(epoch, self.shapes, seed=seed)
+        ids = {name: [encoded(pair, processor) for pair in pairs] for name, (pairs, _) in held.items()}
+        longest = max([longest, *(longer_side(pair) for of_split in ids.values() for pair in of_split)])
+        room = fitting(min(longest, self.max_length), self.lengths)
+        # The first epoch is read here and in training.
+        epoch = functools.lru_cache(maxsize=1)(lambda index: training(index, room))
+        first = epoch(0)
+        lengths = list(map(longer_side, first))
+        shapes = self.shapes(lengths, longest)
+        scored = self.evaluation_shapes(shapes)
+        texts = [[(pair.source, pair.reference) for pair in pairs] for pairs, _ in held.values()]
         return Corpus(
-            train=train,
-            splits=splits,
+            train=endless_batches(epoch, shapes, seed=seed),
+            splits={name: pairs_split(pairs, ids[name], scored, file=file) for name, (pairs, file) in held.items()},
             processor=processor,
             description=(
-                f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; "
-                f"{padding_share(epoch(0), self.shapes):.0%} of the positions in training batches are padding"
+                f"{description}; {vocabulary_note(processor, first, saved=saved)}; "
+                f"{padding_share(first, shapes):.0%} of the positions in training batches are padding"
             ),
-            fingerprint=fingerprint(json.dumps([processor.to_json(), held, content])),
-            of_each_shape=train.of_each_shape,
+            fingerprint=fingerprint(json.dumps([processor.to_json(), texts, content])),
+            of_each_shape=shapes.of_each_shape(pair_batch, None if random else lengths),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -166,7 +187,7 @@ class SentencePairs(DataConfig):
         Raises: FileNotFoundError, DataError: naming the file and the line.
         """
         pairs, source = read_pairs_or_sources(path)
-        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name, source=source)
+        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), path.name)
 
     def _trained(self, texts: Sequence[str]) -> Subwords:
         try:
@@ -250,14 +271,14 @@ class ParallelText(SentencePairs, TextFiles):
         files = self._files(self.train)
         pairs = self._read(files)
         train = list(range(len(pairs)))
-        held: dict[str, tuple[Sequence[SentencePair], Path]] = {}
+        held: dict[str, tuple[Sequence[SentencePair], str]] = {}
         if not self.validation:
             train, others = held_out(pairs, self.validation_fraction)
-            held["validation"] = [pairs[index] for index in others], files[0]
+            held["validation"] = [pairs[index] for index in others], files[0].name
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:
                 paths = self._files(names)
-                held[name] = self._read(paths), paths[0]
+                held[name] = self._read(paths), paths[0].name
         saved = processor is not None
         if not saved:
             processor = self._own_processor([pairs[index] for index in train])
@@ -275,19 +296,29 @@ class ParallelText(SentencePairs, TextFiles):
                 f"{first:,} of {files[0].name})"
             )
         description += "".join(f", {len(examples):,} for {name}" for name, (examples, _) in held.items())
-        splits = {name: self.split(examples, processor, file=path.name) for name, (examples, path) in held.items()}
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
 
-        def epoch(index: int) -> Sequence[Ids]:
-            return self.training_ids(kept, processor, seed=seed, epoch=index) if self.bpe_dropout else ids
+        def training(index: int, longest: int) -> Sequence[Ids]:
+            if not self.bpe_dropout:
+                return ids
+            return self.training_ids(kept, processor, longest, seed=seed, epoch=index)
 
-        content = json.dumps([(pairs[index].source, pairs[index].reference) for index in train])
-        return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
+        return self.corpus(
+            seed,
+            processor,
+            training,
+            held,
+            longest=max(map(longer_side, ids)),
+            random=bool(self.bpe_dropout),
+            saved=saved,
+            description=description,
+            content=json.dumps([(pairs[index].source, pairs[index].reference) for index in train]),
+        )
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file as `SentencePairs`; with `reverse`, references come first."""
         pairs, source = read_pairs_or_sources(path, reverse=self.reverse, encoding=self.encoding)
-        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name, source=source)
+        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), path.name)
 
     def _read(self, paths: Sequence[Path]) -> tuple[SentencePair, ...]:
         return read_pairs(paths, reverse=self.reverse, encoding=self.encoding)[0]

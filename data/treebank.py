@@ -1,6 +1,7 @@
 """Dependency treebanks: UD English EWT, CoNLL-U files of your own, and sentences of a small grammar."""
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import is_projective
-from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_split
+from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_batch, tree_length, tree_split
 from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
@@ -72,11 +73,12 @@ class Treebank(TextFiles):
     batch_size: Count = 256
     """Maximum number of sentences in a training step, over all devices."""
     batch_words: Count = 1_024
-    """Maximum number of words in a training batch, padding included."""
+    """Maximum number of words, or of tokens of BERT, in a training batch, padding included."""
     evaluation_batch_words: Count = 8_192
-    """Maximum number of words in an evaluation batch, padding included."""
+    """Maximum number of words, or of tokens of BERT, in an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
-    """Lengths of batches in words; data.max_length follows as the last one. JAX compiles a program for each length."""
+    """Lengths of batches in words, with a BERT in its tokens; data.max_length or data.max_pieces follows as the last
+    one. JAX compiles a program for each length."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -91,14 +93,18 @@ class Treebank(TextFiles):
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
 
-    @property
-    def shapes(self) -> Shapes:
-        """The shapes of training batches."""
-        return Shapes(self._lengths, self.batch_words, self.batch_size, self.few_lengths)
+    def shapes(self, lengths: Sequence[int], longest: int, processor: ParserProcessor) -> Shapes:
+        """The shapes of training batches.
 
-    @property
-    def _lengths(self) -> tuple[int, ...]:
-        return (*(length for length in self.lengths if length < self.max_length), self.max_length)
+        Args:
+          lengths: of training sentences, for which few lengths are chosen; see `tree_length`.
+          longest: maximum length of a sentence of any split.
+          processor: the processor.
+        """
+        last = processor.inputs.longest
+        every = (*(length for length in self.lengths if length < last), last)
+        shapes = Shapes(every, self.batch_words, self.batch_size).up_to(longest)
+        return shapes.fitted(lengths) if self.few_lengths else shapes
 
     @property
     def needs(self) -> str:
@@ -148,21 +154,26 @@ class Treebank(TextFiles):
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
         content += [[one.lines for one in sentences] for sentences in splits.values()]
-        batches = training_batches(trees, processor, self.shapes, seed=seed)
+        held = {name: [self._derived(sentence, processor) for sentence in of] for name, of in splits.items()}
+        longest = max(tree_length(processor, tree) for of_split in held.values() for tree in of_split)
+        lengths = [tree_length(processor, tree) for tree in trees]
+        shapes = self.shapes(lengths, max(longest, *lengths), processor)
         return Corpus(
-            train=batches,
-            splits={name: self._split(sentences, processor) for name, sentences in splits.items()},
+            train=training_batches(trees, processor, shapes, seed=seed),
+            splits={name: self._split(of, held[name], processor, shapes) for name, of in splits.items()},
             processor=processor,
             description=description,
             fingerprint=fingerprint(json.dumps([processor.to_json(), content])),
-            of_each_shape=batches.of_each_shape,
+            of_each_shape=shapes.of_each_shape(functools.partial(tree_batch, processor), lengths),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
-        return self._split(
-            _read(path, trees=None, encoding=self.encoding), require_processor(processor, ParserProcessor)
-        )
+        processor = require_processor(processor, ParserProcessor)
+        sentences = _read(path, trees=None, encoding=self.encoding)
+        trees = [self._derived(sentence, processor) for sentence in sentences]
+        lengths = [tree_length(processor, tree) for tree in trees]
+        return self._split(sentences, trees, processor, self.shapes(lengths, max(lengths), processor))
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
@@ -240,13 +251,18 @@ class Treebank(TextFiles):
                 f"{sentence.where}: {error}; split the sentence, or raise data.max_length or data.max_pieces"
             ) from error
 
-    def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
-        trees = [self._derived(sentence, processor) for sentence in sentences]
+    def _split(
+        self,
+        sentences: Sequence[TreeSentence],
+        trees: Sequence[DerivedTree],
+        processor: ParserProcessor,
+        shapes: Shapes,
+    ) -> Split[TreeSentence]:
         crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
         notes = [f"{crossed:,} of {len(sentences):,} trees are not projective"] if crossed else []
         notes += processor.tag_note(sentences)
         notes += processor.relation_note(sentences)
-        shapes = Shapes(self._lengths, self.evaluation_batch_words, few=self.few_lengths)
+        shapes = dataclasses.replace(shapes, tokens=self.evaluation_batch_words, most_rows=None)
         return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))
 
 

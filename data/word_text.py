@@ -49,7 +49,7 @@ class WordText(TextFiles):
     """For streams: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
     """For streams: lengths are multiples of this, at most 1.25 T or the first multiple that is at least T; JAX compiles
-    a program for each length."""
+    a program for each length. With few lengths they are multiples of T / 2."""
     minimum_count: Count = 2
     """For texts without a vocabulary (python_docs, text_file): rarer words in training are unknown."""
     validation_fraction: ProperFraction = 0.1
@@ -123,9 +123,8 @@ class WordText(TextFiles):
             raise DataError("the validation text has one word, but needs at least two: the first is not scored")
         train, validation = map(len, texts.values())
         splits = {name: self._split(text) for name, text in texts.items()}
-        batches = Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch))))
         return Corpus(
-            train=batches,
+            train=Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch)))),
             splits=fixture_splits(splits, self.path, articles.vocabulary) if self.source == "cmu_hw4p1" else splits,
             processor=articles.vocabulary,
             description=(
@@ -134,7 +133,7 @@ class WordText(TextFiles):
             ),
             fingerprint=articles.fingerprint,
             token_counts=np.bincount(texts["train"], minlength=articles.vocabulary.size),
-            of_each_shape=batches.of_each_shape,
+            of_each_shape=self._of_each_shape(texts["train"]),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -166,7 +165,16 @@ class WordText(TextFiles):
         return self._split(ids)
 
     def _split(self, text: np.ndarray) -> Split:
-        return Split(evaluation_streams(text, self.sequence_length, self.evaluation_batch_size))
+        batches = evaluation_streams(text, self.sequence_length, self.evaluation_batch_size)
+        return Split(batches, of_each_shape=[batches[0]])
+
+    def _of_each_shape(self, text: np.ndarray) -> list[NumpyBatch] | None:
+        """For streams, a batch of each length that `random_lengths` may draw."""
+        if not self.stateful:
+            return None
+        longest = min(self.max_length, (len(text) - 1) // self.batch_size)
+        lengths = range(self._multiple, longest + 1, self._multiple)
+        return [stream_batches(text, np.array([length]), self.batch_size)[0] for length in lengths]
 
     def _training_batches(self, articles: Sequence[np.ndarray], rng: np.random.Generator) -> Sequence[NumpyBatch]:
         text = concatenated(articles, rng, shuffle=self.shuffle_articles)

@@ -1,10 +1,9 @@
 """The interface of data sets: batches, examples, and the processor of raw inputs. Does not use jax."""
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -66,6 +65,8 @@ class Split(Generic[Example]):
         of all scored parts.
       notes: messages for the user, such as the number of truncated texts.
       source: all rows of the file that the examples come from; None = each row is an example.
+      of_each_shape: a batch of each shape of `batches`, whose values mean nothing; None = found in `batches`. Give it
+        if batches are made when they are read.
     """
 
     batches: Sequence[NumpyBatch] = ()
@@ -75,6 +76,12 @@ class Split(Generic[Example]):
     parts: Mapping[str, "Split"] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     source: SourceRows | None = None
+    of_each_shape: Sequence[NumpyBatch] | None = None
+
+    @property
+    def shapes(self) -> Sequence[NumpyBatch]:
+        """A batch of each shape."""
+        return one_of_each_shape(self.batches) if self.of_each_shape is None else self.of_each_shape
 
     def in_rows(self, answers: Sequence[Any], missing: Any) -> list[Any]:
         """Answers for all rows of the file, from those for the examples [N]; skipped rows get `missing`."""
@@ -84,10 +91,6 @@ class Split(Generic[Example]):
         for index, answer in zip(self.source.indices, answers, strict=True):
             rows[index] = answer
         return rows
-
-
-LOOK_AHEAD = 16
-"""Training batches whose shapes are looked at before training, for data that does not know all its shapes."""
 
 
 def one_of_each_shape(batches: Iterable[Any]) -> list[Any]:
@@ -102,6 +105,18 @@ def _shape_of(batch: Any) -> Any:
     return tuple(map(_shape_of, batch.values())) if isinstance(batch, Mapping) else batch.shape
 
 
+class BatchShapes(NamedTuple):
+    """The shapes of all batches that a run has, as a batch of each shape; the values of these batches mean nothing.
+
+    Attributes:
+      train: of the training batches.
+      evaluation: of the batches of the split `validation`.
+    """
+
+    train: Sequence[Any]
+    evaluation: Sequence[NumpyBatch]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
     """A loaded data set.
@@ -114,7 +129,7 @@ class Corpus:
       description: one line for the user.
       fingerprint: changes when the data changes; a run continues only on the same data.
       token_counts: the count of each token, or of each class, in training [V] or [C] int; None = not counted.
-      of_each_shape: makes training batches of all shapes; None = the first batches show them.
+      of_each_shape: a batch of each shape that training batches may have; None = all have the shape of the first one.
     """
 
     train: Iterable[Any]
@@ -123,12 +138,13 @@ class Corpus:
     description: str
     fingerprint: str
     token_counts: np.ndarray | None = None
-    of_each_shape: Callable[[], Iterable[Any]] | None = None
+    of_each_shape: Sequence[Any] | None = None
 
-    def training_shapes(self) -> list[Any]:
-        """A training batch of each shape; for data that does not know all its shapes, of those of the first batches."""
-        shown = self.of_each_shape
-        return one_of_each_shape(itertools.islice(self.train, LOOK_AHEAD) if shown is None else shown())
+    @property
+    def shapes(self) -> BatchShapes:
+        """The shapes of all batches of a run."""
+        train = [next(iter(self.train))] if self.of_each_shape is None else self.of_each_shape
+        return BatchShapes(train, self.split("validation").shapes)
 
     def split(self, name: str) -> Split:
         """The split of this name. Raises: DataError, with the names of all splits, for another name."""
@@ -147,7 +163,7 @@ class DataConfig(Config):
     """Number of examples in a training step, over all devices."""
     few_lengths: bool | None = None
     """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
-    text, three for data with a list of lengths. None = on GPUs and TPUs."""
+    text, three for data with a list of lengths. None = True on GPUs and TPUs, otherwise False."""
 
     @property
     def usual(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ lock. A later call of the jitted function finds its program in JAX's cache.
 import os
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any
 
@@ -39,18 +39,18 @@ class Ahead:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def compile(self, function: Any, *arguments: Any) -> Future[Any] | None:
+    def compile(self, function: Any, *arguments: Any, **options: Any) -> Future[Any] | None:
         """Traces a jitted function for arguments of these shapes, and compiles it in a thread.
 
         Returns: the executable, later; None if this was done before.
         """
-        key = _key(function, arguments)
+        key = _key(function, (arguments, options))
         if self._started is None:
             self._started = time.perf_counter()
         if key in self._known:
             return None
         self._known.add(key)
-        self._compiling[key] = program = self._pool.submit(self._compile, function.lower(*arguments))
+        self._compiling[key] = program = self._pool.submit(self._compile, function.lower(*arguments, **options))
         return program
 
     def called(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,10 +58,16 @@ class Ahead:
 
         def call(*arguments: Any) -> Any:
             if self._compiling:
-                self._wait_for(_key(function, arguments))
+                self._wait_for(_key(function, (arguments, {})))
             return function(*arguments)
 
         return call
+
+    def wait(self) -> None:
+        """Waits until no program is being compiled. An error of the compiler is raised where its program is called."""
+        if not all(program.done() for program in self._compiling.values()):
+            with waiting_for_programs():
+                wait(self._compiling.values())
 
     def report(self) -> list[str]:
         """Once, when all programs so far are compiled: a line that says how many and how long. [] otherwise."""
@@ -86,6 +92,7 @@ class Ahead:
                 program.result()
 
 
-def _key(function: Any, arguments: tuple[Any, ...]) -> Hashable:
-    """The function and the shapes of its arguments. Their types and placements are always the same in a run."""
-    return id(function), tuple(x.shape for x in jax.tree.leaves(arguments))
+def _key(function: Any, arguments: Any) -> Hashable:
+    """The function, the shapes of its arrays, and its other arguments. Types and placements are always the same."""
+    leaves, structure = jax.tree.flatten(arguments)
+    return id(function), tuple(getattr(x, "shape", x) for x in leaves), structure

@@ -157,7 +157,7 @@ def _compile_further_programs(
 
     After the first step, since it would otherwise wait until JAX has traced them all.
     """
-    for batch in setup.corpus.training_shapes():
+    for batch in setup.corpus.shapes.train:
         ahead.compile(program, run.state, layout.put_batch(batch, setup.config.accumulation_steps))
     ahead.compile(all_finite, (run.state.params, run.state.ema))
     validate.compile_ahead(run.step, run.state)

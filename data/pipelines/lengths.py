@@ -1,11 +1,35 @@
-"""Few lengths of batches, chosen from the data, for devices on which each program takes long to compile."""
+"""The lengths of batches: multiples of a number, or few lengths for devices on which programs take long to compile."""
 
+import bisect
 from collections.abc import Sequence
 
 import numpy as np
 
 MOST_LENGTHS = 3
-"""Maximum number of lengths, but for one more if a length is for evaluation only."""
+"""Maximum number of lengths that `few_lengths` chooses."""
+
+
+def fitting(length: int, lengths: Sequence[int]) -> int:
+    """The first of increasing lengths that is at least this one; the last one must be."""
+    return lengths[bisect.bisect_left(lengths, length)]
+
+
+def multiples(examples: Sequence[int], most: int, multiple: int, *, few: bool | None) -> tuple[int, ...]:
+    """The lengths of batches of examples: multiples, up to the one that the longest example needs.
+
+    >>> multiples([3, 17], 128, 8, few=False)
+    (8, 16, 24)
+    >>> multiples([3, 17], 128, 8, few=True)
+    (24,)
+
+    Args:
+      examples: lengths of all examples, of all splits; at least one.
+      most: maximum length of a batch, which need not be a multiple; no example is longer.
+      multiple: of the lengths.
+      few: whether all batches have the last length.
+    """
+    last = min(-(-max(examples) // multiple) * multiple, most)
+    return (last,) if few else (*range(multiple, last, multiple), last)
 
 
 def few_lengths(
@@ -16,17 +40,16 @@ def few_lengths(
     The exact optimum, by dynamic programming over the distinct lengths. In `Shapes`, batches have about the same number
     of tokens, so the cost of an example is the length of its batch.
 
-    >>> few_lengths([5, 5, 5, 8, 30, 31, 32], 64, most=2, multiple=4)
+    >>> few_lengths([5, 5, 5, 8, 30, 31, 32], 64, most=3, multiple=4)
     (8, 32, 64)
 
     Args:
       examples: lengths of training examples, at least one, none above `longest`.
-      longest: the maximum length of any example. It is the last length: evaluation may have longer examples than
-        training.
-      most: maximum number of lengths of training batches.
+      longest: the last length, which evaluation or a later epoch may need.
+      most: maximum number of lengths.
       multiple: lengths are multiples of this, but for `longest`.
     """
-    rounded = np.minimum(-(-np.asarray(examples) // multiple) * multiple, longest)
+    rounded = np.minimum(-(-np.asarray([*examples, longest]) // multiple) * multiple, longest)
     lengths, counts = np.unique(rounded, return_counts=True)
     until = np.cumsum(counts)
     # cost[j]: of the shortest examples, up to lengths[j], in batches of k lengths whose last one is lengths[j].
@@ -36,12 +59,9 @@ def few_lengths(
         longer[np.tril_indices(len(lengths))] = np.iinfo(np.int64).max
         choices.append(np.where(longer.min(axis=0) < cost, longer.argmin(axis=0), -1))
         cost = np.minimum(cost, longer.min(axis=0))
-    chosen, last = [], len(lengths) - 1
-    for choice in reversed([*choices]):
-        chosen.append(int(lengths[last]))
-        if choice[last] < 0:
-            break
-        last = int(choice[last])
-    else:
-        chosen.append(int(lengths[last]))
-    return tuple(sorted({*chosen, longest}))
+    chosen, last = [int(lengths[-1])], len(lengths) - 1
+    for choice in reversed(choices):
+        if choice[last] >= 0:
+            last = int(choice[last])
+            chosen.append(int(lengths[last]))
+    return tuple(reversed(chosen))

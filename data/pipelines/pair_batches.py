@@ -42,9 +42,7 @@ def longer_side(pair: Ids) -> int:
 
 def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     """The share of padding in the batches of an epoch."""
-    lengths = list(map(longer_side, pairs))
-    shapes = shapes.fitted(lengths)
-    groups = shapes.groups(lengths, range(len(pairs)))
+    groups = shapes.groups(list(map(longer_side, pairs)), range(len(pairs)))
     cells = sum(2 * shapes.rows(bucket) * shapes.lengths[bucket] for bucket, _ in groups)
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
 
@@ -65,7 +63,7 @@ def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: flo
 
 def pairs_split(
     pairs: Sequence[SentencePair],
-    processor: TranslationProcessor,
+    ids: Sequence[Ids],
     shapes: Shapes,
     *,
     file: str = "",
@@ -75,13 +73,12 @@ def pairs_split(
 
     Args:
       pairs: the pairs.
-      processor: their tokenizers.
+      ids: of each pair.
       shapes: the shapes of the batches.
       file: name of the file with the pairs, for the note; "" = no name.
       source: all rows of this file; None = each is a pair.
     """
     longest = shapes.lengths[-1]
-    ids = [encoded(pair, processor) for pair in pairs]
     notes = []
     if truncated := [index for index, pair in enumerate(ids) if longer_side(pair) > longest]:
         were = "pair was" if len(truncated) == 1 else "pairs were"

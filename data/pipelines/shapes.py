@@ -1,7 +1,7 @@
 """Batches of a few shapes, with about the same number of tokens each."""
 
+import bisect
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ import grain
 import numpy as np
 
 from data import NumpyBatch
-from data.pipelines.lengths import few_lengths
+from data.pipelines.lengths import MOST_LENGTHS, few_lengths
 from data.pipelines.word_batches import Epochs
 
 Example = TypeVar("Example")
@@ -23,19 +23,22 @@ class Shapes:
       lengths: the values of T, increasing; no example is longer than the last one.
       tokens: maximum B * T, unless one row is longer.
       most_rows: maximum B; None = only `tokens` limits B.
-      few: whether a few other lengths up to the last one are chosen from the data, see `few_lengths`.
     """
 
     lengths: tuple[int, ...]
     tokens: int
     most_rows: int | None = None
-    few: bool | None = False
+
+    def up_to(self, longest: int) -> "Shapes":
+        """The shapes without the lengths that no example needs, up to this length."""
+        return dataclasses.replace(self, lengths=self.lengths[: bisect.bisect_left(self.lengths, longest) + 1])
 
     def fitted(self, lengths: Sequence[int]) -> "Shapes":
-        """The shapes for examples of these lengths."""
-        if not self.few or not len(lengths):
+        """The shapes with few lengths up to the last one: those they have, or chosen for training examples of these
+        lengths."""
+        if len(self.lengths) <= MOST_LENGTHS:
             return self
-        return dataclasses.replace(self, lengths=few_lengths(lengths, self.lengths[-1]), few=False)
+        return dataclasses.replace(self, lengths=few_lengths(lengths, self.lengths[-1]))
 
     def rows(self, bucket: int) -> int:
         """B of the batches of a bucket."""
@@ -77,11 +80,9 @@ class Shapes:
           length: from an example to its length.
           batch: from (examples, B, T) to a batch; rows without an example are padding.
         """
-        lengths = list(map(length, examples))
-        shapes = self.fitted(lengths)
-        groups = shapes.groups(lengths, range(len(examples)))
+        groups = self.groups(list(map(length, examples)), range(len(examples)))
         batches = tuple(
-            batch([examples[index] for index in members], shapes.rows(bucket), shapes.lengths[bucket])
+            batch([examples[index] for index in members], self.rows(bucket), self.lengths[bucket])
             for bucket, members in groups
         )
         return batches, np.array([index for _, members in groups for index in members], int)
@@ -103,28 +104,31 @@ class Shapes:
           seed: decides the order.
         """
 
-        @functools.cache
-        def fitted() -> Shapes:
-            return self.fitted(list(map(length, epoch(0)))) if self.few else self
-
         def batches(number: int) -> Sequence[NumpyBatch]:
-            generator = np.random.default_rng((seed, number))
-            examples, shapes = epoch(number), fitted()
-            groups = shapes.groups(list(map(length, examples)), generator.permutation(len(examples)).tolist())
+            generator, examples = np.random.default_rng((seed, number)), epoch(number)
+            groups = self.groups(list(map(length, examples)), generator.permutation(len(examples)).tolist())
             order = generator.permutation(len(groups))
 
             def made(index: int) -> NumpyBatch:
                 bucket, members = groups[order[index]]
-                return batch([examples[member] for member in members], shapes.rows(bucket), shapes.lengths[bucket])
+                return batch([examples[member] for member in members], self.rows(bucket), self.lengths[bucket])
 
             return grain.MapDataset.range(len(groups)).map(made)
 
-        def of_each_shape() -> list[NumpyBatch]:
-            examples, shapes = epoch(0), fitted()
-            groups = dict(shapes.groups(list(map(length, examples)), range(len(examples))))
-            return [
-                batch([examples[member] for member in members], shapes.rows(bucket), shapes.lengths[bucket])
-                for bucket, members in groups.items()
-            ]
+        return Epochs(batches)
 
-        return Epochs(batches, of_each_shape)
+    def of_each_shape(
+        self,
+        batch: Callable[[list[Example], int, int], NumpyBatch],
+        lengths: Sequence[int] | None = None,
+    ) -> list[NumpyBatch]:
+        """A batch of padding of each shape that `epochs` makes.
+
+        Args:
+          batch: as for `one_pass`; it also takes no examples.
+          lengths: of the examples, if all epochs have the same; None = each epoch has others.
+        """
+        buckets = (
+            range(len(self.lengths)) if lengths is None else {b for b, _ in self.groups(lengths, range(len(lengths)))}
+        )
+        return [batch([], self.rows(bucket), self.lengths[bucket]) for bucket in sorted(buckets)]

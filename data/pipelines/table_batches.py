@@ -4,12 +4,10 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import grain
 import numpy as np
 
 from data import NumpyBatch, Split
-from data.pipelines.buckets import bucketed, rounded_up, sorted_batches
-from data.pipelines.endless import shuffled
+from data.pipelines.buckets import Buckets
 from jaxnlp.targets import OneClass, of_part
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
 from jaxnlp.text.wordpiece import PAD, UNK, WordPieceVocabulary
@@ -45,9 +43,7 @@ def unknown_shares(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary)
     return shares
 
 
-def _padded(processor: TextClassifierProcessor, examples: list[Tokenized], size: int, multiple: int) -> NumpyBatch:
-    """A batch of B rows, with the length of its longest example, rounded up to a multiple."""
-    length = min(rounded_up(max(example.length for example in examples), multiple), processor.max_length)
+def _padded(processor: TextClassifierProcessor, examples: Sequence[Tokenized], size: int, length: int) -> NumpyBatch:
     batch = processor.batch([example.tokens for example in examples], [e.segments for e in examples], size, length)
     if examples[0].label is None:
         return batch
@@ -57,8 +53,9 @@ def _padded(processor: TextClassifierProcessor, examples: list[Tokenized], size:
     }
 
 
-def _length(example: Tokenized) -> int:
-    return example.length
+def table_buckets(lengths: Sequence[int], processor: TextClassifierProcessor) -> Buckets[Tokenized]:
+    """How examples of one part become batches of these lengths."""
+    return Buckets(lengths, lambda example: example.length, functools.partial(_padded, processor))
 
 
 def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]:
@@ -71,42 +68,16 @@ def oversampled(examples: list[Tokenized], targets: OneClass) -> list[Tokenized]
     return repeated
 
 
-def training_batches(
-    examples: Sequence[Tokenized],
-    processor: TextClassifierProcessor,
-    *,
-    order_seed: int,
-    pool_seed: int,
-    batch_size: int,
-    multiple: int,
-) -> grain.MapDataset:
-    """Endless batches of examples of one part, of similar length, shuffled in each epoch.
-
-    Args:
-      examples: at least B.
-      processor: of the part.
-      order_seed: decides the order of the examples.
-      pool_seed: decides the order of the batches in a pool; see `data.pipelines.buckets`.
-      batch_size: B.
-      multiple: of the length of batches.
-    """
-    return bucketed(
-        shuffled(grain.MapDataset.source(examples), order_seed),
-        batch_size,
-        seed=pool_seed,
-        multiple=multiple,
-        length=_length,
-        pad=functools.partial(_padded, processor),
-    )
-
-
 def table_split(
-    rows: Sequence[LabelledText], processor: TextClassifierProcessor, *, batch_size: int, multiple: int
+    rows: Sequence[LabelledText],
+    read: tuple[Sequence[Tokenized], int],
+    processor: TextClassifierProcessor,
+    buckets: Buckets[Tokenized],
+    batch_size: int,
 ) -> Split[LabelledText]:
-    """One pass over the examples, sorted by length; a note counts truncated examples."""
-    examples, truncated = tokenized(processor, rows)
-    pad = functools.partial(_padded, processor)
-    batches, rows_of_batches = sorted_batches(examples, batch_size, multiple=multiple, length=_length, pad=pad)
+    """One pass over rows of one part, sorted by length; a note counts truncated ones. Args: read: see `tokenized`."""
+    examples, truncated = read
+    batches, rows_of_batches = buckets.one_pass(examples, batch_size)
     note = f"{processor.counted} truncated to {processor.max_length} tokens: {truncated:,}"
     return Split(
         batches,

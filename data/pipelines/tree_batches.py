@@ -51,7 +51,7 @@ def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
 
 
 def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
-    """Sentences as a batch of B rows of T words and S = 2 T transitions; the last rows are padding.
+    """Sentences as a batch of B rows of T words, or tokens of BERT, and S = 2 T transitions; the last rows are padding.
 
     Returns:
       What `ParserProcessor.batch` returns, and
@@ -81,7 +81,8 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
 
 def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:
     """Endless batches, shuffled in each epoch; batches have about the same number of words."""
-    return shapes.epochs(lambda _: trees, _length, functools.partial(tree_batch, processor), seed=seed)
+    length, batch = functools.partial(tree_length, processor), functools.partial(tree_batch, processor)
+    return shapes.epochs(lambda _: trees, length, batch, seed=seed)
 
 
 def tree_split(
@@ -93,7 +94,8 @@ def tree_split(
     notes: tuple[str, ...] = (),
 ) -> Split[TreeSentence]:
     """One pass over sentences, shorter ones first. Batches have targets if all sentences have trees."""
-    batches, rows = shapes.one_pass(trees, _length, functools.partial(tree_batch, processor))
+    length, batch = functools.partial(tree_length, processor), functools.partial(tree_batch, processor)
+    batches, rows = shapes.one_pass(trees, length, batch)
     return Split(
         batches,
         examples=tuple(sentences),
@@ -103,5 +105,6 @@ def tree_split(
     )
 
 
-def _length(tree: DerivedTree) -> int:
-    return len(tree.relations)
+def tree_length(processor: ParserProcessor, tree: DerivedTree) -> int:
+    """The number of words, or with a BERT of its tokens."""
+    return processor.inputs.encoded_length(tree.encoded)

@@ -1,6 +1,6 @@
 """Batches of a word language model: independent windows, or streams of text that continue from batch to batch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grain
@@ -159,15 +159,10 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
 class Epochs(grain.IterDataset):
     """The batches of epoch 0, then those of epoch 1, and so on."""
 
-    def __init__(self, epoch: Epoch, of_each_shape: Callable[[], Iterable[NumpyBatch]] | None = None):
-        """An epoch must have at least one batch. `of_each_shape` makes a batch of each shape; None = all of epoch 0."""
+    def __init__(self, epoch: Epoch):
+        """An epoch must have at least one batch."""
         super().__init__()
         self._epoch = epoch
-        self._of_each_shape = of_each_shape
-
-    def of_each_shape(self) -> Iterable[NumpyBatch]:
-        """Batches of all shapes of epoch 0; random lengths may give later epochs further ones."""
-        return self._epoch(0) if self._of_each_shape is None else self._of_each_shape()
 
     def __iter__(self) -> "_EpochsIterator":
         return _EpochsIterator(self._epoch)

@@ -8,8 +8,8 @@ search starts with a single empty hypothesis and each continuation differs from 
 """
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -164,6 +164,44 @@ def beam_search(
             break
         search, over = _advance(decoder, rules, params, search, last, length, settings)
     return search.finished if n_best == num_beams else _first(search.finished, n_best)
+
+
+def compile_beam_search(
+    compile_ahead: Callable[..., Any],
+    decoder: Decoder,
+    params: Params,
+    batch: int,
+    *,
+    num_beams: int,
+    max_new_tokens: int,
+    stop: int | None,
+    coverage: bool,
+    no_repeat_ngram: int,
+    n_best: int,
+    cache: PyTree,
+) -> None:
+    """Starts to compile the programs of `beam_search` for prompts of one token, [B, 1].
+
+    Args:
+      compile_ahead: (jitted function, its arguments) -> its abstract results; starts to compile it.
+      decoder: as for `beam_search`, like all arguments below.
+      params: the model's parameters.
+      batch: B.
+      num_beams: N.
+      max_new_tokens: maximum length of all continuations.
+      stop: the token that ends a continuation.
+      coverage: whether there is a coverage penalty.
+      no_repeat_ngram: size of the n-grams that no continuation may contain twice.
+      n_best: number of continuations returned for each prompt.
+      cache: abstract.
+    """
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
+    settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
+    params = compile_ahead(prepare, decoder, params)
+    search = compile_ahead(_start, decoder, rules, batch, cache)
+    search, _ = compile_ahead(_advance, decoder, rules, params, search, np.zeros(batch, np.int32), 1, settings)
+    if n_best != num_beams:
+        compile_ahead(_first, search.finished, n_best)
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -1,12 +1,13 @@
 """Greedy completions of many prompts of different lengths."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxnlp.decoding.generation import Decoder, generate
+from jaxnlp.decoding.generation import Decoder, compile_generation, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.typing import Params
 
@@ -46,21 +47,41 @@ def complete(
     for name, value in (("max_new_tokens", max_new_tokens), ("batch_sizes", min(batch_sizes))):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    by_length = defaultdict(list)
-    for index, prompt in enumerate(prompts):
-        by_length[len(prompt)].append(index)
     completions: list[np.ndarray] = [np.zeros(0, np.int32)] * len(prompts)
-    for length, indices in by_length.items():
+    for part, size, length in _batches(list(map(len, prompts)), batch_sizes):
         # At the end of the context `generate` would continue with only its newest half, without the prompt.
         room = max_new_tokens if decoder.capacity is None else min(max_new_tokens, decoder.capacity - length + 1)
+        rows = [prompts[index] for index in part]
+        batch = np.stack(rows + rows[:1] * (size - len(rows)))
+        for index, row in zip(part, _until_stop(decoder, params, batch, stop, room), strict=False):
+            completions[index] = row
+    return completions
+
+
+def compile_completions(
+    compile_ahead: Callable[..., Any],
+    decoder: Decoder,
+    params: Params,
+    lengths: Sequence[int],
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+) -> None:
+    """Starts to compile the programs of `complete` for prompts of these lengths.
+
+    Args: compile_ahead: see `compile_generation`. Others: as for `complete`.
+    """
+    for _, size, length in _batches(lengths, batch_sizes):
+        compile_generation(compile_ahead, decoder, params, size, length, max_new_tokens=1, sampling=GREEDY)
+
+
+def _batches(lengths: Sequence[int], batch_sizes: Sequence[int]) -> Iterator[tuple[list[int], int, int]]:
+    """Batches of prompts of equal length: their indices, the number of rows, and the length."""
+    by_length = defaultdict(list)
+    for index, length in enumerate(lengths):
+        by_length[length].append(index)
+    for length, indices in by_length.items():
         for start in range(0, len(indices), max(batch_sizes)):
             part = indices[start : start + max(batch_sizes)]
-            rows = [prompts[index] for index in part]
-            size = min(size for size in batch_sizes if size >= len(rows))
-            batch = np.stack(rows + rows[:1] * (size - len(rows)))
-            for index, row in zip(part, _until_stop(decoder, params, batch, stop, room), strict=False):
-                completions[index] = row
-    return completions
+            yield part, min(size for size in batch_sizes if size >= len(part)), length
 
 
 def _until_stop(decoder, params, batch, stop, max_new_tokens) -> list[np.ndarray]:

@@ -146,6 +146,38 @@ def generate(
     return _continue(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), stop, cache)
 
 
+def compile_generation(
+    compile_ahead: Callable[..., Any],
+    decoder: Decoder,
+    params: Params,
+    batch: int,
+    length: int,
+    *,
+    max_new_tokens: int,
+    sampling: Sampling | None = None,
+) -> None:
+    """Starts to compile the programs of `generate` for prompts [B, N], without a cache.
+
+    Args:
+      compile_ahead: (jitted function, its arguments) -> its abstract results; starts to compile it.
+      decoder: as for `generate`, like the options.
+      params: the model's parameters.
+      batch: B.
+      length: N.
+      max_new_tokens: number of tokens.
+      sampling: how tokens are drawn.
+    """
+    params, sampling, capacity = compile_ahead(prepare, decoder, params), sampling or Sampling(), decoder.capacity
+    key = jax.random.key(0)
+    filled = [length]
+    if capacity is not None and length + max_new_tokens - 1 > capacity:
+        filled.append(max(1, capacity // 2))
+    for count in filled:
+        window = pad_to_bucket(decoder, np.zeros((batch, count), np.int32))
+        tokens, cache = compile_ahead(_prefill, decoder, sampling, params, window, count, None, key, 0)
+        compile_ahead(_decode, decoder, sampling, params, np.zeros(tokens.shape, tokens.dtype), cache, key, 0)
+
+
 def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
     """Raises: ValueError for invalid prompts [B, N] and numbers of tokens; see `generate`."""
     if prompt.ndim != 2 or not np.issubdtype(prompt.dtype, np.integer):

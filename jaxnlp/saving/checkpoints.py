@@ -81,7 +81,7 @@ class Record:
     data_state: dict[str, Any]
     items: dict[str, dict[str, int]]
     scores: list[float] = dataclasses.field(default_factory=list)
-    format: int = 1
+    format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
         """The record and its digest."""
@@ -142,7 +142,7 @@ def read_record(folder: Path, step: int) -> Record:
     digest = fields.pop("digest", None)
     if digest != json_digest(fields):
         raise DamagedCheckpointError(f"the record of checkpoint {checkpoint} fails its checksum")
-    record = Record(**fields)
+    record = Record(**{"format": 1} | fields)
     if record.format != FORMAT:
         raise RunError(
             f"checkpoint {checkpoint} has the format {record.format}, and this version of jaxnlp reads {FORMAT}; use "

@@ -221,6 +221,16 @@ class Scoring(Protocol):
         """The results of `function`, jitted, on all batches: one row an example, in the order of `split.examples`, on
         the host."""
 
+    def compile_sums(self) -> None:
+        """Starts to compile the programs of `sums` in threads."""
+
+    def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> None:
+        """Starts to compile the programs of `outputs` of this function in threads."""
+
+    def compile(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        """Starts to compile a jitted function of the parameters here in a thread, for arrays of these shapes; the
+        arrays may be abstract. Returns: its abstract results."""
+
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """Sums over the batches in order. The state starts as `empty`."""
 
@@ -251,6 +261,13 @@ class Evaluator(Config):
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         raise TypeError(f"{type(self).__name__} does not define __call__()")
+
+    def compile_ahead(self, scoring: Scoring) -> None:
+        """Starts to compile the programs of `__call__` whose shapes are known; training calls it at its start.
+
+        Here: those of `Scoring.sums`. The first evaluation waits for other programs, and says so.
+        """
+        scoring.compile_sums()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -148,30 +148,19 @@ class ParserProcessor:
             tags[:] = [self._tag_ids.get(tag, UNKNOWN_ID) for tag in tags_of(sentence, self.tag_column)]
         return {**self.inputs.encode(sentence.words), "tags": tags}
 
-    def batch(
-        self, encoded: Sequence[EncodedSentence], size: int, length: int, num_pieces: int | None = None
-    ) -> dict[str, np.ndarray]:
-        """Encoded sentences as a batch of B rows; the last ones are padding.
+    def batch(self, encoded: Sequence[EncodedSentence], size: int, length: int) -> dict[str, np.ndarray]:
+        """Encoded sentences as a batch [B, T]; the last rows are padding.
 
-        Args:
-          encoded: at most B sentences, of at most T words each.
-          size: B.
-          length: T.
-          num_pieces: number of tokens of BERT; None = that of the longest sentence, rounded up to a multiple of 16, or
-            of T / 2 if that is larger.
+        Args: as for `WordInputs.batch`.
 
         Returns:
           The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
         """
         words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
-        batch = self.inputs.batch(words, size, max(16, length // 2) if num_pieces is None else num_pieces)
-        for name in ("words", "characters", "word_mask", "first_pieces"):
-            if name in batch:
-                batch[name] = _with_length(batch[name], length)
         tags = np.zeros((size, length), np.int32)
         for row, one in enumerate(encoded):
             tags[row, : len(one["tags"])] = one["tags"]
-        return {**batch, "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
+        return {**self.inputs.batch(words, size, length), "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -215,9 +204,3 @@ def _note(sentences: Sequence[TreeSentence], counts: Iterable[int], what: str) -
         return []
     total, words = sum(count for _, count in affected), sum(len(one.words) for one in sentences)
     return [f"{total:,} of {words:,} words have {what} (first: {affected[0][0].where})"]
-
-
-def _with_length(x: np.ndarray, length: int) -> np.ndarray:
-    """Arrays [B, S, ...] as [B, T, ...]: padding is added or removed."""
-    more = max(0, length - x.shape[1])
-    return np.pad(x[:, :length], [(0, 0), (0, more), *[(0, 0)] * (x.ndim - 2)])

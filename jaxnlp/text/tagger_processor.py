@@ -121,20 +121,17 @@ class TaggerProcessor:
             labels[:] = [self.ids[label] for label in sentence.labels]
         return {**self.inputs.encode(sentence.words), "labels": labels}
 
-    def batch(self, encoded: Sequence[dict[str, np.ndarray]], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
-        """Encoded sentences as a batch of B rows; the last ones are padding.
+    def batch(self, encoded: Sequence[dict[str, np.ndarray]], size: int, length: int) -> dict[str, np.ndarray]:
+        """Encoded sentences as a batch [B, T]; the last rows are padding.
 
-        Args:
-          encoded: at most B sentences.
-          size: B.
-          multiple: of T.
+        Args: as for `WordInputs.batch`.
 
         Returns:
           The arrays of `WordInputs.batch`; `labels` [B, T] int32, 0 at padding; and `loss_mask` [B, T] bool, False for
           padding.
         """
         words = [{name: value for name, value in one.items() if name != "labels"} for one in encoded]
-        batch = self.inputs.batch(words, size, multiple)
+        batch = self.inputs.batch(words, size, length)
         labels = np.zeros_like(batch["words"])
         for row, one in enumerate(encoded):
             labels[row, : len(one["labels"])] = one["labels"]

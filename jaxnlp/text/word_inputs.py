@@ -162,14 +162,13 @@ class WordInputs:
                 )
         return arrays
 
-    def batch(self, sentences: Sequence[dict[str, np.ndarray]], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
+    def batch(self, sentences: Sequence[dict[str, np.ndarray]], size: int, length: int) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch of B rows; the last ones are padding.
 
         Args:
           sentences: at most B results of `encode`.
           size: B.
-          multiple: T is the length of the longest sentence in words, rounded up to a multiple of this; without
-            sentences it is this number. With a tokenizer, T = S is this length in tokens, so that JAX compiles fewer
+          length: T, at least the `length` of each sentence; with a tokenizer, T = S, so that JAX compiles fewer
             programs.
 
         Returns:
@@ -178,7 +177,6 @@ class WordInputs:
           of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
           needs at least one token.
         """
-        length = _rounded(max(map(self.encoded_length, sentences), default=1), multiple, self.longest)
         batch = {
             "words": np.zeros((size, length), np.int32),
             "characters": np.zeros((size, length, self.max_characters), np.int32),
@@ -276,7 +274,3 @@ class WordInputs:
         vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
         rest = {name: fields[name] for name in kinds}
         return cls(words, characters, vocabulary, minimum_count=minimum_count, **rest)
-
-
-def _rounded(length: int, multiple: int, most: int) -> int:
-    return min(-(-length // multiple) * multiple, most)

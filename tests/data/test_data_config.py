@@ -1,17 +1,21 @@
+import dataclasses
+import itertools
 from pathlib import Path
 
 import pytest
 
 from data import DataConfig, DataError, refuse_path, require_processor
-from data.names import NamesQuestions
+from data.character_text import CharacterText
+from data.names import NamesPretraining, NamesQuestions
 from data.number_words import NumberWords
 from data.squad import QuestionContexts
 from data.tagged_sentences import TaggedSentences
 from data.treebank import Treebank
 from data.word_text import WordText
-from jaxnlp.corpus import one_of_each_shape
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.words import WordVocabulary
+
+SLOW = ("numbers", "bpe_dropout", "contexts", "names_pretraining")
 
 
 def test_a_data_set_has_no_length_and_no_parts_and_carries_nothing_unless_it_says_so():
@@ -19,23 +23,49 @@ def test_a_data_set_has_no_length_and_no_parts_and_carries_nothing_unless_it_say
     assert (config.max_length, config.parts, config.joint, config.stateful) == (None, (), False, False)
 
 
+DATA = {
+    "names": (NamesQuestions(source="invented", batch_size=8), 1, 1),
+    "names_pretraining": (NamesPretraining(source="invented", batch_size=8, sequence_length=64), 1, 1),
+    "numbers": (NumberWords(epoch_pairs=400, held_out_pairs=50, batch_size=16), 3, 3),
+    "bpe_dropout": (NumberWords(epoch_pairs=400, held_out_pairs=50, batch_size=16, bpe_dropout=0.3), 3, 3),
+    "contexts": (QuestionContexts(people=40, vocabulary_size=400, batch_size=8), 1, 1),
+    "tags": (TaggedSentences(source="small_grammar", sentences=300, batch_size=8), 1, 1),
+    "trees": (Treebank(source="small_grammar", sentences=200, held_out_sentences=50, batch_words=128), 3, 3),
+    "streams": (WordText(source="python_docs", batch_size=40), 2, 1),
+    "windows": (CharacterText(source="python_docs", batch_size=8), 1, 1),
+}
+
+
+def shapes_of(batches):
+    """The name, shape and type of each array, for each batch."""
+    return {tuple((name, x.shape, x.dtype) for name, x in sorted(batch.items())) for batch in batches}
+
+
+@pytest.mark.parametrize("few_lengths", [True, False])
 @pytest.mark.parametrize(
-    ("config", "most"),
-    [
-        (NamesQuestions(source="invented", batch_size=8, few_lengths=True), 1),
-        pytest.param(NumberWords(epoch_pairs=400, held_out_pairs=50, few_lengths=True), 3, marks=pytest.mark.thorough),
-        pytest.param(QuestionContexts(people=60, vocabulary_size=400, few_lengths=True), 1, marks=pytest.mark.thorough),
-        (TaggedSentences(source="small_grammar", sentences=600, few_lengths=True), 1),
-        (Treebank(source="small_grammar", sentences=200, few_lengths=True), 3),
-        (WordText(source="python_docs", batch_size=4, few_lengths=True), 2),
-    ],
-    ids=lambda value: type(value).__name__,
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in DATA]
 )
-def test_batches_have_few_shapes_where_that_is_wanted(config, most):
-    corpus = config.load(0)
-    assert 1 <= len(corpus.training_shapes()) <= most
-    # The longest example of validation may need one more.
-    assert 1 <= len(one_of_each_shape(corpus.split("validation").batches)) <= most + 1
+def test_the_shapes_of_all_batches_are_known_and_few_where_that_is_wanted(name, few_lengths):
+    config, most, most_in_evaluation = DATA[name]
+    corpus = dataclasses.replace(config, few_lengths=few_lengths).load(0)
+    # Without one training batch: its iterator might start processes.
+    train, evaluation = map(shapes_of, dataclasses.replace(corpus, train=()).shapes)
+    assert shapes_of(itertools.islice(corpus.train, 300)) <= train
+    assert shapes_of(corpus.split("validation").batches) == evaluation
+    if few_lengths:
+        assert len(train) <= most
+        assert len(evaluation) <= most_in_evaluation
+
+
+@pytest.mark.parametrize("name", ["names", "tags", "contexts"])
+def test_one_length_is_that_of_the_longest_example_of_all_splits(name):
+    config, _, _ = DATA[name]
+    corpora = [dataclasses.replace(config, few_lengths=few).load(0) for few in (True, False)]
+    (one,), most = (
+        {batch["loss_mask" if name != "contexts" else "tokens"].shape[1] for part in corpus.shapes for batch in part}
+        for corpus in corpora
+    )
+    assert one == max(most) < config.max_length
 
 
 def test_a_batch_has_at_least_one_example():

@@ -177,8 +177,18 @@ def test_wrong_fields_are_refused(fields, message):
 
 
 def test_the_last_length_is_the_maximum():
-    assert dataclasses.replace(DRAWN, max_length=20).shapes.lengths == (8, 16, 20)
-    assert dataclasses.replace(DRAWN, lengths=(), max_length=20).shapes.lengths == (20,)
+    config = dataclasses.replace(DRAWN, max_length=44)
+    processor = config.load(0).processor
+    assert config.shapes([3, 43], 43, processor).lengths == (8, 16, 24, 32, 44)
+    assert config.shapes([3], 9, processor).lengths == (8, 16)
+    assert dataclasses.replace(config, lengths=()).shapes([3], 9, processor).lengths == (44,)
+
+
+def test_a_sentence_is_as_long_as_its_tokens_of_bert(files):
+    pieces = WordPieceVocabulary.of_pieces([*SPECIAL, "a", "##b"])
+    corpus = files([sentence("abbb a", [2, 0])], lengths=(4, 8), max_pieces=24).load(0, pieces)
+    (batch,) = corpus.split("validation").batches
+    assert batch["words"].shape[1] == batch["pieces"].shape[1] == 8  # seven tokens
 
 
 def tagged(upos, xpos, relation="dep"):

@@ -16,7 +16,6 @@ from pathlib import Path
 import jax
 import pytest
 
-from jaxnlp.corpus import one_of_each_shape
 from jaxnlp.ops.devices import compile_for
 from train.config import update
 from train.programs.hlo import lowered_counts
@@ -38,12 +37,11 @@ def counts_of(config):
     """Operations and products of the longest step, and the number of programs."""
     with jax.numpy_dtype_promotion("standard"), compile_for("gpu", capability=(9, 0)):
         setup = set_up(begin(update(config, **{"data.few_lengths": True})))
-        shapes = setup.corpus.training_shapes()
-        longest = max(shapes, key=lambda batch: sum(x.size for x in jax.tree.leaves(batch)))
+        shapes = setup.corpus.shapes
+        longest = max(shapes.train, key=lambda batch: sum(x.size for x in jax.tree.leaves(batch)))
         step = jax.jit(setup.step).trace(setup.abstract_state, longest)
         operations, products = lowered_counts(step.lower(lowering_platforms=("cuda",)).as_text())
-    scored = one_of_each_shape(setup.corpus.split("validation").batches)
-    return {"operations": operations, "products": products, "programs": len(shapes) + len(scored)}
+    return {"operations": operations, "products": products, "programs": len(shapes.train) + len(shapes.evaluation)}
 
 
 def recipes():

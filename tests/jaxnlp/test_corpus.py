@@ -1,3 +1,4 @@
+import dataclasses
 import subprocess
 import sys
 
@@ -7,9 +8,12 @@ import pytest
 from jaxnlp.corpus import Corpus, DataError, Split
 
 
-def corpus():
-    splits = {"validation": Split(examples=("a", "b")), "test": Split(scored=False)}
+def corpus_of(splits):
     return Corpus(train=(), splits=splits, processor=None, description="two texts", fingerprint="f")
+
+
+def corpus():
+    return corpus_of({"validation": Split(examples=("a", "b")), "test": Split(scored=False)})
 
 
 def test_a_split_is_found_by_its_name():
@@ -20,6 +24,16 @@ def test_a_split_is_found_by_its_name():
 def test_a_split_that_is_not_there_is_answered_with_those_that_are():
     with pytest.raises(DataError, match="this data set does not have the split 'dev'; it has: validation, test"):
         corpus().split("dev")
+
+
+def test_the_shapes_of_batches_are_those_of_the_first_one_and_of_validation_unless_the_data_set_gives_them():
+    one, two, three = ({"loss_mask": np.zeros(length)} for length in (1, 2, 3))
+    split = Split(batches=(two, one, two))
+    corpus = dataclasses.replace(corpus_of({"validation": split}), train=[three, one])
+    assert corpus.shapes == ([three], [two, one])
+    split = dataclasses.replace(split, of_each_shape=[one])
+    corpus = dataclasses.replace(corpus, splits={"validation": split}, of_each_shape=[one, two])
+    assert corpus.shapes == ([one, two], [one])
 
 
 def test_a_split_and_a_corpus_compare_by_what_they_are_and_not_by_their_arrays():

@@ -191,6 +191,10 @@ def logits_of(model):
 class ImageValidation(Evaluator):
     """Loss and accuracy, with a picture of the least certain image."""
 
+    def compile_ahead(self, scoring):
+        super().compile_ahead(scoring)
+        scoring.compile_outputs(scoring.once(logits_of, scoring.trained.model))
+
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
         logits = scoring.outputs(scoring.once(logits_of, trained.model))

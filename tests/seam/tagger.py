@@ -240,6 +240,10 @@ def scores_of(model):
 class TagValidation(Evaluator):
     """Share of words with the right tag, in the best sequence."""
 
+    def compile_ahead(self, scoring):
+        super().compile_ahead(scoring)
+        scoring.compile_outputs(scoring.once(scores_of, scoring.trained.model))
+
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
         scores = scoring.outputs(scoring.once(scores_of, trained.model))

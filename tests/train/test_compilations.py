@@ -9,11 +9,19 @@ import pytest
 from data.translation import ParallelText
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks.text_to_text import TextToText
+from tests.guards import test_families as guards
+from tests.jaxnlp.tasks import test_init
+from train.config import update
+from train.evaluation.validation import Validation
 from train.parallel import make_parallel
 from train.run.begin import begin
 from train.run.setup import set_up
 
+files = guards.files
+
 LENGTHS = (8, 16)
+QUICK = ("Translation", "Classification", "Tagging", "Parsing")
+"""Tasks that `make test` tries."""
 
 
 @pytest.fixture
@@ -54,6 +62,27 @@ def compiled_in(monkeypatch):
     listening = False
 
 
+@pytest.mark.parametrize(
+    "task",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in test_init.CONFIGS],
+)
+def test_nothing_is_compiled_after_the_start_of_a_run_with_evaluations(
+    task, files, tmp_path, quick_fit, compiled_in, monkeypatch
+):
+    def compile_ahead(validation, *arguments):
+        start(validation, *arguments)
+        validation._ahead.wait()
+        compiled_in.clear()
+
+    start, intervals = Validation.compile_ahead, ("evaluate_every_steps", "checkpoint_every_steps")
+    config = update(test_init.CONFIGS[task](files), total_steps=6, log_every_steps=2, **dict.fromkeys(intervals, 3))
+    monkeypatch.setattr(Validation, "compile_ahead", compile_ahead)
+    jax.clear_caches()  # programs of earlier tests
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        quick_fit(config, tmp_path / "run")
+    assert compiled_in == []
+
+
 def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
     translation, tmp_path, quick_fit, after_step, compiled_in, loud
 ):
@@ -78,4 +107,4 @@ def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(translat
     assert len(shapes) > 4 * len(LENGTHS)
     assert {length for _, length in shapes} == set(LENGTHS)
     assert step._cache_size() == len(LENGTHS)
-    assert sorted({batch["source"].shape for batch in setup.corpus.training_shapes()}) == sorted(set(shapes))
+    assert sorted({batch["source"].shape for batch in setup.corpus.shapes.train}) == sorted(set(shapes))

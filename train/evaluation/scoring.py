@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.corpus import DataError, NumpyBatch, Split, one_of_each_shape
+from jaxnlp.corpus import DataError, NumpyBatch, Split
 from jaxnlp.metrics import means, total
 from jaxnlp.ops.devices import compiled_for
 from jaxnlp.runs import load_run
@@ -36,7 +36,7 @@ class SplitScoring:
       objective: of the run.
       layout: of the devices.
       kept: results of `once`; training gives the same dict to each evaluation, so that programs compile once.
-      ahead: compiles the programs of a pass over the split at the same time, in threads; None = one after another.
+      ahead: compiles programs in threads; None = each is compiled when it is called.
     """
 
     def __init__(
@@ -60,26 +60,37 @@ class SplitScoring:
         self._kept = kept
         self._ahead = ahead
 
-    def compile_ahead(self) -> None:
-        """Compiles the programs of `sums` in threads."""
-        self._eval_step()
-
     def _eval_step(self) -> Callable[..., Any]:
-        step = self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
-        return self._compiled(step, lambda batch: (self._layout.put_batch(batch), self._empty_carry(batch)))
+        return self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
 
     def _empty_carry(self, batch: NumpyBatch) -> PyTree:
         return self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
 
-    def _compiled(self, function: Callable[..., T], arguments: Callable[[NumpyBatch], Any]) -> Callable[..., T]:
-        """The jitted function, whose programs for all batches are compiled in threads; `arguments` follow params."""
+    def compile_sums(self) -> None:
+        """See `jaxnlp.tasks.Scoring`."""
+        for batch in self.split.shapes:
+            carry = self._empty_carry(batch)
+            self._compile(self._eval_step(), self.trained.params, self._layout.put_batch(batch), carry)
+
+    def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> None:
+        """See `jaxnlp.tasks.Scoring`."""
+        run = self.once(self._layout.compile_outputs, function)
+        for batch in self.split.shapes:
+            self._compile(run, self.trained.params, self._layout.put_batch(batch))
+
+    def compile(self, function: Any, *arguments: Any, **options: Any) -> Any:
+        """See `jaxnlp.tasks.Scoring`."""
+        self._compile(function, *arguments, **options)
+        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])  # that of `params_here`
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here, weak_type=x.weak_type),
+            function.eval_shape(*arguments, **options),
+        )
+
+    def _compile(self, function: Any, *arguments: Any, **options: Any) -> None:
         if self._ahead is None:
-            return function
-        if (function, self.split) not in self._kept:
-            self._kept[function, self.split] = None
-            for batch in one_of_each_shape(self.split.batches):
-                self._ahead.compile(function, self.trained.params, *arguments(batch))
-        return self._ahead.called(function)
+            raise ValueError("programs are compiled ahead only in training")
+        self._ahead.compile(function, *arguments, **options)
 
     def sums(self) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
@@ -100,7 +111,6 @@ class SplitScoring:
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
         run = self.once(self._layout.compile_outputs, function)
-        run = self._compiled(run, lambda batch: (self._layout.put_batch(batch),))
         parts = []
         for batch in self.split.batches:
             real = _real_rows(batch)

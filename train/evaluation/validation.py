@@ -7,6 +7,7 @@ from typing import Any
 from jaxnlp.tasks import Evaluation, MetricKind, Trained
 from train.ahead import Ahead
 from train.evaluation.scoring import SplitScoring
+from train.logs.compile_time import compile_seconds
 from train.logs.log import RunLog
 from train.parallel import Parallel
 from train.run.setup import Setup
@@ -25,7 +26,10 @@ class Validation:
         """Evaluates the state after a step, and logs the metrics. Returns: see `checkpoint_score`."""
         log.announce_evaluation()
         config = self._setup.config
+        self._ahead.wait()
+        before = compile_seconds()
         evaluation = self._evaluator(self._scoring(step, state))
+        log.announce_compilation(compile_seconds() - before)
         missing = [name for name in ("loss", config.best_metric) if name not in evaluation.metrics]
         if missing:
             raise ValueError(
@@ -38,9 +42,8 @@ class Validation:
         return checkpoint_score(evaluation, best, self._setup.metrics[best])
 
     def compile_ahead(self, step: int, state: TrainState) -> None:
-        """Compiles the programs of the objective on the split in threads. What else an evaluator runs, such as a
-        decoder, is known only when it runs."""
-        self._scoring(step, state).compile_ahead()
+        """Starts to compile the programs of the evaluator in threads."""
+        self._evaluator.compile_ahead(self._scoring(step, state))
 
     def _scoring(self, step: int, state: TrainState) -> SplitScoring:
         config, corpus = self._setup.config, self._setup.corpus

@@ -28,6 +28,9 @@ SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_BARS = 1.0
 """Seconds between two updates of the bar."""
 
+LONG_SECONDS = 1.0
+"""Compilation by an evaluation is announced if it takes as long."""
+
 STEPS_BEFORE_ESTIMATE = 10
 """Steps of this start before the remaining time is estimated, from the steps after the first."""
 
@@ -95,7 +98,6 @@ class RunLog:
         self._pace = Pace()
         self._compiled_before = 0.0
         self._evaluated = False
-        self._announced = False
         self._last_shown = float("-inf")
         self._status = "compiling"
         self._bar: Progress | None = None
@@ -212,12 +214,14 @@ class RunLog:
         self._show(step, self._status, now=step == self._total_steps)
 
     def announce_evaluation(self) -> None:
-        """Says that an evaluation starts; the first one of this start compiles, which is slow."""
-        first, self._announced = not self._announced, True
+        """Says in the bar of progress that an evaluation starts."""
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], status="compiling the evaluation" if first else "evaluating")
-        elif first:
-            self._print("compiling the evaluation")
+            self._bar.update(self._bar.task_ids[0], status="evaluating")
+
+    def announce_compilation(self, seconds: float) -> None:
+        """Says that an evaluation waited for programs that its evaluator had not named, if it took long."""
+        if seconds >= LONG_SECONDS:
+            self._print(f"the evaluation compiled programs of its own for {seconds:.0f} s")
 
     def log_evaluation(self, step: int, split: str, metrics: Mapping[str, float]) -> None:
         """Writes an evaluation's metrics."""

@@ -3,7 +3,6 @@
 import functools
 from typing import Any, NamedTuple
 
-from jaxnlp.corpus import one_of_each_shape
 from train.parallel import MeshParallel
 from train.run.setup import Setup
 from train.step import eval_step
@@ -30,10 +29,11 @@ def programs_of(setup: Setup, layout: MeshParallel) -> list[RunProgram]:
     train = layout.compile_train(setup.step, setup.abstract_state)
     score = layout.compile_eval(functools.partial(eval_step, objective=setup.objective))
     found = [RunProgram("initial state", layout.initialiser(setup.initial_state, setup.given), (setup.given,))]
-    for batch in setup.corpus.training_shapes():
+    shapes = setup.corpus.shapes
+    for batch in shapes.train:
         arguments = (state, layout.batch_like(batch, setup.config.accumulation_steps))
         found.append(RunProgram(f"step {shape_name(batch)}", train, arguments))
-    for batch in one_of_each_shape(setup.corpus.split("validation").batches):
+    for batch in shapes.evaluation:
         placed = layout.batch_like(batch)
         rows = placed["loss_mask"].shape[0]
         carry = layout.carry_like(setup.objective.empty_carry, rows)

@@ -19,7 +19,6 @@ from jaxnlp.saving.atomic_files import naming
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
     EMA,
-    FORMAT,
     PARAMS,
     RECORD,
     TRAINING,
@@ -130,7 +129,6 @@ class Checkpoints:
             scores=list(progress.scores),
             data_state=data_state,
             items={name: checksums(tree) for name, tree in items.items()},
-            format=FORMAT,
         )
         self._require_space(bytes_on_disk(items))
         self._rank(record)

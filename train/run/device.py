@@ -11,12 +11,11 @@ from train.run import folder as run_folder
 def for_device(config: TrainConfig, device: jax.Device, workdir: Path | None = None) -> TrainConfig:
     """The config with `data.few_lengths`, if it is not given, as in the run that continues, or else for this device.
 
-    The run records it. So it continues with the same batches on any other device.
+    It is True or False then, and the run records it. So it continues with the same batches on any other device.
     """
-    if config.data.few_lengths is not None:
-        return config
-    if workdir is not None and (workdir / run_folder.CONFIG_FILE).exists():
-        few = run_folder.read_json(workdir / run_folder.CONFIG_FILE)["data"].get("few_lengths")
-    else:
-        few = True if device.platform in ("gpu", "tpu") else None
+    few = config.data.few_lengths
+    if few is None and workdir is not None and (workdir / run_folder.CONFIG_FILE).exists():
+        few = bool(run_folder.read_json(workdir / run_folder.CONFIG_FILE)["data"].get("few_lengths"))
+    if few is None:
+        few = device.platform in ("gpu", "tpu")
     return update(config, **{"data.few_lengths": few})

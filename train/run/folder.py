@@ -29,7 +29,7 @@ from jaxnlp.saving.serialization import (
     identity_changes,
     same_fields,
 )
-from train.config import TrainConfig
+from train.config import TrainConfig, update
 from train.logs.json_lines import Line, read_lines
 from train.run.early_stopping import stops_early
 from train.run.machine import commit, device_name, versions
@@ -241,11 +241,14 @@ def _truncated(line: str) -> str:
 def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
     """Reads the config of a run; `typed`: as the user gave it, without the shape of a pretrained model.
 
+    A run of an older version does not say whether its batches have few lengths: they have all.
+
     Raises: FileNotFoundError, or ConfigError naming the field that is not valid.
     """
     path = workdir / CONFIG_FILE
     try:
-        return from_json(_config_json(workdir, typed=typed), TrainConfig)
+        config = from_json(_config_json(workdir, typed=typed), TrainConfig)
+        return update(config, **{"data.few_lengths": bool(config.data.few_lengths)})
     except UntrustedError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     except ConfigError as error:

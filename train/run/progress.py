@@ -101,11 +101,12 @@ class RunProgress:
         or lowers the learning rate (plateau)."""
         self.losses, self.scores = [*self.losses, score["loss"]], [*self.scores, score["score"]]
         state, patience = self.state, config.nt_asgd_patience
-        if patience is not None and not np.any(layout.fetch(state.averaged)) and has_stalled(self.losses, patience):
-            self.state = dataclasses.replace(state, averaged=layout.place(jnp.int32(1)))
+        stalled = patience is not None and has_stalled(self.losses, patience)
+        if stalled and not np.asarray(layout.fetch(state.averaged)).any():  # in NumPy: nothing is compiled here
+            self.state = dataclasses.replace(state, averaged=layout.place(np.int32(1)))
         scale = config.optimizer.schedule.scale(self.losses)
         if scale is not None:
-            scaled = with_plateau_scale(self.state.opt_state, layout.place(jnp.float32(scale)))
+            scaled = with_plateau_scale(self.state.opt_state, layout.place(np.float32(scale)))
             self.state = dataclasses.replace(self.state, opt_state=scaled)
 
 

@@ -80,6 +80,20 @@ class Validation(Evaluator):
                 blocks += [b._replace(name=f"{name}: {b.name}") if name else b for b in scores.blocks]
         return Evaluation(metrics | _over_parts(scoring.trained, metrics), files, blocks)
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        model, params = cast(Any, scoring.trained.model), scoring.params_here()
+        for name in scoring.trained.processor.by_part:
+            if not name or name in scoring.split.parts:
+                part = scoring.part(name) if name else scoring
+                part.compile_outputs(scoring.once(outputs_of, model, name))
+        if model.config.has_rollout:
+            scoring.compile(scoring.once(jax.jit, model.attention_rollout), params, _lit(scoring))
+        if model.config.has_attention_weights:
+            batch = scoring.trained.processor.batch((), (), LIT, scoring.trained.processor.max_length)
+            weigh = scoring.once(jax.jit, model.attention_weights)
+            scoring.compile(weigh, params, batch["tokens"], batch["attention_mask"])
+
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
         """A part's scores that the objective does not measure, its file of predictions, and its blocks."""
         trained, examples = scoring.trained, scoring.split.examples
@@ -184,16 +198,19 @@ def _error_blocks(
 
 def _rollout_block(scoring: Scoring) -> Block:
     """Images whose patches are as bright as their attention."""
-    model: Any = scoring.trained.model
-    examples = scoring.split.examples
-    # From the whole split: examples may be in the order of their classes.
-    indices = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
-    images = np.stack([examples[index].image for index in indices])
+    model, images = cast(Any, scoring.trained.model), _lit(scoring)
     rollout = scoring.once(jax.jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.params_here(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
     return Block("Attention of predictions", Picture(picture, "images with their attention", note))
+
+
+def _lit(scoring: Scoring) -> np.ndarray:
+    """Images from the whole split [N, I, I, R]: examples may be in the order of their classes."""
+    examples = scoring.split.examples
+    indices = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
+    return np.stack([examples[index].image for index in indices])
 
 
 def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarray) -> Block:

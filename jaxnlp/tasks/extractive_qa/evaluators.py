@@ -34,6 +34,10 @@ class Validation(Evaluator):
     no_answer_threshold: Finite | None = None
     """No answer must be better than the best answer by more than this; None = as in training."""
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        scoring.compile_outputs(_spans(scoring))
+
     def __call__(self, scoring: Scoring) -> Evaluation:
         task: Any = scoring.trained.task
         threshold = task.no_answer_threshold if self.no_answer_threshold is None else self.no_answer_threshold
@@ -76,10 +80,14 @@ class Threshold(Evaluator):
         return Evaluation({"best_f1": Metric(value, count), "no_answer_threshold": Metric(threshold, count)})
 
 
+def _spans(scoring: Scoring) -> Any:
+    task: Any = scoring.trained.task
+    return scoring.once(best_spans_of, scoring.trained.model, task.max_answer_tokens)
+
+
 def _candidates(scoring: Scoring) -> list[Candidates]:
     questions, trained = scoring.split.examples, scoring.trained
-    task: Any = trained.task
-    spans: BestSpans = scoring.outputs(scoring.once(best_spans_of, trained.model, task.max_answer_tokens))
+    spans: BestSpans = scoring.outputs(_spans(scoring))
     windows = trained.processor.windows(questions)
     rows = [jax.tree.map(lambda x, index=index: x[index], spans) for index in range(len(windows))]
     return merge_windows(questions, windows, rows)

@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.config import Count, Natural, NonNegative, Rate, Seed
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generation import Decoder, decoder_of, generate
+from jaxnlp.decoding.generation import Decoder, compile_generation, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.neural_cache import cache_probability, remembered
@@ -20,7 +20,7 @@ from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt
-from jaxnlp.tasks.language_model.words import word_blocks
+from jaxnlp.tasks.language_model.words import compile_word_blocks, word_blocks
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import EOL, WordVocabulary
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
@@ -43,6 +43,10 @@ class Validation(Evaluator):
             metrics["perplexity"] = perplexity(metrics["loss"])
         return Evaluation(metrics, blocks=self._blocks(scoring))
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        compile_samples(scoring)
+
     def _blocks(self, scoring: Scoring) -> list[Block]:
         return sample_blocks(scoring)
 
@@ -51,11 +55,17 @@ class Validation(Evaluator):
 class RecurrentValidation(Validation):
     """As `Validation`; for words the report also shows the perplexity by position and nearest neighbours."""
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        if _has_word_blocks(scoring):
+            compile_word_blocks(scoring)
+
     def _blocks(self, scoring: Scoring) -> list[Block]:
-        blocks = super()._blocks(scoring)
-        if isinstance(scoring.trained.processor, WordVocabulary) and scoring.training is not None:
-            blocks += word_blocks(scoring)
-        return blocks
+        return super()._blocks(scoring) + (word_blocks(scoring) if _has_word_blocks(scoring) else [])
+
+
+def _has_word_blocks(scoring: Scoring) -> bool:
+    return isinstance(scoring.trained.processor, WordVocabulary) and scoring.training is not None
 
 
 def perplexity(loss: Metric) -> Metric:
@@ -85,6 +95,18 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
     )
     text = vocabulary.decode(int(token[0]) for token in tokens)
     return [Block("Samples", MarkedText(paragraphs=(((prompt, True), (text, False)),)), keep="all")]
+
+
+def compile_samples(scoring: Scoring) -> None:
+    """Starts to compile the programs of `sample_blocks`."""
+    task: Any = scoring.trained.task
+    if task.sample_prompt is None:
+        return
+    vocabulary = scoring.trained.processor
+    length = len(vocabulary.encode(known_prompt(task.sample_prompt, vocabulary)))
+    compile_generation(
+        scoring.compile, decoder(scoring), scoring.params_here(), 1, length, max_new_tokens=task.sample_tokens
+    )
 
 
 @dataclasses.dataclass(frozen=True)

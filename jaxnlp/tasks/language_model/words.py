@@ -31,9 +31,8 @@ MAX_PERPLEXITY = 50.0
 
 def word_blocks(scoring: Scoring) -> list[Block]:
     """Perplexity by position in a row, without context before the row; and nearest embeddings."""
-    model, vocabulary = scoring.trained.model, scoring.trained.processor
-    params = scoring.params_here()
-    losses = scoring.once(_jitted, position_losses, model)
+    vocabulary, params = scoring.trained.processor, scoring.params_here()
+    losses, neighbours, ids = _programs(scoring)
     measured = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
     sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(measured), strict=True))
     sums, counts = sums[counts > 0], counts[counts > 0]
@@ -43,10 +42,6 @@ def word_blocks(scoring: Scoring) -> list[Block]:
         "At position 1 a word is predicted from one earlier word, at position 2 from two. "
         f"Means over {int(counts.sum()):,} validation words; rows have no context before their start."
     )
-    assert scoring.training is not None
-    training = scoring.training
-    ids = scoring.once(frequent_words, vocabulary, training)
-    neighbours = scoring.once(_jitted, _neighbours, model, ids)
     words, rows = vocabulary.words, []
     if ids:
         for index, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
@@ -56,6 +51,23 @@ def word_blocks(scoring: Scoring) -> list[Block]:
         Block("Perplexity by position", Lines((curve,), "position", "perplexity", note)),
         Block("Nearest embeddings", Table(("word", "nearest words, with their cosine"), tuple(rows))),
     ]
+
+
+def compile_word_blocks(scoring: Scoring) -> None:
+    """Starts to compile the programs of `word_blocks`."""
+    params, (losses, neighbours, ids) = scoring.params_here(), _programs(scoring)
+    for batch in scoring.split.shapes:
+        scoring.compile(losses, params, batch)
+    if ids:
+        scoring.compile(neighbours, params)
+
+
+def _programs(scoring: Scoring) -> tuple[Any, Any, tuple[int, ...]]:
+    """The losses by position; the nearest words of frequent ones, and the ids of these."""
+    assert scoring.training is not None
+    model = scoring.trained.model
+    ids = scoring.once(frequent_words, scoring.trained.processor, scoring.training)
+    return scoring.once(_jitted, position_losses, model), scoring.once(_jitted, _neighbours, model, ids), ids
 
 
 def _jitted(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:

@@ -1,16 +1,18 @@
 """Evaluation of parsers: attachment scores, files of trees, and the report's blocks."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxnlp.config import Count
+from jaxnlp.decoding.parsing import Trees
 from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
 from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, universal, written
+from jaxnlp.typing import Batch, Params
 
 MAX_ERRORS = 10
 """Maximum number of wrong sentences in the report."""
@@ -40,14 +42,20 @@ class Validation(Evaluator):
         titles = {} if self.tagger is None else PREDICTED
         return {name: MetricKind("words", title=title) for name, title in titles.items()}
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        scoring.compile_outputs(self._parse(scoring))
+
+    def _parse(self, scoring: Scoring) -> Callable[[Params, Batch], Trees]:
+        positions = max(batch["word_mask"].shape[1] for batch in scoring.split.shapes)
+        return scoring.once(parse_of, scoring.trained.model, scoring.trained.processor, self.num_beams, positions)
+
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, sentences = scoring.trained, scoring.split.examples
         processor = trained.processor
         if self.tagger is None:
             require_tags(sentences, processor)
-        positions = max(batch["word_mask"].shape[1] for batch in scoring.split.batches)
-        parse = scoring.once(parse_of, trained.model, processor, self.num_beams, positions)
-        trees = trees_of(sentences, scoring.outputs(parse), processor)
+        trees = trees_of(sentences, scoring.outputs(self._parse(scoring)), processor)
         measured: dict[str, Metric] = {}
         if self.tagger is not None:
             tagged = with_predicted_tags(scoring.load_run(self.tagger), sentences, processor)

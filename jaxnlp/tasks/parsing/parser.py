@@ -114,7 +114,7 @@ class SentenceParser:
         params = self._trained.separate_params if params is None else params
 
         def compute(indices: Sequence[int], shape: Shape) -> Trees:
-            batch = self._trained.processor.batch([encoded[index] for index in indices], *shape, shape.length)
+            batch = self._trained.processor.batch([encoded[index] for index in indices], *shape)
             return self._parse(params, batch)
 
         return compute

@@ -3,15 +3,16 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from jaxnlp.corpus import DataError, Split
+from jaxnlp.decoding.completion import compile_completions
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
-from jaxnlp.tasks.language_model.evaluators import decoder, sample_blocks
+from jaxnlp.tasks.language_model.evaluators import compile_samples, decoder, sample_blocks
 from jaxnlp.tasks.question_answering.answers import answer, exact_match
 from jaxnlp.text.characters import MASK
 from jaxnlp.text.questions import Question
@@ -21,8 +22,6 @@ MAX_MAPS = 4
 """Number of questions whose attention is shown."""
 MAX_LISTED = 50
 """Number of answers listed in the report."""
-LENGTH_MULTIPLE = 32
-"""Texts with shown attention are padded to multiples of this length, so that few programs are compiled."""
 SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 or more", 20, None))
 """Groups of questions by how often their answer occurs among the training answers."""
 
@@ -30,6 +29,17 @@ SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), (
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
     """The loss of the answers' characters and, on a split with questions, the share of exactly right answers."""
+
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        compile_samples(scoring)
+        model, params, questions = cast(Any, scoring.trained.model), scoring.params_here(), scoring.split.examples
+        if not len(questions):
+            return
+        lengths = [len(question.text) + 1 for question in questions]
+        compile_completions(scoring.compile, decoder(scoring), params, lengths)
+        if scoring.split.scored and hasattr(model, "attention_maps"):
+            scoring.compile(scoring.once(jax.jit, model.attention_maps), params, _padded((), model.capacity))
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics, blocks = scoring.sums(), sample_blocks(scoring)
@@ -129,9 +139,8 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
 
 
 def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:
-    """[MAX_MAPS, T] with few values of T. Padding after a text does not change it, because the model is causal."""
-    longest = max(map(len, texts))
-    tokens = np.zeros((MAX_MAPS, min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, capacity)), np.int32)
+    """[MAX_MAPS, T], T the capacity. Padding after a text does not change it, because the model is causal."""
+    tokens = np.zeros((MAX_MAPS, capacity), np.int32)
     for row, text in zip(tokens, texts, strict=False):
         row[: len(text)] = text
     return tokens

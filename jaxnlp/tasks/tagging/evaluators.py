@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,10 +11,11 @@ import numpy as np
 from jaxnlp.ops.crf import Chain
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
-from jaxnlp.tasks.tagging import scores
+from jaxnlp.tasks.tagging import scores as tagging_scores
 from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain
 from jaxnlp.text.tag_schemes import convert
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.typing import Array, Batch, Params
 
 MAX_LABELS = 60
 """Maximum number of labels for which the report draws the transitions."""
@@ -27,13 +28,16 @@ class Validation(Evaluator):
     The file of predictions has the scheme of the split's labels. Without labels it has the training scheme.
     """
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        scoring.compile_outputs(_predict(scoring))
+
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
         processor: TaggerProcessor = trained.processor
         task: Any = trained.task
         constrained = task.constrained
-        predict = scoring.once(best_labels, trained.model, processor, constrained)
-        ids = scoring.outputs(predict)
+        ids = scoring.outputs(_predict(scoring))
         predicted = [
             [processor.labels[label] for label in row[: len(one.words)]] for row, one in zip(ids, examples, strict=True)
         ]
@@ -42,15 +46,20 @@ class Validation(Evaluator):
         if not scoring.split.scored:
             return Evaluation({}, files)
         gold = [one.labels or () for one in examples]
-        metrics = scoring.sums() | scores.scores(processor, gold, predicted)
-        blocks = scores.blocks(processor, examples, predicted)
+        metrics = scoring.sums() | tagging_scores.scores(processor, gold, predicted)
+        blocks = tagging_scores.blocks(processor, examples, predicted)
         config: Any = trained.model.config
         if config.crf and len(processor.labels) <= MAX_LABELS:
             params = scoring.params_here()
-            chain = Chain(*(params[name] for name in ("transitions", "start", "end")))
+            chain = Chain(*(jax.device_get(params[name]) for name in ("transitions", "start", "end")))
             # Before the block of sentences, which is long.
             blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
         return Evaluation(metrics, files, blocks)
+
+
+def _predict(scoring: Scoring) -> Callable[[Params, Batch], Array]:
+    task: Any = scoring.trained.task
+    return scoring.once(best_labels, scoring.trained.model, scoring.trained.processor, task.constrained)
 
 
 def whole_sentences(
@@ -87,7 +96,9 @@ def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool)
     chain = decoding_chain(chain, processor, constrained=constrained)
     rows = np.vstack([chain.start, chain.transitions])  # the first row: the first label of a sentence
     ends = np.concatenate([[-np.inf], chain.end])
-    shares = np.asarray(jax.nn.softmax(np.concatenate([rows, ends[:, None]], axis=1), axis=1))
+    scores = np.concatenate([rows, ends[:, None]], axis=1)
+    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
     note = (
         "Rows are labels, columns the label that follows. The stronger the colour, the greater the share of "
         "exp(transition). The model adds the scores of the words."

@@ -34,7 +34,8 @@ def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: boo
     """Transitions, start and end for predictions: -inf for what the scheme forbids."""
     if not constrained:
         return chain
-    return Chain(*(jnp.where(ok, x, -jnp.inf) for ok, x in zip(processor.allowed, chain, strict=True)))
+    forbidden = (np.where(ok, np.float32(0.0), np.float32(-np.inf)) for ok in processor.allowed)
+    return Chain(*(x + never for x, never in zip(chain, forbidden, strict=True)))
 
 
 def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Callable[[Params, Batch], Array]:

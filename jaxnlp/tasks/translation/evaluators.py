@@ -11,7 +11,7 @@ from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
 from jaxnlp.tasks.translation.scores import corpus_scores
-from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
+from jaxnlp.tasks.translation.search import BUCKET, SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -28,6 +28,17 @@ LENGTH_GROUPS = 5
 class Search(SearchOptions, Evaluator):
     """Translates a split and scores the translations; base class of both evaluators."""
 
+    def compile_ahead(self, scoring: Scoring) -> None:
+        super().compile_ahead(scoring)
+        translator, params = scoring.once(Translator.of, scoring.trained.model), scoring.params_here()
+        for batch in scoring.split.shapes:
+            translator.compile_ahead(scoring.compile, params, batch["source"], batch["source_mask"], self.search)
+        (read, mask), (inputs, _) = (
+            padded_sources([[END]], translator.decoder.capacity, length)
+            for length in _aligned_lengths(scoring, translator)
+        )
+        scoring.compile(translator.alignment, params, read, inputs, mask)
+
     def __call__(self, scoring: Scoring) -> Evaluation:
         translator = scoring.once(Translator.of, scoring.trained.model)
         params, split = scoring.params_here(), scoring.split
@@ -35,12 +46,13 @@ class Search(SearchOptions, Evaluator):
         pairs: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
         for batch in split.batches:
             tokens, _ = translator(params, batch["source"], batch["source_mask"], self.search)
+            written = np.asarray(tokens)[:, 0]
             for row in np.flatnonzero(np.asarray(batch["loss_mask"]).any(axis=1)):
                 read = np.asarray(batch["source"][row])[np.asarray(batch["source_mask"][row])]
-                pairs.append((read.tolist(), np.asarray(tokens[row, 0]).tolist()))
+                pairs.append((read.tolist(), written[row].tolist()))
         rows = range(len(pairs)) if split.rows is None else split.rows.tolist()
         ordered = [ids for _, ids in sorted(zip(rows, pairs, strict=True))]
-        texts = [processor.target.decode(written) for _, written in ordered]
+        texts = [processor.target.decode(ids) for _, ids in ordered]
         predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in split.in_rows(texts, ""))}
         if not split.scored:
             return Evaluation({}, predictions)
@@ -50,8 +62,10 @@ class Search(SearchOptions, Evaluator):
         tokenizer = task.bleu_tokenizer
         scores, signatures = corpus_scores(texts, references, tokenizer)
         blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
+        lengths = _aligned_lengths(scoring, translator)
         for index in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
-            content = alignment(translator, params, processor, *ordered[index], title=split.examples[index].source)
+            title = split.examples[index].source
+            content = alignment(translator, params, processor, *ordered[index], title=title, lengths=lengths)
             blocks.append(Block("Attention", content))
         remarks = {"signatures": signatures} | dataclasses.asdict(self.search)
         return Evaluation(metrics | scores, predictions, blocks, remarks)
@@ -67,6 +81,12 @@ class Validation(Search):
 @dataclasses.dataclass(frozen=True)
 class Translations(Search):
     """The same metrics as `Validation`, with beam search."""
+
+
+def _aligned_lengths(scoring: Scoring, translator: Translator) -> tuple[int, int]:
+    """The lengths to which sources and translations are padded for their attention: those of all of the split fit."""
+    source = max(batch["source"].shape[1] for batch in scoring.split.shapes)
+    return source, translator.longest_target(source)
 
 
 def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
@@ -98,6 +118,7 @@ def alignment(
     ids: Sequence[int],
     *,
     title: str,
+    lengths: tuple[int, int] = (BUCKET, BUCKET),
 ) -> HeatMap:
     """The attention weights of each token of a translation on the source tokens.
 
@@ -108,11 +129,12 @@ def alignment(
       read: token ids of the source, end symbol included.
       ids: token ids of the translation; those after the first end symbol are ignored.
       title: title of the heat map.
+      lengths: source and translation are padded to multiples of these, so that few programs are compiled.
     """
     written = list(ids[: ids.index(END) + 1 if END in ids else len(ids)])
     max_length = translator.decoder.capacity
-    source, mask = padded_sources([read], max_length)
-    inputs, _ = padded_sources([[START, *written[:-1]]], max_length)
+    source, mask = padded_sources([read], max_length, lengths[0])
+    inputs, _ = padded_sources([[START, *written[:-1]]], max_length, lengths[1])
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.tokens(written)),

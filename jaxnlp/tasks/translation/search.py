@@ -2,14 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxnlp.config import Config, Count, Natural, NonNegative
-from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.beam import beam_search, compile_beam_search
 from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.text.subwords import END, START
 from jaxnlp.typing import Array, Params
@@ -63,6 +63,37 @@ class Translator(NamedTuple):
         initial_cache = jax.jit(model.initial_cache, static_argnames=("capacity", "count_coverage"))
         return cls(target_decoder_of(model), initial_cache, jax.jit(model.alignment))
 
+    def longest_target(self, source_length: int) -> int:
+        """Maximum number of tokens in the translation of a source of this many tokens, within the model's capacity."""
+        longest, capacity = max_target_length(source_length), self.decoder.capacity
+        return longest if capacity is None else min(longest, capacity)
+
+    def compile_ahead(
+        self, compile_ahead: Callable[..., Any], params: Params, source: Any, source_mask: Any, options: SearchOptions
+    ) -> None:
+        """Starts to compile the programs of the best translations of sources of these shapes.
+
+        Args: compile_ahead: see `compile_beam_search`. Others: as for `__call__`.
+        """
+        longest = self.longest_target(source.shape[1])
+        capacity, count_coverage = max(longest, SMALLEST_BUCKET), options.coverage_penalty > 0
+        cache = compile_ahead(
+            self.initial_cache, params, source, source_mask, capacity=capacity, count_coverage=count_coverage
+        )
+        compile_beam_search(
+            compile_ahead,
+            self.decoder,
+            params,
+            len(source),
+            num_beams=options.num_beams,
+            max_new_tokens=longest,
+            stop=END,
+            coverage=count_coverage,
+            no_repeat_ngram=options.no_repeat_ngram,
+            n_best=1,
+            cache=cache,
+        )
+
     def __call__(
         self, params: Params, source: Any, source_mask: Any, options: SearchOptions, n_best: int = 1
     ) -> tuple[Array, Array]:
@@ -71,9 +102,7 @@ class Translator(NamedTuple):
         The maximum length of a translation depends only on its own source, so padding and the other sources of a batch
         do not change it.
         """
-        capacity = self.decoder.capacity
-        longest = max_target_length(source.shape[1])
-        longest = longest if capacity is None else min(longest, capacity)
+        longest = self.longest_target(source.shape[1])
         result = beam_search(
             self.decoder,
             params,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from data.pipelines import lengths as module
-from data.pipelines.lengths import few_lengths
+from data.pipelines.lengths import few_lengths, fitting, multiples
 
 
 def cost(examples, chosen):
@@ -19,12 +19,12 @@ def test_no_other_lengths_have_less_padding(seed, most):
     examples = np.random.default_rng(seed).geometric(0.08, size=60).clip(max=48).tolist()
     found = few_lengths(examples, 48, most=most, multiple=4)
     assert found[-1] == 48
-    assert len(found) <= most + (max(examples) <= 44)
-    longest = -(-max(examples) // 4) * 4
+    assert len(found) <= most
+    examples.append(48)  # the last length counts as that of an example
     others = (
-        cost(examples, [*chosen, longest])
+        cost(examples, [*chosen, 48])
         for count in range(most)
-        for chosen in itertools.combinations(range(4, longest, 4), count)
+        for chosen in itertools.combinations(range(4, 48, 4), count)
     )
     assert cost(examples, found) == min(others)
 
@@ -34,5 +34,16 @@ def test_few_different_lengths_are_all_kept():
     assert few_lengths([30], 30) == (30,)
 
 
-def test_the_example_of_the_docstring_runs():
-    assert doctest.testmod(module) == (0, 1)
+@pytest.mark.parametrize("few", [False, True])
+def test_multiples_reach_the_longest_example_and_not_the_maximum(few):
+    assert multiples([3, 40, 17], 128, 16, few=few)[-1] == 48
+    assert multiples([3, 100], 110, 16, few=few)[-1] == 110
+    assert len(multiples([3, 40], 128, 16, few=few)) == (1 if few else 3)
+
+
+def test_a_length_fits_the_first_that_is_not_shorter():
+    assert [fitting(length, (8, 16, 20)) for length in (1, 8, 9, 20)] == [8, 8, 16, 20]
+
+
+def test_the_examples_of_the_docstrings_run():
+    assert doctest.testmod(module) == (0, 3)

@@ -33,6 +33,10 @@ def ids(pairs):
     return [encoded(pair, PROCESSOR) for pair in pairs]
 
 
+def split_of(pairs, **options):
+    return pairs_split(pairs, [encoded(pair, PROCESSOR) for pair in pairs], SHAPES, **options)
+
+
 def texts(batch):
     real = batch["loss_mask"].any(axis=1)
     assert (batch["source_mask"].any(axis=1) == real).all()
@@ -74,7 +78,7 @@ def test_padding_is_the_share_of_cells_without_a_token(ids):
 
 
 def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):
-    split = pairs_split(pairs, PROCESSOR, SHAPES)
+    split = split_of(pairs)
     rows = [found for batch in split.batches for found in texts(batch)]
     assert rows == [(split.examples[n].source, split.examples[n].reference) for n in split.rows]
     assert sorted(split.rows) == list(range(len(pairs)))
@@ -82,7 +86,7 @@ def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):
 
 
 def test_long_pairs_of_a_split_are_truncated_and_counted():
-    split = pairs_split([SentencePair("a" * 20, "b"), SentencePair("a", "b")], PROCESSOR, SHAPES)
+    split = split_of([SentencePair("a" * 20, "b"), SentencePair("a", "b")])
     assert split.notes == ("1 pair was truncated to 16 tokens per side, the first in line 1",)
     assert [found for batch in split.batches for found in texts(batch)] == [("a", "b"), ("a" * 15, "b")]
     assert split.rows.tolist() == [1, 0]
@@ -92,7 +96,7 @@ def test_the_note_of_truncated_pairs_names_the_first_line_and_its_file():
     for lines, first in (((0, 0, 0), 2), ((3, 1_700, 12), "1,700")):
         texts = (("a", "b"), ("a", "b" * 20), ("a" * 20, "b"))
         pairs = [SentencePair(*pair, line) for pair, line in zip(texts, lines, strict=True)]
-        (note,) = pairs_split(pairs, PROCESSOR, SHAPES, file="dev.en").notes
+        (note,) = split_of(pairs, file="dev.en").notes
         assert note == f"2 pairs were truncated to 16 tokens per side, the first in line {first} of dev.en"
 
 
@@ -107,6 +111,6 @@ def test_the_share_of_unknown_tokens_is_named_above_one_percent():
 
 
 def test_pairs_without_a_reference_are_not_scored():
-    split = pairs_split([SentencePair("ab"), SentencePair("c")], PROCESSOR, SHAPES)
+    split = split_of([SentencePair("ab"), SentencePair("c")])
     assert not split.scored
     assert [found for batch in split.batches for found in texts(batch)] == [("ab", ""), ("c", "")]

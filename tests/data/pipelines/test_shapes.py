@@ -78,15 +78,26 @@ def test_an_iterator_continues_from_its_state_with_the_same_batches():
         np.testing.assert_array_equal(next(again)["names"], next(batches)["names"])
 
 
-def test_few_lengths_are_those_of_the_data_and_the_maximum():
+@pytest.mark.parametrize("few", [False, True])
+def test_all_shapes_of_an_epoch_are_known_from_its_lengths(few):
     examples = [(name, length) for name, length in enumerate([2, 9, 9, 10, 11, 24, 40] * 4, 1)]
-    wide = Shapes((4, 8, 48), tokens=64, few=True)
-    assert wide.fitted([length for _, length in examples]).lengths == (16, 24, 40, 48)
-    made = wide.epochs(lambda _: examples, length_of, batch_of, seed=0)
-    batches = list(itertools.islice(iter(made), 40))
-    assert {batch["names"].shape for batch in batches} == {(4, 16), (2, 24), (1, 40)}
-    assert {batch["names"].shape for batch in made.of_each_shape()} == {(4, 16), (2, 24), (1, 40)}
-    scored, rows = wide.one_pass(examples[:3], length_of, batch_of)
-    assert [batch["names"].shape for batch in scored] == [(4, 16)]  # the shortest one fills no batch of its own
-    assert sorted(rows) == [0, 1, 2]
-    assert wide.fitted([]) == wide
+    lengths = [length for _, length in examples]
+    wide = Shapes((4, 8, 12, 32, 48, 64), tokens=64).up_to(40)
+    assert wide.lengths == (4, 8, 12, 32, 48)
+    if few:
+        wide = wide.fitted(lengths)
+        assert wide.lengths == (16, 24, 48)
+    batches = list(itertools.islice(iter(wide.epochs(lambda _: examples, length_of, batch_of, seed=0)), 40))
+    known = wide.of_each_shape(batch_of, lengths)
+    assert sorted(batch["names"].shape for batch in known) == sorted({batch["names"].shape for batch in batches})
+    # Epochs of other lengths may need all.
+    assert [batch["names"].shape[1] for batch in wide.of_each_shape(batch_of)] == list(wide.lengths)
+
+
+def test_few_lengths_stay():
+    assert SHAPES.fitted(LENGTHS) == SHAPES
+
+
+def test_no_length_above_the_last_one_is_needed():
+    assert SHAPES.up_to(5).lengths == (4, 8)
+    assert SHAPES.up_to(16).lengths == SHAPES.up_to(99).lengths == SHAPES.lengths

@@ -30,7 +30,7 @@ VARIANTS = {
     "bilstm_crf": TaggerConfig(recurrent_widths=(3, 2), **SMALL),
     "bigru_softmax": TaggerConfig(recurrent_widths=(3,), crf=False, cell="gru", bigram_width=2, **SMALL),
 }
-BATCH = PROCESSOR.batch([PROCESSOR.encode(TaggedSentence("1", ("Ann", "sees", "Rome")))], 2, 4)
+BATCH = PROCESSOR.batch([PROCESSOR.encode(TaggedSentence("1", ("Ann", "sees", "Rome")))], 2, 8)
 
 
 def built(config):

@@ -68,13 +68,13 @@ def test_a_batch_has_the_words_and_tags_of_its_rows_and_nothing_at_padding():
     assert not batch["words"][~batch["word_mask"]].any()
 
 
-@pytest.mark.parametrize("length", [2, 16, 24])
-def test_arrays_have_the_length_of_the_batch_and_tokens_of_bert_their_own(length):
+def test_words_and_tokens_of_bert_have_the_length_of_the_batch():
     pieces = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "dog", "cat", "bark", "##s"])
     found = processor(pieces=pieces)
-    batch = found.batch([found.encode(SENTENCES[1])], 1, length)
-    assert batch["words"].shape == batch["first_pieces"].shape == (1, length)
-    assert batch["pieces"].shape == (1, 16)
+    batch = found.batch([found.encode(SENTENCES[1])], 1, 24)
+    assert (
+        batch["words"].shape == batch["first_pieces"].shape == batch["pieces"].shape == batch["tags"].shape == (1, 24)
+    )
     np.testing.assert_array_equal(batch["first_pieces"][0, :2], [1, 2])
 
 

@@ -38,7 +38,7 @@ def test_first_pieces_point_at_the_first_token_of_each_word():
 
 def test_batches_are_padded_with_zeros_and_rows():
     inputs = WordInputs.of_sentences(SENTENCES, pieces=PIECES, max_pieces=12)
-    batch = inputs.batch([inputs.encode(words) for words in SENTENCES], 3, 4)
+    batch = inputs.batch([inputs.encode(words) for words in SENTENCES], 3, 8)
     assert {name: value.shape for name, value in batch.items()} == {
         "words": (3, 8),
         "characters": (3, 8, 20),
@@ -51,7 +51,7 @@ def test_batches_are_padded_with_zeros_and_rows():
     np.testing.assert_array_equal(batch["piece_mask"].sum(axis=1), [7, 6, 1])
     assert (batch["words"] > 0).sum() == 7
     without = WordInputs.of_sentences(SENTENCES)
-    assert set(without.batch([without.encode(["a"])], 1)) == {"words", "characters", "word_mask"}
+    assert set(without.batch([without.encode(["a"])], 1, 1)) == {"words", "characters", "word_mask"}
 
 
 def test_long_sentences_are_divided_but_not_within_an_entity():

@@ -153,3 +153,8 @@ def test_a_part_is_scored_under_its_own_name():
     scoring.split = Split(parts={"sst": part})
     found = scoring.part("sst")
     assert (found.split, found.split_name) == (part, "sst/x")
+
+
+def test_programs_are_compiled_ahead_only_in_training():
+    with pytest.raises(ValueError, match="programs are compiled ahead only in training"):
+        rows_scoring([padded([1])], None).compile_outputs(lambda params, batch: batch)

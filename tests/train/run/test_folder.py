@@ -65,7 +65,7 @@ def run(finished, tmp_path):
 
 
 def test_a_created_folder_has_config_and_processor(tmp_path, tiny_config, tiny_gpt):
-    config = tiny_config(model=tiny_gpt)
+    config = tiny_config(model=tiny_gpt, **{"data.few_lengths": False})  # a run records which
     folder = tmp_path / "runs" / "a"
     make(folder, config)
     assert files(folder).keys() == {"config.json", "processor.json"}
@@ -405,7 +405,8 @@ def test_a_row_that_is_no_row_is_refused_before_anything_is_written(run, finishe
 
 
 def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt):
-    config = update(tiny_config(model=tiny_gpt), **{"model.width": 16, "task.sample_prompt": "a"})
+    changes = {"model.width": 16, "task.sample_prompt": "a", "data.few_lengths": False}
+    config = update(tiny_config(model=tiny_gpt), **changes)
     make(tmp_path, config)
     assert isinstance(read_config(tmp_path), TrainConfig)
     assert read_config(tmp_path) == config

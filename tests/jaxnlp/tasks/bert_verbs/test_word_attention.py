@@ -34,7 +34,7 @@ def tagger():
 def test_the_weights_are_those_of_the_taggers_own_pass(tagger):
     found = tagger.attend("the cats sat")
     (maps,) = found.maps
-    batch = INPUTS.batch([INPUTS.encode(WORDS)], 1, 1)
+    batch = INPUTS.batch([INPUTS.encode(WORDS)], 1, INPUTS.length(WORDS))
     arrays = [batch[name] for name in tagger.model.config.reads]
     apply = jax.jit(functools.partial(tagger.model.apply, mutable=["intermediates"]))
     _, kept = apply({"params": tagger.params}, *arrays)

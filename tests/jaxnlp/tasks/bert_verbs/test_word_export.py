@@ -61,7 +61,7 @@ def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_pa
     inputs = tokenizer([list(WORDS)], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         logits = model(**inputs).logits[0].numpy()
-    batch = INPUTS.batch([INPUTS.encode(WORDS)], 1, 1)
+    batch = INPUTS.batch([INPUTS.encode(WORDS)], 1, INPUTS.length(WORDS))
     first = [inputs.word_ids(0).index(number) for number in range(len(WORDS))]
     np.testing.assert_array_equal(first, batch["first_pieces"][0][: len(WORDS)])
     ours = jax.jit(trained.model.apply)(

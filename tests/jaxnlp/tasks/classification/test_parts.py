@@ -13,7 +13,7 @@ import optax
 import pytest
 import scipy.special
 
-from data.pipelines.table_batches import split_of_parts, table_split
+from data.pipelines.table_batches import split_of_parts, table_buckets, table_split, tokenized
 from data.text_table import TextTable
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.input_files.rows import chunks
@@ -313,7 +313,9 @@ def scoring_of(trained, labels, name="validation"):
             LabelledText(f"{part}{n}", pair, label, "id")
             for n, (pair, label) in enumerate(zip(texts, known, strict=True))
         ]
-        splits[part] = table_split(rows, trained.processor.by_part[part], batch_size=2, multiple=8)
+        processor = trained.processor.by_part[part]
+        buckets = table_buckets((8, processor.max_length), processor)
+        splits[part] = table_split(rows, tokenized(processor, rows), processor, buckets, 2)
     objective = trained.task.objective(trained.model, Corpus((), {}, trained.processor, "", ""))
     layout = make_parallel("jit", jax.devices()[:1])
     return SplitScoring(
