@@ -22,6 +22,7 @@ LEAVES = (
     "jaxnlp.inference",
     "jaxnlp.pages.blocks",
     "jaxnlp.saving.atomic_files",
+    "jaxnlp.saving.checksums",
     "jaxnlp.saving.quiet_logging",
     "jaxnlp.saving.serialization",
 )
@@ -68,6 +69,7 @@ ALLOWED = {
         "jaxnlp.config",
         "jaxnlp.inference.caches",
         "jaxnlp.saving.atomic_files",
+        "jaxnlp.saving.checksums",
         "jaxnlp.input_files",
         "jaxnlp.images",
         "data",

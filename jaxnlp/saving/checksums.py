@@ -26,7 +26,7 @@ def checksums(tree: PyTree) -> dict[str, int]:
     """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     sums = np.array([_of_this_process(leaf) for _, leaf in leaves], np.uint32)
-    shared = np.array([not _is_whole(leaf) for _, leaf in leaves], bool)
+    shared = np.array([not is_whole(leaf) for _, leaf in leaves], bool)
     if shared.any():
         sums = np.where(shared, multihost_utils.process_allgather(sums).sum(axis=0, dtype=np.uint32), sums)
     return {jax.tree_util.keystr(path): int(value) for (path, _), value in zip(leaves, sums, strict=True)}
@@ -37,7 +37,7 @@ def array_bytes(array: Any) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _is_whole(array: Any) -> bool:
+def is_whole(array: Any) -> bool:
     """Whether this process has all of an array."""
     return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
 

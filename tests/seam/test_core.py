@@ -61,6 +61,7 @@ METRICS = {
 }
 """Names of metrics that families declare, or parts of a name such as `macro_f1`: every run has only `loss`."""
 MAY_NAME = {
+    "train/parallel/rules.py": {"vocabulary"},  # the axis V, which data gives
     "jaxnlp/targets.py": {"classification"},  # Transformers' name of a problem; the core does not import it
 }
 
@@ -93,7 +94,10 @@ MAY_ASK = {
     ("train/config.py", "isinstance(getattr(config, head), Choice)"): "a name may choose the kind",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
     ("train/logs/log.py", "isinstance(block.content, MarkedText)"): "all kinds of blocks",
-    ("train/parallel.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
+    ("train/parallel/mesh.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
+    ("train/parallel/pmap.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
+    ("train/parallel/mesh.py", "isinstance(x, Placement)"): "a placement is a leaf of its tree",
+    ("train/parallel/rules.py", "isinstance(x, Placement)"): "a placement is a leaf of its tree",
     ("train/run/folder.py", "hasattr(os, 'sched_getaffinity')"): "the operating system",
 }
 

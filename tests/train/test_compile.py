@@ -46,7 +46,7 @@ def test_the_roofline_of_a_device_with_known_peaks_is_told(tiny_config, monkeypa
 
 def test_the_command_prints_json(rows, monkeypatch, capsys):
     monkeypatch.setattr(module, "find_target", lambda name: name)
-    monkeypatch.setattr(module, "compile_programs", lambda config, target: [{"target": target, **rows[0]}])
+    monkeypatch.setattr(module, "compile_programs", lambda config, target, *_: [{"target": target, **rows[0]}])
     monkeypatch.setattr(module.jax.config, "update", lambda *_: None)
     assert jaxnlp_main(["compile", "gpt_python_docs", "--target", "cpu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"target": "cpu", **rows[0]}]

@@ -31,7 +31,7 @@ from jaxnlp.saving.checkpoints import (
     read_record,
     restore_items,
 )
-from jaxnlp.saving.checksums import checksums
+from jaxnlp.saving.checksums import checksums, is_whole
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
 from train.run.folder import RunSpec, check_continuation, writes_folder
@@ -286,7 +286,7 @@ def _to_write(array: Any) -> Any:
 
     Of an array that processes share it has this process's shards. On accelerators Orbax itself copies them first.
     """
-    if array.is_fully_addressable or array.is_fully_replicated:
+    if is_whole(array):
         return np.array(array)
     if next(iter(array.devices())).platform != "cpu":
         return array

@@ -62,7 +62,7 @@ def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> 
         _wait_for(address, seconds)
     try:
         jax.distributed.initialize(address, count, number, initialization_timeout=seconds)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise ConfigError(
             f"JAX finds no cluster here ({error}); give --coordinator HOST:PORT --num-processes N --process-id I, or "
             f"set {ADDRESS}, {PROCESSES} and {PROCESS}"

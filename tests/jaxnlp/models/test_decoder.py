@@ -329,7 +329,7 @@ def test_every_parameter_is_described_and_no_other(variant, changes):
     model = make_model(**VARIANTS[variant], **changes)
     found = assert_described(model.config, shapes_of(model))
     assert {path for path, entry in found.items() if entry.head} == (set() if changes else {("head", "kernel")})
-    assert found["blocks", "attention", "out", "kernel"].axes == "LDD"
+    assert found["blocks", "attention", "out", "kernel"].axes == "LOD"
     assert found["tokens", "embedding"].depth == found["positions",].depth == "below"
     assert found["final_norm", "scale"].depth == "above"
 

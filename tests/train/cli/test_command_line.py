@@ -44,7 +44,7 @@ def test_a_recipe_given_by_its_path_has_the_name_of_its_file(own_recipe):
 
 
 def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path):
-    config = update(load_recipe(RECIPE), total_steps=7, **{"model.num_layers": 2})
+    config = update(load_recipe(RECIPE), total_steps=7, **{"model.num_layers": 2, "data.few_lengths": False})
     folder = tmp_path / "run"
     write_json(folder / "config.json", to_json(config))
     assert parse_resumed([str(folder)], "train") == (config, RunOptions(workdir=folder))

@@ -176,7 +176,6 @@ def test_without_the_option_a_process_trains_by_itself():
         ({"coordinator": "host:port"}, {}, "the coordinator's address has the form HOST:PORT, got 'host:port'"),
         ({"coordinator": "host:1"}, {PROCESSES: "two"}, "$JAX_NUM_PROCESSES must be a number, got 'two'"),
         ({"num_processes": 2, "process_id": 2}, {}, "numbered from 0, so process 2 of 2 does not exist"),
-        ({}, {}, "give --coordinator HOST:PORT --num-processes N --process-id I, or set JAX_COORDINATOR_ADDRESS, "),
     ],
 )
 def test_processes_that_are_not_described_are_refused(options, environment, message, monkeypatch):
@@ -187,6 +186,16 @@ def test_processes_that_are_not_described_are_refused(options, environment, mess
     with pytest.raises(ConfigError) as caught, connected(ProcessOptions(distributed=True, **options)):
         pass
     assert message in str(caught.value)
+
+
+def test_a_machine_that_is_no_part_of_a_cluster_is_told_how_to_describe_the_processes(text, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name not in (ADDRESS, PROCESSES, PROCESS)}
+    command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file", "--data.path", str(text), "--distributed"]
+    done = subprocess.run(command, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert (
+        "give --coordinator HOST:PORT --num-processes N --process-id I, or set JAX_COORDINATOR_ADDRESS, " in done.stderr
+    )
 
 
 def test_a_coordinator_that_does_not_answer_is_named_after_a_bounded_wait():
