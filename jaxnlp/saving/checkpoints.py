@@ -142,7 +142,8 @@ def read_record(folder: Path, step: int) -> Record:
     digest = fields.pop("digest", None)
     if digest != json_digest(fields):
         raise DamagedCheckpointError(f"the record of checkpoint {checkpoint} fails its checksum")
-    record = Record(**{"format": 1} | fields)
+    fields.setdefault("format", 1)
+    record = Record(**fields)
     if record.format != FORMAT:
         raise RunError(
             f"checkpoint {checkpoint} has the format {record.format}, and this version of jaxnlp reads {FORMAT}; use "
