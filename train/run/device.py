@@ -12,11 +12,13 @@ def for_device(config: TrainConfig, device: jax.Device, workdir: Path | None = N
     """The config with `data.few_lengths`, if it is not given, as in the run that continues, or else for this device.
 
     The run records it. So it continues with the same batches on any other device.
+
+    Raises: RunMismatchError when the folder's config cannot be read.
     """
     if config.data.few_lengths is not None:
         return config
     if workdir is not None and (workdir / run_folder.CONFIG_FILE).exists():
-        few = run_folder.read_json(workdir / run_folder.CONFIG_FILE)["data"].get("few_lengths")
+        few = run_folder.config_json(workdir)["data"].get("few_lengths")
     else:
         few = True if device.platform in ("gpu", "tpu") else None
     return update(config, **{"data.few_lengths": few})

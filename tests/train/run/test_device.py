@@ -4,6 +4,7 @@ import pytest
 
 from train.config import update
 from train.run.device import for_device
+from train.run.folder import RunMismatchError
 
 CPU, GPU = (types.SimpleNamespace(platform=platform) for platform in ("cpu", "gpu"))
 
@@ -22,3 +23,10 @@ def test_a_run_continues_with_its_batches_on_another_device(tiny_config, quick_f
     monkeypatch.setattr("train.loop.for_device", lambda config, _, workdir: for_device(config, first, workdir))
     quick_fit(config, tmp_path)
     assert for_device(config, then, tmp_path) == for_device(config, first)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"data": 3}', "{"])
+def test_a_broken_config_of_the_folder_is_named(tiny_config, tmp_path, quick_fit, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunMismatchError, match=r"config\.json(, line 1: not JSON| is not the config of a run)"):
+        quick_fit(tiny_config(), tmp_path)
