@@ -1,4 +1,3 @@
-import dataclasses
 import gc
 import math
 import re
