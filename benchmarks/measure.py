@@ -194,8 +194,13 @@ def measure(cases: Sequence[Case], *, limit_gflops: float | None) -> Iterator[di
                 elif implementation in errors:
                     yield row | not_measured(errors[implementation])
                 else:
-                    numbers = {"tokens": case.tokens, "flop": case.flop, "limit_gflops": limit_gflops}
-                    row |= compared(turns[OURS], turns[implementation], **numbers)
+                    row |= compared(
+                        turns[OURS],
+                        turns[implementation],
+                        tokens=case.tokens,
+                        flop=case.flop,
+                        limit_gflops=limit_gflops,
+                    )
                     both = {"ours": OURS, "theirs": implementation}.items()
                     yield row | {f"{who}_{fact}": by[name] for fact, by in extra.items() for who, name in both}
 

@@ -140,8 +140,9 @@ class TorchGPT(nn.Module):
 
     def start_cache(self, batch: int, positions: int) -> None:
         """Makes room for a batch of this length, for `next_tokens`; with fused attention only."""
-        for block in self.blocks:
-            block.attention.start_cache(batch, positions)
+        for module in self.modules():
+            if isinstance(module, FusedAttention):
+                module.start_cache(batch, positions)
 
     def next_tokens(self, tokens: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         """The most likely token after each of the rows, which continue the cache, as in pytorch-labs/gpt-fast.
