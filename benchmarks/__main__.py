@@ -18,8 +18,8 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.case import DEVICE, Case
-from benchmarks.measure import matmul_limits, measure, measure_against
+from benchmarks.case import DEVICE, OURS, Case
+from benchmarks.measure import ImplementationError, matmul_limits, measure, measure_against
 from train.programs.peaks import peaks_of
 from train.run.folder import write_json
 from train.run.machine import commit, device_name
@@ -69,6 +69,9 @@ PACKAGES = {
 """The libraries that the cases compare and a model that they load, with their packages."""
 
 
+CASES = f"none = all. On a CPU: {', '.join(MODULES)}. On a GPU, in this order: {', '.join(GPU_MODULES)}"
+
+
 def installed(names: Sequence[str] = tuple(PACKAGES)) -> tuple[dict[str, str], list[str]]:
     """The versions of some of `PACKAGES` by name, and the names of those that are not installed."""
     versions, missing = dict[str, str](), list[str]()
@@ -86,7 +89,7 @@ def cases_of(module: str) -> list[Case]:
     return importlib.import_module(f"benchmarks.{module}").cases()
 
 
-def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> Iterator[dict]:
+def rows_of(module: str, limit_gflops: float | None, against: Path | None = None) -> Iterator[dict]:
     """The rows of all cases of `benchmarks/<module>.py`, by its function `rows` if it has one.
 
     With `against`, the opponent is our implementation in that checkout of the project.
@@ -102,9 +105,9 @@ def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> It
 
 
 def main() -> int:
-    """Exit status: 0 = done, 2 = wrong command."""
+    """Exit status: 0 = done, 1 = ours could not run in a case, 2 = wrong command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(MODULES)}; none = all")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=CASES)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="of all implementations")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument(
@@ -134,7 +137,7 @@ def main() -> int:
         if device.platform != "gpu":
             parser.error(f"--device gpu: JAX has no GPU here, but {device.device_kind}; install jaxnlp[cuda]")
     limits = gpu_limits(device.device_kind) if gpu else matmul_limits()
-    rates = " and ".join(f"{limit:.0f} GFLOP/s in {name}" for name, limit in limits.items())
+    rates = " and ".join(f"{limit:.0f} GFLOP/s in {name}" for name, limit in limits.items()) or "an unknown rate"
     console.print(f"{device_name()}: matrix products at {rates}", highlight=False)
     where = {
         "device": f"{device_name()}, {len(os.sched_getaffinity(0))} cores, matrix products at {rates}",
@@ -142,22 +145,27 @@ def main() -> int:
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "commit": commit(),
     }
-    rows = []
+    rows, failed = [], False
     for module in arguments.cases or modules:
-        for row in rows_of(module, max(limits.values()), arguments.against):
-            console.print(summary(row), highlight=False)
-            rows.append(row | where)
-            if arguments.json is not None:  # after every row, so that an interrupted suite keeps its results
-                write_json(arguments.json, rows)
+        try:
+            for row in rows_of(module, max(limits.values(), default=None), arguments.against):
+                console.print(summary(row), highlight=False)
+                rows.append(row | where)
+                failed |= row.get("error", "").startswith(f"{OURS}:")
+                if arguments.json is not None:  # after every row, so that an interrupted suite keeps its results
+                    write_json(arguments.json, rows)
+        except ImplementationError as error:
+            failed = True
+            console.print(f"{module}: not measured, {error.implementation}: {error}", highlight=False)
     console.print(table(rows))
-    return 0
+    return int(failed)
 
 
 def gpu_limits(name: str) -> dict[str, float]:
-    """The peak rates of a GPU's products in GFLOP/s, by type of operands; those of an unknown GPU are infinite."""
+    """The peak rates of a GPU's products in GFLOP/s, by type of operands; {} for an unknown GPU."""
     peaks = peaks_of(name)
     if peaks is None:
-        return {"bfloat16": float("inf")}
+        return {}
     return {"float32": peaks.float32 / 1e9, "bfloat16": peaks.bfloat16 / 1e9}
 
 

@@ -26,10 +26,11 @@ limited 130 python3 -m benchmarks gpt2_124m --device gpu --json "$out/gpt2_124m.
 limited 60 python3 -m benchmarks awd_lstm --device gpu --json "$out/awd_lstm.json"
 limited 55 python3 -m benchmarks gpt_shakespeare --device gpu --json "$out/gpt_shakespeare.json"
 if [ -n "${JAXNLP_DATA:-}" ]; then
-    limited 100 python3 -m jaxnlp train gpt_shakespeare --workdir "$out/shakespeare_run"
+    limited 95 python3 -m jaxnlp train gpt_shakespeare --workdir "$out/shakespeare_run"
     cp "$out/shakespeare_run/metrics.jsonl" "$out/gpt_shakespeare_metrics.jsonl"
 fi
-for case in bert_finetune transformer_step generate; do
+for case in bert_finetune transformer_step; do
     limited 40 python3 -m benchmarks "$case" --device gpu --json "$out/$case.json"
 done
+limited 55 python3 -m benchmarks generate --device gpu --json "$out/generate.json"
 echo "done after $SECONDS s"

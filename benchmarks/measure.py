@@ -1,5 +1,6 @@
 """Times the implementations of a case in alternation."""
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -17,7 +18,15 @@ from train.run.machine import commit
 
 
 class ImplementationError(RuntimeError):
-    """An implementation could not be prepared."""
+    """An implementation could not be prepared, or its process ended.
+
+    Attributes:
+      implementation: its name.
+    """
+
+    def __init__(self, implementation: str, message: str):
+        super().__init__(message)
+        self.implementation = implementation
 
 
 class Worker:
@@ -33,6 +42,7 @@ class Worker:
         environ: Mapping[str, str] | None = None,
         checkout: Path | None = None,
     ):
+        self.implementation = implementation
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
         first = [str(number)] if number else []  # which workers of older checkouts do not read
@@ -66,22 +76,32 @@ class Worker:
             status = self._process.wait()
             self._errors.seek(0)
             error = self._errors.read().strip().splitlines()
-            raise ImplementationError(error[-1] if error else f"ended with status {status}")
+            raise ImplementationError(self.implementation, error[-1] if error else f"ended with status {status}")
         return line
 
-    def run(self, number: int, steps: int) -> float:
-        """Mean seconds of a step, over `steps` steps of the module's case of this number."""
+    def _answer(self, request: str) -> float:
+        """The number that the process prints for a line. Raises: ImplementationError when there is none."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{number} {steps}\n")
-        self._process.stdin.flush()
-        return float(self._line()) / steps
+        with contextlib.suppress(BrokenPipeError):  # the process has ended, which its output says
+            self._process.stdin.write(f"{request}\n")
+            self._process.stdin.flush()
+        line = self._line()
+        try:
+            return float(line)
+        except ValueError as error:
+            message = f"expected a number for {request!r}, got {line.strip()!r}"
+            raise ImplementationError(self.implementation, message) from error
+
+    def run(self, number: int, steps: int) -> float:
+        """Mean seconds of a step, over `steps` steps of the module's case of this number.
+
+        Raises: ImplementationError when the process ends.
+        """
+        return self._answer(f"{number} {steps}") / steps
 
     def memory(self) -> int:
-        """The most bytes of the GPU that were in use; 0 on a CPU."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("memory\n")
-        self._process.stdin.flush()
-        return int(self._line())
+        """The most bytes of the GPU that were in use; 0 on a CPU. Raises: ImplementationError when the process ends."""
+        return int(self._answer("memory"))
 
     def close(self) -> None:
         self._process.kill()
@@ -89,7 +109,7 @@ class Worker:
         self._errors.close()
 
 
-def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: float) -> Iterator[dict[str, Any]]:
+def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: float | None) -> Iterator[dict[str, Any]]:
     """One row per case: our implementation and that of another checkout of the project, in alternation.
 
     Args:
@@ -131,50 +151,47 @@ Turns = list[float]
 """Seconds per step, of each turn of an implementation."""
 
 
-def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str, Any]]:
+def measure(cases: Sequence[Case], *, limit_gflops: float | None) -> Iterator[dict[str, Any]]:
     """One row per opponent and case, in the order of the cases.
 
     Ours has huge pages, as in `jaxnlp train`; each opponent runs with and without, and the faster counts.
 
     Args:
       cases: all cases of one module.
-      limit_gflops: the machine's rate of matrix products, for `fraction_of_limit`.
+      limit_gflops: the machine's rate of matrix products, for `fraction_of_limit`; None = it is not known.
 
     Returns:
       Rows with case, variant, opponent, ours_seconds, theirs_seconds (medians over the rounds), ratio (theirs / ours),
       spread (interquartile range of the rounds' ratios over their median), and for ours tokens_per_second, gflops and
-      fraction_of_limit. An opponent that cannot run has None for numbers, and the reason as `error`. On a GPU there
-      are also ours_gigabytes, theirs_gigabytes (the most so far in the process of all cases), ours_first_step_seconds
-      and theirs_first_step_seconds.
+      fraction_of_limit. An implementation that cannot run has None for numbers, and the reason as `error`; it is
+      started again for the next case. On a GPU there are also ours_gigabytes and theirs_gigabytes (the most so far in
+      the process), and ours_cold_first_step_seconds and theirs_cold_first_step_seconds: from the start of the process,
+      with empty caches of compiled programs, to the end of its first step of the module's first case.
     """
-    workers: dict[tuple[str, bool], Worker] = {}
-    errors: dict[str, ImplementationError] = {}
-    first_steps: dict[str, float] = {}
-    try:
-        for implementation in cases[0].implementations:
-            if implementation == "eager_bf16" and operand_dtype("auto") is None:
-                errors[implementation] = ImplementationError(
-                    "this CPU has no bfloat16 instructions, and PyTorch would take minutes a step"
-                )
-                continue
-            both = implementation != OURS and not on_gpu()
-            keys = [(implementation, pages) for pages in ((False, True) if both else (True,))]
-            workers |= {key: Worker(cases[0].name, implementation, huge_pages=key[1]) for key in keys}
-            try:
-                first_steps[implementation] = min(workers[key].wait_until_ready() for key in keys)
-            except ImplementationError as error:
-                if implementation == OURS:
-                    raise
-                errors[implementation] = error
-                for key in keys:
-                    workers.pop(key).close()
+    unsupported = dict[str, ImplementationError]()
+    if "eager_bf16" in cases[0].implementations and operand_dtype("auto") is None:
+        reason = "this CPU has no bfloat16 instructions, and PyTorch would take minutes a step"
+        unsupported["eager_bf16"] = ImplementationError("eager_bf16", reason)
+    with _Processes(cases[0].name) as processes:
         for number, case in enumerate(cases):
-            turns = _turns(workers, number, case)
+            errors, turns = dict(unsupported), dict[str, Turns]()
+            while not turns and OURS not in errors:
+                try:
+                    for implementation in case.implementations:
+                        if implementation not in errors:
+                            processes.start(implementation, number)
+                    turns = _turns(processes.workers, number, case)
+                    extra = processes.on_gpu() if on_gpu() else {}
+                except ImplementationError as error:
+                    errors[error.implementation], turns = error, {}
+                    processes.stop(error.implementation)
             for implementation in case.implementations:
                 if implementation == OURS:
                     continue
                 row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": implementation}
-                if implementation in errors:
+                if OURS in errors:
+                    yield row | not_measured(f"{OURS}: {errors[OURS]}")
+                elif implementation in errors:
                     yield row | not_measured(errors[implementation])
                 else:
                     row |= compared(
@@ -184,22 +201,58 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
                         flop=case.flop,
                         limit_gflops=limit_gflops,
                     )
-                    yield row | (_on_gpu(workers, first_steps, implementation) if on_gpu() else {})
-    finally:
-        for worker in workers.values():
+                    both = {"ours": OURS, "theirs": implementation}.items()
+                    yield row | {f"{who}_{fact}": by[name] for fact, by in extra.items() for who, name in both}
+
+
+class _Processes:
+    """The processes of a module's implementations; a context manager, which ends them.
+
+    Attributes:
+      workers: by implementation, and whether it has huge pages.
+    """
+
+    def __init__(self, module: str):
+        self.workers: dict[tuple[str, bool], Worker] = {}
+        self._module = module
+        self._first_steps: dict[str, float] = {}
+        self._caches = contextlib.ExitStack()
+
+    def start(self, implementation: str, number: int) -> None:
+        """Starts an implementation with the case of this number, if it does not run.
+
+        Raises: ImplementationError when it ends before it is ready.
+        """
+        both = implementation != OURS and not on_gpu()
+        keys = [(implementation, pages) for pages in ((False, True) if both else (True,))]
+        if keys[0] in self.workers:
+            return
+        environ = dict[str, str]()
+        if on_gpu():
+            empty = self._caches.enter_context(tempfile.TemporaryDirectory())
+            environ = {"JAX_COMPILATION_CACHE_DIR": f"{empty}/jax", "TORCHINDUCTOR_CACHE_DIR": f"{empty}/torch"}
+        for key in keys:
+            self.workers[key] = Worker(self._module, implementation, number=number, huge_pages=key[1], environ=environ)
+        seconds = min(self.workers[key].wait_until_ready() for key in keys)
+        self._first_steps.setdefault(implementation, seconds)
+
+    def stop(self, implementation: str) -> None:
+        """Ends the processes of an implementation."""
+        for key in [key for key in self.workers if key[0] == implementation]:
+            self.workers.pop(key).close()
+
+    def on_gpu(self) -> dict[str, dict[str, float]]:
+        """Further facts on a GPU, by implementation. Raises: ImplementationError when a process has ended."""
+        gigabytes = {implementation: worker.memory() / 1e9 for (implementation, _), worker in self.workers.items()}
+        return {"gigabytes": gigabytes, "cold_first_step_seconds": self._first_steps}
+
+    def __enter__(self) -> "_Processes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers.values():
             worker.close()
-
-
-def _on_gpu(
-    workers: Mapping[tuple[str, bool], Worker], first_steps: Mapping[str, float], opponent: str
-) -> dict[str, float]:
-    """What else is of interest on a GPU: gigabytes, and seconds from the start of the process to its first step."""
-    return {
-        "ours_gigabytes": workers[OURS, True].memory() / 1e9,
-        "theirs_gigabytes": workers[opponent, True].memory() / 1e9,
-        "ours_first_step_seconds": first_steps[OURS],
-        "theirs_first_step_seconds": first_steps[opponent],
-    }
+        self._caches.close()
 
 
 def _turns(workers: Mapping[tuple[str, bool], Worker], number: int, case: Case) -> dict[str, Turns]:
@@ -235,11 +288,11 @@ NUMBERS = (
     "gflops",
     "fraction_of_limit",
 )
-"""Keys of a row's numbers; all None if an opponent could not run."""
+"""Keys of a row's numbers; all None if an implementation could not run."""
 
 
-def not_measured(error: ImplementationError) -> dict[str, Any]:
-    """The numbers of a row whose opponent could not run, and the reason."""
+def not_measured(error: ImplementationError | str) -> dict[str, Any]:
+    """The numbers of a row of which an implementation could not run, and the reason."""
     return dict.fromkeys(NUMBERS) | {"error": str(error)}
 
 
@@ -249,7 +302,7 @@ def compared(
     *,
     tokens: int | None = None,
     flop: float | None = None,
-    limit_gflops: float = 0.0,
+    limit_gflops: float | None = None,
 ) -> dict[str, float | None]:
     """The numbers of a row, from each round's seconds of both implementations."""
     ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
@@ -263,7 +316,7 @@ def compared(
         "spread": (upper - lower) / statistics.median(ratios),
         "tokens_per_second": None if tokens is None else tokens / seconds,
         "gflops": gflops,
-        "fraction_of_limit": None if gflops is None else gflops / limit_gflops,
+        "fraction_of_limit": None if gflops is None or limit_gflops is None else gflops / limit_gflops,
     }
 
 

@@ -54,15 +54,30 @@ class FusedAttention(nn.Module):
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.use_bias)
         self.out = nn.Linear(config.width, config.width, bias=config.use_bias)
         self.dropout = nn.Dropout(config.residual_dropout_rate)
+        self.keys: torch.Tensor
+        self.values: torch.Tensor
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def start_cache(self, batch: int, positions: int) -> None:
+        """Makes room for keys and values [B, H, S, K]: buffers, whose addresses a CUDA graph may keep."""
+        width = self.out.in_features // self.num_heads
+        for name in ("keys", "values"):
+            cache = self.out.weight.new_zeros(batch, self.num_heads, positions, width)
+            self.register_buffer(name, cache, persistent=False)
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor | None = None) -> torch.Tensor:
+        """Args: x [B, T, D]. at: the positions of x [T], which then also reads the cache; None = all, without cache."""
         batch, positions, width = x.shape
         q, k, v = (
             part.view(batch, positions, self.num_heads, width // self.num_heads).transpose(1, 2)
             for part in self.qkv(x).split(width, dim=2)
         )
         rate = self.attention_dropout.p if self.training else 0.0
-        if rate and not q.is_cuda:
+        if at is not None:
+            self.keys.index_copy_(2, at, k)
+            self.values.index_copy_(2, at, v)
+            past = torch.arange(self.keys.shape[2])[None] <= at[:, None]
+            y = F.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=past)
+        elif rate and not q.is_cuda:
             scores = (q * k.shape[-1] ** -0.5) @ k.transpose(-2, -1)
             scores = scores.masked_fill(self.future[:positions, :positions], -torch.inf)
             y = self.attention_dropout(F.softmax(scores, dim=-1)) @ v
@@ -87,8 +102,8 @@ class Block(nn.Module):
             nn.Dropout(config.residual_dropout_rate),
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x))
+    def forward(self, x: torch.Tensor, *at: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x), *at)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -122,6 +137,22 @@ class TorchGPT(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+    def start_cache(self, batch: int, positions: int) -> None:
+        """Makes room for a batch of this length, for `next_tokens`; with fused attention only."""
+        for module in self.modules():
+            if isinstance(module, FusedAttention):
+                module.start_cache(batch, positions)
+
+    def next_tokens(self, tokens: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        """The most likely token after each of the rows, which continue the cache, as in pytorch-labs/gpt-fast.
+
+        Args: tokens [B, T] int64. at: their positions [T] int64. Returns: [B, 1] int64.
+        """
+        x = self.dropout(self.tokens(tokens) + self.positions(at))
+        for block in self.blocks:
+            x = block(x, at)
+        return self.head(self.norm(x[:, -1:])).argmax(dim=-1)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
         """Args: tokens and targets [B, T] int64. Returns: cross-entropy in nats, per token or summed."""

@@ -3,13 +3,15 @@
 So threads, allocator and compiled programs of the implementations do not affect each other. NUMBER is that of the
 variant to begin with; none = 0. After the first step it prints "ready", and the seconds of imports that only other
 implementations need. Then it reads lines with the number of a variant and a number of steps, and prints the seconds of
-these steps. For the line "memory" it prints the most bytes of the GPU that were in use; 0 on a CPU.
+these steps. For the line "memory" it prints the most bytes of the GPU that were in use; 0 on a CPU. What libraries
+print goes to the standard error.
 """
 
 import importlib
 import os
 import sys
 import time
+from typing import TextIO
 
 from benchmarks.case import OURS, Step, on_gpu
 
@@ -17,7 +19,14 @@ LONG_STEP_SECONDS = 3.0
 """Steps that take longer have no warm-up step before a turn."""
 
 
-def main() -> None:
+def own_output() -> TextIO:
+    """The standard output, for answers alone: from now on, what libraries print goes to the standard error."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    return answers
+
+
+def main(answers: TextIO) -> None:
     module, implementation, *first = sys.argv[1:]
     if implementation != OURS:
         import torch
@@ -64,10 +73,10 @@ def main() -> None:
         run(number, 1)
 
     prepare(int(first[0]) if first else 0)
-    print("ready", others, flush=True)
+    print("ready", others, file=answers)
     for line in sys.stdin:
         if line.strip() == "memory":
-            print(most_bytes(), flush=True)
+            print(most_bytes(), file=answers)
             continue
         number, count = map(int, line.split())
         if number not in prepared:
@@ -76,8 +85,8 @@ def main() -> None:
         # itself.
         if seconds_a_step[number] < LONG_STEP_SECONDS:
             run(number, 1)
-        print(run(number, count), flush=True)
+        print(run(number, count), file=answers)
 
 
 if __name__ == "__main__":
-    main()
+    main(own_output())

@@ -30,7 +30,7 @@ class BytePairText(TextWindows):
     def vocabulary_of(self, documents: Sequence[str]) -> BytePairs:
         """The given tokenizer, or one of the training text."""
         if self.tokenizer is None:
-            return BytePairs.of([text[: self._boundary(text)] for text in documents], self.vocabulary_size)
+            return BytePairs.of([self._parts(text)[0] for text in documents], self.vocabulary_size)
         try:
             return BytePairs.from_file(Path(self.tokenizer).expanduser())
         except ValueError as error:

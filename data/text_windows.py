@@ -38,7 +38,7 @@ class TextWindows(TextFiles):
     evaluation_batch_size: Count = 64
     """Number of examples in an evaluation step."""
     validation_fraction: ProperFraction = 0.1
-    """Share of each document, at its end, that is held out for validation."""
+    """Share of each document's characters, at its end, that is held out for validation."""
     num_workers: Natural = 0
     """Processes that prepare batches; 0 = this one, which is enough for text in memory."""
 
@@ -66,8 +66,8 @@ class TextWindows(TextFiles):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the text and makes its batches.
 
-        The first 90 % of each document (with the default fraction) are training text, the rest validation text. The
-        vocabulary is that of `vocabulary_of`, unless one is given.
+        The first 90 % of each document's characters (with the default fraction) are training text, the rest validation
+        text. The vocabulary is that of `vocabulary_of`, unless one is given.
 
         Raises:
           FileNotFoundError: when there is no such text.
@@ -81,12 +81,10 @@ class TextWindows(TextFiles):
         parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
         for document in documents:
             try:
-                tokens = vocabulary.encode(document)
+                for name, text in zip(parts, self._parts(document), strict=True):
+                    parts[name].append(vocabulary.encode(text))
             except UnknownTokenError as error:
                 raise DataError(f"the text of data.source {self.source}: {error}") from error
-            boundary = self._boundary(tokens)
-            parts["train"].append(tokens[:boundary])
-            parts["validation"].append(tokens[boundary:])
         counts = {name: sum(map(len, part)) for name, part in parts.items()}
         for name, count in counts.items():
             where = "training" if name == "train" else name
@@ -114,9 +112,10 @@ class TextWindows(TextFiles):
         batches = consecutive_windows(documents, self.sequence_length, self.evaluation_batch_size)
         return Split(batches, of_each_shape=[batches[0]])
 
-    def _boundary(self, document: Sequence[Any]) -> int:
-        """The number of characters, or tokens, of a document that are training text."""
-        return int(len(document) * (1.0 - self.validation_fraction))
+    def _parts(self, document: str) -> tuple[str, str]:
+        """The training text and the validation text of a document."""
+        boundary = int(len(document) * (1.0 - self.validation_fraction))
+        return document[:boundary], document[boundary:]
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """A file's text, each token but the first scored once.

@@ -4,6 +4,7 @@ JAX traces in the calling thread, since traces depend on its settings. XLA compi
 lock. A later call of the jitted function finds its program in JAX's cache.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Hashable
@@ -14,6 +15,8 @@ from typing import Any
 import jax
 
 from train.logs.compile_time import BACKGROUND, waiting_for_programs
+
+_logger = logging.getLogger(__name__)
 
 
 class Ahead:
@@ -53,12 +56,18 @@ class Ahead:
         self._compiling[key] = program = self._pool.submit(self._compile, function.lower(*arguments, **options))
         return program
 
-    def called(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The jitted function; a call waits for its program if that is being compiled."""
+    def called(
+        self, function: Callable[..., Any], *, before_waiting: Callable[[], None] = lambda: None
+    ) -> Callable[..., Any]:
+        """The jitted function; a call waits for its program if that is being compiled, after `before_waiting()`."""
 
         def call(*arguments: Any) -> Any:
-            if self._compiling:
-                self._wait_for(_key(function, (arguments, {})))
+            program = self._compiling.get(_key(function, (arguments, {}))) if self._compiling else None
+            if program is not None:
+                if not program.done():
+                    before_waiting()
+                with waiting_for_programs():
+                    program.result()
             return function(*arguments)
 
         return call
@@ -81,15 +90,13 @@ class Ahead:
         return [f"compiled {count} program{'s' if count > 1 else ''} in {self._ended - self._started:.0f} s"]
 
     def _compile(self, lowered: Any) -> Any:
-        executable = lowered.compile()
+        try:
+            executable = lowered.compile()
+        except Exception as error:
+            _logger.warning("a program cannot be compiled, and the run will stop where it needs it: %s", error)
+            raise
         self._ended = time.perf_counter()
         return executable
-
-    def _wait_for(self, key: Hashable) -> None:
-        program = self._compiling.get(key)
-        if program is not None:
-            with waiting_for_programs():
-                program.result()
 
 
 def _key(function: Any, arguments: Any) -> Hashable:

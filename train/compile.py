@@ -16,6 +16,7 @@ import jax
 from jaxnlp.cli.messages import program_name
 from jaxnlp.config import Config
 from train.cli.command_line import parse
+from train.compiler_options import options_without_device
 from train.config import TrainConfig
 from train.parallel import MeshMode, mesh_parallel
 from train.programs.hlo import lowered_counts
@@ -70,7 +71,8 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
     """
     wall, cpu = time.perf_counter(), _cpu_seconds()
     lowered = program.function.trace(*program.arguments).lower()
-    executable = lowered.compile()
+    here = target.capability is None
+    executable = lowered.compile(None if here else options_without_device(target.devices[0]))
     wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
     operations, products = lowered_counts(lowered.as_text())
     optimised, memory = parse_hlo(executable.as_text()), executable.memory_analysis()

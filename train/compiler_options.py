@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -17,6 +17,11 @@ OPTIONS: dict[str, dict[str, bool]] = {
     "gpu": {"xla_gpu_enable_triton_gemm": False, "xla_gpu_experimental_enable_fusion_autotuner": False}
 }
 """Options of each platform."""
+OPTIONS_WITHOUT_DEVICE: dict[str, dict[str, bool]] = {
+    # XLA asks the GPU how much memory CUB needs to sort a large array. Without CUB, it sorts by a kernel of its own.
+    "gpu": {"xla_gpu_enable_cub_radix_sort": False}
+}
+"""Further options of each platform, to compile for a device that is not on this machine."""
 
 _logger = logging.getLogger(__name__)
 
@@ -28,11 +33,22 @@ def jit_for(device: jax.Device, function: Callable[..., T], **options: Any) -> A
 
 @functools.cache
 def compiler_options(device: jax.Device) -> dict[str, bool] | None:
-    """XLA's options for programs on a device; None on platforms without options.
+    """XLA's options for programs on a device; None on platforms without options."""
+    return _known(device, OPTIONS)
+
+
+@functools.cache
+def options_without_device(device: jax.Device) -> dict[str, bool] | None:
+    """XLA's further options to compile for a device that is not on this machine; None on platforms without options."""
+    return _known(device, OPTIONS_WITHOUT_DEVICE)
+
+
+def _known(device: jax.Device, options: Mapping[str, dict[str, bool]]) -> dict[str, bool] | None:
+    """The options of a device's platform.
 
     Options come and go between versions of XLA. One that this version refuses is left out, and logged once.
     """
-    wanted = OPTIONS.get(device.platform, {})
+    wanted = options.get(device.platform, {})
     if not wanted or _accepted(device, wanted):
         return wanted or None
     kept = {name: value for name, value in wanted.items() if _accepted(device, {name: value})}

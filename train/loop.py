@@ -16,6 +16,7 @@ from jaxnlp.typing import Array
 from train.ahead import Ahead
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
+from train.logs.deferred import Deferred
 from train.logs.log import RunLog
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.programs.peak_share import peak_facts
@@ -79,7 +80,8 @@ def fit(
         config = setup.config
         layout = layout.of_model(config.model, setup.abstract_state.params)
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
-        with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints, Ahead() as ahead:
+        # Checkpoints end before Ahead, so that the last one is saved before programs that nobody needs are compiled.
+        with StopSignal() as stop, Ahead() as ahead, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
             wait_for_all("the folder is checked")
@@ -88,18 +90,16 @@ def fit(
             if not run.ended(config):
                 run_folder.write_environment(workdir, parallel=parallel, mesh=mesh, command=command, **setup.facts)
             program = layout.compile_train(setup.step, setup.abstract_state)
-            train_step, first = ahead.called(program), run.step
-            row: Callable[[], None] | None = None
+            row, first = Deferred(), run.step
+            train_step, finite = ahead.called(program, before_waiting=row.now), ahead.called(all_finite)
             validate = Validation(setup, layout, workdir, ahead)
-            with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
+            with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log, row:
                 while not run.ended(config):
                     batch = layout.put_batch(next(batches), config.accumulation_steps)
                     if run.step == first:
                         executable = ahead.compile(program, run.state, batch)
                     run.state, output = train_step(run.state, batch)
-                    if row is not None:
-                        row()  # while the device computes the step after the row's
-                        row = None
+                    row.now()  # while the device computes the step after the row's
                     run.step += 1
                     log.collect(output.metrics)
                     if started is not None:
@@ -116,10 +116,10 @@ def fit(
                         check = functools.partial(
                             run.check_finite, output, config, last_good=checkpoints.latest_step(), workdir=workdir
                         )
-                        row = functools.partial(_log, log, run.step, output, run.all_finite(), check)
+                        parameters_finite = finite((run.state.params, run.state.ema))
+                        row.later(functools.partial(_log, log, run.step, output, parameters_finite, check))
                         if due.save:
-                            row()
-                            row = None
+                            row.now()
                     with log.paused():
                         score = validate(run.step, run.state, log) if due.evaluate else None
                         if score is not None:

@@ -32,7 +32,8 @@ BLOCK = 128
 def embed(table: jax.Array, ids: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
     """The rows of a table: y[..., :] = table[ids[...], :].
 
-    Its gradient sums in float32 at least, also for short types.
+    Its gradient sums in float32 at least, also for short types. Where it is sorted (see this module's top), a NaN or an
+    infinity at one position makes the gradients of other words NaN, too: those of its block of positions.
 
     Args:
       table: [V, D], float.

@@ -36,6 +36,7 @@ class _Options(NamedTuple):
     first_query: int
     scale: float
     rate: float
+    precision: str | None
     interpret: bool
 
 
@@ -61,7 +62,8 @@ def flash_attention(
       interpret: compute on any device with JAX's interpreter of kernels, which is slow: for tests.
 
     Returns:
-      [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
+      [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient. Products of float32 are in TF32, or
+      in float32 where `jax_default_matmul_precision` is "highest"; those of the gradient are like those of the values.
     """
     rows, queries, *_, heads, width = packed[0].shape
     scale = width**-0.5 if scale is None else scale
@@ -76,7 +78,10 @@ def flash_attention(
     # Blocks have powers of two, at least 16 wide: what the processor multiplies at once.
     wide = max(16, pl.next_power_of_2(width))
     parts = tuple(_padded(x if x.ndim == 5 else x[:, :, None], wide, axis=4) for x in packed)
-    y = _flash(parts, Extras(seeds, mask, stops), _Options(causal, first_query, scale, rate, interpret))
+    # The kernels of the gradient, and those of a division among devices, are traced when this context has ended.
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    options = _Options(causal, first_query, scale, rate, precision, interpret)
+    y = _flash(parts, Extras(seeds, mask, stops), options)
     return y[..., :width]
 
 
@@ -115,6 +120,7 @@ def _shape(parts: Parts, options: _Options, blocks: tuple[int, int]) -> Shape:
         first_query=options.first_query,
         scale=options.scale,
         rate=options.rate,
+        precision=options.precision,
     )
 
 

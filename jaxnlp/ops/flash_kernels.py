@@ -29,7 +29,8 @@ LOW = -1e29
 
 
 class Shape(NamedTuple):
-    """Static arguments of the kernels: T and S before padding, blocks of them, query heads for each key head."""
+    """Static arguments of the kernels: T and S before padding, blocks of them, query heads for each key head; the
+    precision of products, as `jax_default_matmul_precision` has it."""
 
     queries: int
     keys: int
@@ -40,6 +41,7 @@ class Shape(NamedTuple):
     first_query: int
     scale: float
     rate: float
+    precision: str | None
 
     @property
     def hides_padding(self) -> bool:
@@ -68,9 +70,10 @@ def _positions(block, size: int):
     return block * size + lax.iota(jnp.int32, size)
 
 
-def _product(x, y, summed: tuple[int, int]):
+def _product(x, y, summed: tuple[int, int], shape: Shape):
     """x and y [m, n] multiplied over these axes, in float32."""
-    return lax.dot_general(x, y, (((summed[0],), (summed[1],)), ((), ())), preferred_element_type=jnp.float32)
+    axes = (((summed[0],), (summed[1],)), ((), ()))
+    return lax.dot_general(x, y, axes, precision=shape.precision, preferred_element_type=jnp.float32)
 
 
 def _seen(t, s, mask, shape: Shape):
@@ -100,7 +103,7 @@ def _kept(t, s, head, seeds, shape: Shape):
 
 def _scores(q, k, t, s, mask, shape: Shape):
     """Z in units of log 2, [t, s]."""
-    z = _product(q, k, (1, 1)) * (shape.scale * LOG2_E)
+    z = _product(q, k, (1, 1), shape) * (shape.scale * LOG2_E)
     seen = _seen(t, s, mask, shape)
     return z if seen is None else jnp.where(seen, z, HIDDEN)
 
@@ -131,7 +134,7 @@ def forward(q_ref, k_ref, v_ref, extras: Extras, y_ref, statistic_ref, *, shape:
         if seeds is not None:
             weights = jnp.where(_kept(t, s, head, seeds, shape), weights, 0.0)
         v = v_ref[at, :]
-        return mixed * back[:, None] + _product(weights.astype(v.dtype), v, (1, 0)), higher, total
+        return mixed * back[:, None] + _product(weights.astype(v.dtype), v, (1, 0), shape), higher, total
 
     start = (
         jnp.zeros(q.shape, jnp.float32),
@@ -148,7 +151,7 @@ def forward(q_ref, k_ref, v_ref, extras: Extras, y_ref, statistic_ref, *, shape:
 def _gradients(q, k, v, dy, statistic, delta, t, s, head, mask, seeds, shape: Shape):
     """A * M and dZ / f, both [t, s] float32."""
     weights = jnp.exp2(_scores(q, k, t, s, mask, shape) - statistic[:, None])
-    da, dropped = _product(dy, v, (1, 1)), weights
+    da, dropped = _product(dy, v, (1, 1), shape), weights
     if seeds is not None:
         kept = _kept(t, s, head, seeds, shape)
         dropped, da = jnp.where(kept, weights, 0.0), jnp.where(kept, da, 0.0)
@@ -179,8 +182,8 @@ def backward_keys(q_ref, k_ref, v_ref, dy_ref, statistic_ref, delta_ref, extras:
             head = key_head * shape.groups + number
             rows = statistic_ref[number, at], delta_ref[number, at]
             dropped, dz = _gradients(q, k, v, dy, *rows, t, s, head, mask, seeds, shape)
-            dv = dv + _product(dropped.astype(dy.dtype), dy, (0, 0))
-            return dk + _product(dz.astype(q.dtype), q, (0, 0)), dv
+            dv = dv + _product(dropped.astype(dy.dtype), dy, (0, 0), shape)
+            return dk + _product(dz.astype(q.dtype), q, (0, 0), shape), dv
 
         return lax.fori_loop(first, blocks, step, carry)
 
@@ -205,7 +208,7 @@ def backward_queries(q_ref, k_ref, v_ref, dy_ref, statistic_ref, delta_ref, extr
         at, s = pl.ds(j * shape.key_block, shape.key_block), _positions(j, shape.key_block)
         k, mask = k_ref[at, :], None if extras.mask is None else extras.mask[at]
         _, dz = _gradients(q, k, v_ref[at, :], dy, statistic, delta, t, s, head, mask, seeds, shape)
-        return dq + _product(dz.astype(k.dtype), k, (1, 0))
+        return dq + _product(dz.astype(k.dtype), k, (1, 0), shape)
 
     blocks = _key_blocks(block, k_ref.shape[0] // shape.key_block, extras.stops, shape)
     dq = lax.fori_loop(0, blocks, step, jnp.zeros(q.shape, jnp.float32))

@@ -1,7 +1,9 @@
 """Byte-level BPE: tokens are sequences of bytes, so every text has tokens, and they give it back."""
 
+import itertools
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +17,15 @@ from jaxnlp.text.raw_texts import as_texts, padded_rows
 _PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
 """Blanks, accents and characters of several bytes: a byte-level tokenizer gives it back unchanged."""
 
+PIECE = 1 << 18
+"""Characters of a text that are encoded at once: the library needs a hundred bytes and more for each."""
+_PIECES = 16
+"""Pieces that are encoded in parallel."""
+_LETTER = r"[^\W\d_]"
+_CUT = re.compile(rf"(?<={_LETTER})(?=[ \n]{_LETTER})")
+"""Where every common pre-tokenizer cuts, whatever the rest of the text is: after a word, before a blank and a word."""
+_CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
+
 
 class BytePairs:
     """A tokenizer of byte-level BPE and its vocabulary of V tokens. Equal by value.
@@ -26,13 +37,18 @@ class BytePairs:
     """The plural noun for tokens in metrics."""
 
     def __init__(self, tokenizer: Tokenizer):
-        """Raises: ValueError when the tokenizer does not give texts back unchanged."""
+        """Raises: ValueError when the tokenizer does not give texts back unchanged, or its ids are not 0 to V - 1."""
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
         back = tokenizer.decode(tokenizer.encode(_PROBE, add_special_tokens=False).ids, skip_special_tokens=False)
         if back != _PROBE:
             raise ValueError(f"expected byte-level BPE, which gives {_PROBE!r} back unchanged, got {back!r}")
+        ids = set(tokenizer.get_vocab(with_added_tokens=True).values())
+        missing = next(number for number in range(len(ids) + 1) if number not in ids)
+        if missing < tokenizer.get_vocab_size(with_added_tokens=True):
+            raise ValueError(f"expected ids without gaps, got {len(ids):,} ids up to {max(ids):,}, and not {missing:,}")
         self._tokenizer = tokenizer
+        self._cuts_words = _cuts_words(tokenizer)
 
     @classmethod
     def of(cls, texts: Sequence[str], size: int) -> Self:
@@ -42,7 +58,7 @@ class BytePairs:
         tokenizer.decoder = decoders.ByteLevel()
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
-        tokenizer.train_from_iterator(texts, trainer)
+        tokenizer.train_from_iterator(itertools.chain.from_iterable(map(_pieces, texts)), trainer)
         return cls(tokenizer)
 
     @classmethod
@@ -85,7 +101,12 @@ class BytePairs:
         """Ids of a text's tokens, [n] int32. Raises: UnknownTokenError for a text that UTF-8 cannot encode."""
         if has_surrogate(text):
             raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
-        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+        pieces = _pieces(text) if self._cuts_words else iter([text])
+        ids = [np.zeros(0, np.int32)]
+        while batch := list(itertools.islice(pieces, _PIECES)):
+            encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            ids += [np.array(piece.ids, np.int32) for piece in encoded]
+        return np.concatenate(ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids. Incomplete characters are decoded as U+FFFD."""
@@ -104,3 +125,22 @@ class BytePairs:
         except Exception as error:  # the library has no narrower class
             raise ValueError(f"not a tokenizer: {error}") from error
         return cls(tokenizer)
+
+
+def _cuts_words(tokenizer: Tokenizer) -> bool:
+    """Whether no token of any text crosses a cut of `_CUT`: neither a merge, nor a token that was added as a whole."""
+    if tokenizer.pre_tokenizer is None:
+        return False
+    starts = {start for _, (start, _) in tokenizer.pre_tokenizer.pre_tokenize_str(_CUT_PROBE)}
+    added = tokenizer.get_added_tokens_decoder().values()
+    crossing = any(token.rstrip or re.search(rf"{_LETTER}[ \n]", token.content) for token in added)
+    return starts >= _CUT_PROBE_CUTS and not crossing
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces of at least PIECE characters, cut where `_CUT` allows it; the last one may be shorter."""
+    start = 0
+    while cut := _CUT.search(text, start + PIECE):
+        yield text[start : cut.start()]
+        start = cut.start()
+    yield text[start:]

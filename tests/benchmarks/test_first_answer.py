@@ -29,7 +29,7 @@ class Starts:
     def wait_until_ready(self):
         if self.implementation != OURS:
             if self.number == self.failing:
-                raise ImplementationError("no tokenizer")
+                raise ImplementationError(answers.OPPONENT, "no tokenizer")
             return 8.0
         cache = Path(self.environ["JAX_COMPILATION_CACHE_DIR"])
         warm = any(cache.iterdir())

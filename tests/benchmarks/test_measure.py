@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import sys
 import types
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -42,6 +43,11 @@ def test_tokens_are_counted_by_our_seconds():
     row = compared([0.5, 0.5, 0.5], [1.0, 1.0, 1.0], tokens=64)
     assert row["tokens_per_second"] == pytest.approx(128.0)
     assert compared([0.5, 0.5], [1.0, 1.0])["tokens_per_second"] is None
+
+
+def test_the_share_of_an_unknown_limit_is_not_known():
+    row = compared([0.5, 0.5], [1.0, 1.0], flop=1e9, limit_gflops=None)
+    assert (row["gflops"], row["fraction_of_limit"]) == (pytest.approx(2.0), None)
 
 
 @pytest.mark.thorough
@@ -97,6 +103,42 @@ def test_bfloat16_is_skipped_on_a_cpu_without_it(monkeypatch):
     assert "no bfloat16 instructions" in row["error"]
 
 
+class Mortal:
+    """Workers of which one ends in its first turn; they record what was started, with the number of the first case."""
+
+    started: ClassVar[list[tuple[str, int]]] = []
+    dies: ClassVar[str] = ""
+
+    def __init__(self, module, implementation, *, number, **settings):
+        self.implementation = implementation
+        self.started.append((implementation, number))
+
+    def wait_until_ready(self):
+        return 1.0
+
+    def run(self, number, steps):
+        if self.implementation == self.dies and number == 0 and steps == 3:
+            raise ImplementationError(self.implementation, "out of memory")
+        return 1.0
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("dies", [OURS, "eager_f32"])
+def test_a_process_that_ends_in_a_turn_has_its_reason_and_the_other_rows_follow(monkeypatch, dies):
+    monkeypatch.setattr("benchmarks.measure.Worker", Mortal)
+    monkeypatch.setattr(Mortal, "started", [])
+    monkeypatch.setattr(Mortal, "dies", dies)
+    names = {OURS: print, "eager_f32": print, "compile": print}
+    found = list(measure([Case("a", names, str(n), turns=2, steps_a_turn=3) for n in range(2)], limit_gflops=1.0))
+    reason = "ours: out of memory" if dies == OURS else "out of memory"
+    first = [reason, reason] if dies == OURS else [reason, None]
+    assert [row.get("error") for row in found] == [*first, None, None]
+    assert [row["ratio"] for row in found[2:]] == [1.0, 1.0]
+    assert set(Mortal.started) == {*((name, 0) for name in names), (dies, 1)}
+
+
 class Workers:
     """Workers with a clock that only they advance; they record their runs."""
 
@@ -135,7 +177,7 @@ def test_a_case_that_torch_cannot_compile_has_its_reason(monkeypatch):
 
         def wait_until_ready(self):
             if self.implementation == "compile":
-                raise ImplementationError("no compiler")
+                raise ImplementationError("compile", "no compiler")
             return 1.0
 
         def close(self):
@@ -161,6 +203,23 @@ def test_an_implementation_of_ours_that_cannot_run_is_an_error():
     worker = Worker("dropout", "nothing", huge_pages=False)
     with contextlib.closing(worker), pytest.raises(ImplementationError, match="nothing"):
         worker.wait_until_ready()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [("raise SystemExit('out of memory')", "out of memory"), ("print('a warning', flush=True)", "got 'a warning'")],
+)
+def test_a_process_that_ends_or_prints_something_else_in_a_turn_is_an_error(tmp_path, answer, message):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    code = f"import sys\nprint('ready', 0.0, flush=True)\nfor line in sys.stdin:\n    {answer}\n"
+    (tmp_path / "benchmarks" / "worker.py").write_text(code)
+    worker = Worker("dropout", "eager_f32", huge_pages=False, checkout=tmp_path)
+    with contextlib.closing(worker):
+        worker.wait_until_ready()
+        with pytest.raises(ImplementationError, match=message) as caught:
+            worker.run(0, 1)
+    assert caught.value.implementation == "eager_f32"
 
 
 @pytest.mark.parametrize(("number", "expected"), [(0, []), (2, ["2"])])

@@ -38,6 +38,18 @@ def test_merges_are_learned_from_the_training_text_alone(tmp_path):
     assert len(learned.encode(" number")) == 1
 
 
+def test_the_text_is_cut_once_and_the_merges_are_those_of_the_training_tokens(tmp_path):
+    """Long words at the end have fewer characters a token: 90 % of the tokens were not 90 % of the characters."""
+    held_out = config(tmp_path)
+    text = TEXT + "zyzzyva " * 60
+    (tmp_path / "text.txt").write_text(text)
+    corpus = held_out.load(0)
+    training = [batch["tokens"][:, :1][batch["loss_mask"][:, :1]] for batch in corpus.split("train").batches]
+    first = corpus.processor.encode(text[: int(0.9 * len(text))])
+    np.testing.assert_array_equal(np.concatenate(training), first[:-1:8])
+    assert f"{len(first):,} for training" in corpus.description
+
+
 def test_a_given_tokenizer_is_used(tmp_path):
     given = config(tmp_path).load(0).processor
     path = tmp_path / "tokenizer.json"

@@ -15,6 +15,7 @@ from typing import Any
 import chex
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
@@ -23,6 +24,7 @@ from data.character_text import CharacterText
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.shards import sum_over_shards
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig, update
 from train.logs.log import RunLog
@@ -180,6 +182,35 @@ def after_step(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abst
 def stop_at(after_step: Callable[..., contextlib.AbstractContextManager[None]]) -> Callable[..., object]:
     """`with stop_at(n):` sends SIGTERM when step n of a run is done."""
     return lambda step: after_step(step, lambda: signal.raise_signal(signal.SIGTERM))
+
+
+def poisoned(batch):
+    """Whether a batch's loss is made NaN: about one in five."""
+    return sum_over_shards(batch["tokens"].sum()) % 5 == 0
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Makes the training loss of some batches NaN; returns the steps of a config at which it is."""
+    plain = LanguageModel.objective
+
+    def objective(task, model, corpus):
+        found = plain(task, model, corpus)
+
+        def loss(params, batch, key, carry):
+            value, (metrics, carry) = found.loss(params, batch, key, carry)
+            factor = 1.0 if key is None else jnp.where(poisoned(batch), jnp.nan, 1.0)
+            return value * factor, ({"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}, carry)
+
+        return dataclasses.replace(found, loss=loss)
+
+    monkeypatch.setattr(LanguageModel, "objective", objective)
+
+    def steps(config):
+        batches = itertools.islice(config.data.load(config.seed).train, config.total_steps)
+        return [number for number, batch in enumerate(batches, 1) if poisoned(batch)]
+
+    return steps
 
 
 class Clock:

@@ -45,12 +45,13 @@ class Broken:
         raise AssertionError("it has no program")
 
 
-def test_an_error_of_the_compiler_is_raised_where_its_program_is_called():
+def test_an_error_of_the_compiler_is_logged_at_once_and_raised_where_its_program_is_called(caplog):
     with Ahead() as ahead:
         broken = Broken()
         ahead.compile(broken, np.ones(2))
         while not all(program.done() for program in ahead._compiling.values()):
             pass
+        assert "a program cannot be compiled, and the run will stop where it needs it: no space" in caplog.text
         ahead.report()
         with pytest.raises(MemoryError, match="no space"):
             ahead.called(broken)(np.ones(2))
@@ -63,7 +64,7 @@ class Slow(Broken):
         self.go = threading.Event()
 
     def compile(self):
-        self.go.wait()
+        self.go.wait(timeout=5)
 
     def __call__(self, x):
         return x
@@ -77,3 +78,18 @@ def test_waiting_for_a_program_counts_as_compile_time():
         threading.Timer(0.05, slow.go.set).start()
         ahead.called(slow)(np.ones(2))
     assert compile_seconds() - before >= 0.04
+
+
+def test_a_call_that_will_wait_for_its_program_first_does_what_is_due():
+    slow, due = Slow(), []
+
+    def write():
+        due.append("row")
+        slow.go.set()
+
+    with Ahead() as ahead:
+        ahead.compile(slow, np.ones(2))
+        call = ahead.called(slow, before_waiting=write)
+        call(np.ones(2))
+        call(np.ones(2))  # its program is there
+    assert due == ["row"]

@@ -1,11 +1,14 @@
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
 
 from jaxnlp.__main__ import main as jaxnlp_main
 from train import compile as module
-from train.compile import as_text, compile_programs
+from train.compile import as_text, compile_programs, compiled
+from train.programs.of_run import RunProgram
 from train.programs.peaks import PEAKS
 from train.programs.targets import Target
 
@@ -34,6 +37,19 @@ def test_each_program_of_a_run_is_compiled_and_counted(rows, two):
     assert step["argument_bytes"] > evaluation["argument_bytes"] > 0
     assert f"{len(rows)} programs, compiled in " in as_text(rows, two)
     assert "all-reduce" in as_text(rows, two)
+
+
+def test_xla_does_not_ask_a_gpu_that_is_not_there(two, monkeypatch):
+    """A sort of many words, as in the gradient of embeddings, asked it for memory."""
+    asked, lowered = [], jax.jit(lambda x: x + 1.0).lower(1.0)
+    monkeypatch.setattr(module, "options_without_device", lambda device: {"without": device})
+    wrapped: Any = SimpleNamespace(
+        compile=lambda options: asked.append(options) or lowered.compile(), as_text=lowered.as_text
+    )
+    program = RunProgram("step", SimpleNamespace(trace=lambda: SimpleNamespace(lower=lambda: wrapped)), ())
+    for capability in (None, (9, 0)):
+        compiled(program, two._replace(capability=capability))
+    assert asked == [None, {"without": two.devices[0]}]
 
 
 def test_the_roofline_of_a_device_with_known_peaks_is_told(tiny_config, monkeypatch):

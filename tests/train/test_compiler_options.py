@@ -2,7 +2,7 @@ import jax
 import pytest
 
 from train import compiler_options as module
-from train.compiler_options import OPTIONS, compiler_options, jit_for
+from train.compiler_options import OPTIONS, OPTIONS_WITHOUT_DEVICE, compiler_options, jit_for, options_without_device
 
 
 def test_programs_for_cpus_have_no_options():
@@ -24,4 +24,6 @@ def test_an_option_that_this_xla_does_not_have_is_left_out_and_said_once(monkeyp
 @pytest.mark.parametrize("platform", OPTIONS)
 def test_some_version_of_xla_in_our_range_has_each_option(platform, monkeypatch):
     monkeypatch.setattr(module.jax.sharding, "SingleDeviceSharding", lambda _: None)
-    assert compiler_options(type("Device", (), {"platform": platform})()) == OPTIONS[platform]
+    device = type("Device", (), {"platform": platform})()
+    assert compiler_options(device) == OPTIONS[platform]
+    assert options_without_device(device) == OPTIONS_WITHOUT_DEVICE[platform]

@@ -1,6 +1,4 @@
-import dataclasses
 import gc
-import itertools
 import math
 import re
 import shutil
@@ -8,23 +6,23 @@ import signal
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from data import DataError
-from jaxnlp.nn.shards import sum_over_shards
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
+from train.ahead import Ahead
 from train.config import update
 from train.loop import fit
 from train.report import read_blocks
 from train.run import folder as run_folder
 from train.run.begin import begin
+from train.run.checkpoint import Checkpoints
 from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
 from train.run.progress import NonFiniteError
 from train.run.setup import set_up
@@ -32,35 +30,6 @@ from train.run.setup import set_up
 
 def files(workdir):
     return {str(path.relative_to(workdir)): path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
-
-
-def poisoned(batch):
-    """Whether a batch's loss is made NaN: about one in five."""
-    return sum_over_shards(batch["tokens"].sum()) % 5 == 0
-
-
-@pytest.fixture
-def poison(monkeypatch):
-    """Makes the training loss of some batches NaN; returns the steps of a config at which it is."""
-    plain = LanguageModel.objective
-
-    def objective(task, model, corpus):
-        found = plain(task, model, corpus)
-
-        def loss(params, batch, key, carry):
-            value, (metrics, carry) = found.loss(params, batch, key, carry)
-            factor = 1.0 if key is None else jnp.where(poisoned(batch), jnp.nan, 1.0)
-            return value * factor, ({"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}, carry)
-
-        return dataclasses.replace(found, loss=loss)
-
-    monkeypatch.setattr(LanguageModel, "objective", objective)
-
-    def steps(config):
-        batches = itertools.islice(config.data.load(config.seed).train, config.total_steps)
-        return [number for number, batch in enumerate(batches, 1) if poisoned(batch)]
-
-    return steps
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +71,27 @@ def test_a_signal_while_a_step_is_logged_stops_the_run_after_the_next_step_which
     outcome = quick_fit(tiny_config(log_every_steps=1, checkpoint_every_steps=12), tmp_path)
     assert (outcome.stopped_by, int(outcome.state.step)) == ("SIGTERM", 2)
     assert checkpoint_steps(tmp_path) == [2]
+
+
+def test_a_stopped_run_has_saved_before_it_waits_for_programs_that_are_still_compiled(
+    tiny_config, tmp_path, quick_fit, stop_at, monkeypatch
+):
+    ended = []
+
+    def exit_of(context):
+        leave = context.__exit__
+
+        def left(self, *error):
+            ended.append(context)
+            return leave(self, *error)
+
+        return left
+
+    for context in (Ahead, Checkpoints):
+        monkeypatch.setattr(context, "__exit__", exit_of(context))
+    with stop_at(1):
+        quick_fit(tiny_config(), tmp_path)
+    assert ended == [Checkpoints, Ahead]
 
 
 def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, after_step):

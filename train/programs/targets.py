@@ -35,8 +35,8 @@ class Target(NamedTuple):
     def tracing(self) -> Iterator[None]:
         """A context in which functions are traced for these devices."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(compile_for(self.devices[0].platform, self.capability))
             if self.capability is not None:
-                stack.enter_context(compile_for("gpu", self.capability))
                 stack.enter_context(_described_to_pallas(self.devices[0]))
             yield
 

@@ -12,10 +12,12 @@ def for_device(config: TrainConfig, device: jax.Device, workdir: Path | None = N
     """The config with `data.few_lengths`, if it is not given, as in the run that continues, or else for this device.
 
     It is True or False then, and the run records it. So it continues with the same batches on any other device.
+
+    Raises: RunMismatchError when the folder's config cannot be read.
     """
     few = config.data.few_lengths
     if few is None and workdir is not None and (workdir / run_folder.CONFIG_FILE).exists():
-        few = bool(run_folder.read_json(workdir / run_folder.CONFIG_FILE)["data"].get("few_lengths"))
+        few = bool(run_folder.config_json(workdir)["data"].get("few_lengths"))
     if few is None:
         few = device.platform in ("gpu", "tpu")
     return update(config, **{"data.few_lengths": few})

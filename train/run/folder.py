@@ -93,7 +93,7 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
     for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
         refuse_undecoded(text)
     if (workdir / CONFIG_FILE).exists():
-        refuse_config_change(_config_json(workdir, typed=True), identity, workdir, extend=extend)
+        refuse_config_change(config_json(workdir, typed=True), identity, workdir, extend=extend)
         trained = max(checkpoint_steps(workdir), default=0)
         if trained > config.total_steps:
             raise RunMismatchError(
@@ -194,7 +194,7 @@ def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
         return
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     if (workdir / CONFIG_FILE).exists() and (workdir / ENVIRONMENT_FILE).exists():
-        before = _config_json(workdir)["total_steps"]
+        before = config_json(workdir)["total_steps"]
         if "total_steps" in run.identity and before != run.config["total_steps"]:  # it was extended
             earlier = read_environment(workdir).get(EXTENDED, [])
             update_environment(workdir, **{EXTENDED: [*earlier, before]})
@@ -247,7 +247,7 @@ def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
     """
     path = workdir / CONFIG_FILE
     try:
-        config = from_json(_config_json(workdir, typed=typed), TrainConfig)
+        config = from_json(config_json(workdir, typed=typed), TrainConfig)
         return update(config, **{"data.few_lengths": bool(config.data.few_lengths)})
     except UntrustedError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
@@ -255,8 +255,18 @@ def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
         raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
 
 
-def _config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:
-    config, given = read_json(workdir / CONFIG_FILE), workdir / TYPED_MODEL_FILE
+def config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:
+    """Reads the config of a run as JSON; `typed`: see `read_config`.
+
+    Raises: RunMismatchError for a file that is not valid JSON, or not a config.
+    """
+    path, given = workdir / CONFIG_FILE, workdir / TYPED_MODEL_FILE
+    config = read_json(path)
+    if not (isinstance(config, dict) and isinstance(config.get("data"), dict)):
+        raise RunMismatchError(
+            f"{path} is not the config of a run: expected an object with the field data; restore the file, or give "
+            "another --workdir"
+        )
     return config | {"model": read_json(given)} if typed and given.is_file() else config
 
 

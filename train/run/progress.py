@@ -60,10 +60,6 @@ class RunProgress:
         save = evaluate or stopped or self.step % config.checkpoint_every_steps == 0
         return Due(save or self.step % config.log_every_steps == 0, evaluate, save)
 
-    def all_finite(self) -> Array:
-        """Whether the parameters and their average are finite, [] bool; nothing waits for it here."""
-        return all_finite((self.state.params, self.state.ema))
-
     @staticmethod
     def check_finite(
         output: StepOutput, config: TrainConfig, step: int, finite: Array, *, last_good: int | None, workdir: Path

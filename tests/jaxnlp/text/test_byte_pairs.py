@@ -2,9 +2,9 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from jaxnlp.text import UnknownTokenError
+from jaxnlp.text import UnknownTokenError, byte_pairs
 from jaxnlp.text.byte_pairs import BytePairs
 
 TEXT = "the cat and the dog; the cat, the hat\n" * 20
@@ -23,6 +23,85 @@ def test_frequent_words_are_one_token_and_a_text_has_no_more_tokens_than_bytes()
     assert len(PAIRS.encode(" the")) == 1
     assert len(PAIRS.encode("\u6587")) == 3
     assert 256 < BytePairs.of(["ab" * 5], 10_000).size < 270
+
+
+STRANGE = (
+    " can't we'll  two  blanks\t \n\n one.\ntwo 12 345\nx_y \u6587\u5b57 \u6587\n"
+    "cafe\u0301 e\u0301 \U0001f600 \u00b2 a end"
+)
+WORDS = Regex(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""The expression of newer tokenizers, in which a sign and the end of its line are one word."""
+
+
+def newer(trained_on):
+    """A tokenizer with that expression, and one without any, whose tokens cross words."""
+    tokenizer = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(WORDS, "isolated") if trained_on == "words" else None
+    blind = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, blind]) if split else blind
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    texts = [line + "\n" for line in (TEXT + STRANGE).splitlines()] * 3
+    tokenizer.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    )
+    return tokenizer
+
+
+def added(*tokens):
+    tokenizer = Tokenizer.from_str(json.dumps(PAIRS.to_json()["tokenizer"]))
+    tokenizer.add_tokens([AddedToken(content, **options) for content, options in tokens])
+    return tokenizer
+
+
+TOKENIZERS = {
+    "learned": lambda: added(),
+    "newer": lambda: newer("words"),
+    "without_words": lambda: newer("text"),
+    "added_words": lambda: added(("two 12", {}), ("we", {})),
+    "added_blank": lambda: added(("cat ", {})),
+    "added_with_blanks_after_it": lambda: added(("the", {"rstrip": True}), ("cat", {"lstrip": True})),
+}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_text_in_pieces_has_the_tokens_of_the_whole(monkeypatch, kind):
+    tokenizer = TOKENIZERS[kind]()
+    text = (STRANGE + TEXT[:200]) * 3
+    whole = tokenizer.encode(text, add_special_tokens=False).ids
+    for size in (1, 5, 40):
+        monkeypatch.setattr(byte_pairs, "PIECE", size)
+        np.testing.assert_array_equal(BytePairs(tokenizer).encode(text), whole)
+
+
+def test_a_long_text_is_encoded_and_learned_from_in_pieces(monkeypatch):
+    whole, text, sizes = BytePairs.of([STRANGE + TEXT], 300), STRANGE + TEXT * 50, []
+    assert max(map(len, byte_pairs._pieces(text))) == len(text)
+    monkeypatch.setattr(byte_pairs, "PIECE", 40)
+    pieces = list(byte_pairs._pieces(text))
+    assert "".join(pieces) == text
+    assert 40 <= min(map(len, pieces[:-1])) <= max(map(len, pieces)) < 60
+    assert BytePairs.of([STRANGE + TEXT], 300) == whole
+
+    class Recorded:
+        def encode_batch_fast(self, batch, **options):
+            sizes.extend(map(len, batch))
+            return whole._tokenizer.encode_batch_fast(batch, **options)
+
+    pairs = BytePairs.from_json(whole.to_json())
+    pairs._tokenizer = Recorded()
+    np.testing.assert_array_equal(pairs.encode(text), whole.encode(text))
+    assert sizes == list(map(len, pieces))
+
+
+def test_ids_with_gaps_are_refused_with_the_first_missing_one(tmp_path):
+    fields = PAIRS.to_json()
+    fields["tokenizer"]["model"]["vocab"]["\u0120the"] = 900
+    with pytest.raises(ValueError, match=r"ids without gaps, got 266 ids up to 900, and not 2[56]\d"):
+        BytePairs.from_json(fields)
 
 
 def test_texts_are_rows_that_are_padded_at_their_end():

@@ -4,16 +4,19 @@ from typing import Any
 import jax
 import pytest
 
-from jaxnlp.ops.devices import cuda_capability
+from jaxnlp.ops.devices import cuda_capability, target_platform
 from train.programs.targets import NVIDIA, Target, find_target
 
 
 def test_functions_are_traced_for_the_target():
-    gpu: Any = SimpleNamespace(device_kind="NVIDIA H100 80GB HBM3", core_count=132)
+    gpu: Any = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100 80GB HBM3", core_count=132)
     with Target("h100", [gpu], NVIDIA["h100"]).tracing():
         assert cuda_capability() == (9, 0)
     with Target("cpu", jax.devices()[:1]).tracing():
         assert cuda_capability() is None
+    tpu: Any = SimpleNamespace(platform="tpu")
+    with Target("v5e:2x2", [tpu]).tracing():
+        assert target_platform() == "tpu"
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,10 @@ def test_a_run_of_a_version_without_few_lengths_continues_with_all_lengths(
         read_run_files(tmp_path, read_record(tmp_path, step))
     with pytest.raises(RunMismatchError, match=r"\n  data\.few_lengths: False -> True$"):
         quick_fit(update(longer, **{"data.few_lengths": True}), tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"data": 3}', "{"])
+def test_a_broken_config_of_the_folder_is_named(tiny_config, tmp_path, quick_fit, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunMismatchError, match=r"config\.json(, line 1: not JSON| is not the config of a run)"):
+        quick_fit(tiny_config(), tmp_path)
