@@ -64,7 +64,8 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
     """Compiles a program. Returns: what is counted, measured and estimated, by name:
 
     compile_seconds and compile_cpu_seconds, of this process and the assemblers that it starts; operations and products
-    of the program that XLA is given; kernels and custom_calls of the program that it returns; the bytes of each device
+    of the program that XLA is given; kernels, those that copy an array to another layout or place, and
+    custom_calls of the program that it returns; the bytes of each device
     for arguments, outputs and temporaries; donated_arrays, whose memory the caller gives up, and reused_arrays, those
     that an output takes; flops. For several devices, collectives: of each kind the number that run, and the bytes that
     they reduce, scatter or gather. If the peaks of the device are known, also estimated_seconds, peak_share and
@@ -84,6 +85,7 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
         "operations": operations,
         "products": products,
         "kernels": sum(1 for _ in optimised.kernels()),
+        "copies": sum(one.op == "copy" for one, _ in optimised.kernels()),
         "custom_calls": optimised.custom_calls(),
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
@@ -131,7 +133,8 @@ def as_text(rows: Sequence[dict[str, Any]], target: Target) -> str:
             "",
             row["program"],
             f"  compiled in {row['compile_seconds']:.1f} s, {row['compile_cpu_seconds']:.1f} CPU seconds",
-            f"  {row['operations']:,} operations with {row['products']:,} products; {row['kernels']:,} kernels",
+            f"  {row['operations']:,} operations with {row['products']:,} products; {row['kernels']:,} kernels, "
+            f"{row['copies']:,} of them copies",
             f"  {memory}, temporaries {row['temporary_bytes'] / 1e9:.3g} GB on a device",
             *([f"  reuses {row['reused_arrays']} of {row['donated_arrays']} arrays"] if row["donated_arrays"] else []),
             *([f"  {row['flops']:.3g} FLOP"] if row["flops"] and not estimated else []),
