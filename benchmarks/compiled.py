@@ -41,15 +41,16 @@ def compiled(arguments: tuple[str, ...], text: Path) -> list[dict[str, Any]]:
 
 def record(runs: dict[str, tuple[str, ...]], results: Path) -> None:
     """Compiles the runs, and writes their rows with the versions and the machine that compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = text_of_words(Path(folder) / "text.txt")
+        rows = [{"run": run, **row} for run, arguments in runs.items() for row in compiled(arguments, text)]
     where = {
         "jax": importlib.metadata.version("jax"),
-        "device": device_name(),
+        "device": device_name(),  # after the other processes: it keeps libtpu to this one
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
     }
-    with tempfile.TemporaryDirectory() as folder:
-        text = text_of_words(Path(folder) / "text.txt")
-        rows = [{"run": run, **row, **where} for run, arguments in runs.items() for row in compiled(arguments, text)]
+    rows = [{**row, **where} for row in rows]
     results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
