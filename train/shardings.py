@@ -14,11 +14,10 @@ import jax
 
 from jaxnlp.cli.messages import program_name
 from jaxnlp.config import Config
-from jaxnlp.models import Parameter
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, PyTree
 from train.cli.command_line import parse
 from train.config import TrainConfig
-from train.optimizer.parameters import describe, names
+from train.optimizer.parameters import names
 from train.parallel import MeshMode, MeshParallel, mesh_parallel, parse_mesh
 from train.parallel.rules import SHARED, by_name
 from train.programs.of_run import RunProgram, programs_of
@@ -67,21 +66,18 @@ def parameters_of(setup: Setup, layout: MeshParallel) -> list[Held]:
     """What each device holds of each parameter, for a layout before `of_model`. Raises: as `placements`."""
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
     placed = by_name(layout.placements) if layout.placements is not None else {}
-    table = describe(setup.config.model.parameter, setup.abstract_state.params)
-    params = jax.tree_util.tree_leaves_with_path(layout.like(setup.abstract_state).params)
-    entries = jax.tree.leaves(table, is_leaf=lambda x: isinstance(x, Parameter))
     found = []
-    for (path, x), parameter in zip(params, entries, strict=True):
+    for path, x in jax.tree_util.tree_leaves_with_path(layout.like(setup.abstract_state).params):
         name = "/".join(names(path))
         spec = (*placed[name].spec,) if placed else (None,) * x.ndim
         note = placed[name].note if placed else ""
-        because = "" if any(spec) else note or _why_whole(parameter, layout)
-        found.append(Held(name, x.shape, parameter.axes, spec, held_bytes(x), because))
+        because = "" if any(spec) else note or _why_whole(layout)
+        found.append(Held(name, x.shape, setup.config.model.parameter(names(path)).axes, spec, held_bytes(x), because))
     return found
 
 
-def _why_whole(parameter: Parameter, layout: MeshParallel) -> str:
-    """Why no rule shares a parameter that every mesh would divide."""
+def _why_whole(layout: MeshParallel) -> str:
+    """Why no rule of a layout shares a parameter."""
     reasons = []
     if layout.mesh.size == layout.devices and not layout.fsdp:
         return "the devices share the rows alone"

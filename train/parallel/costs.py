@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, Params, PyTree
-from train.parallel.rules import Placement, values_on_each
+from train.parallel.rules import by_name, values_on_each
 from train.programs.hlo import Transfer
 
 
@@ -70,8 +70,7 @@ def costs(
     """
     data, model = mesh.get(BATCH_AXIS, 1), mesh.get(MODEL_AXIS, 1)
     state = summed = gathered = scattered = 0
-    leaves = jax.tree.leaves(placed, is_leaf=lambda one: isinstance(one, Placement))
-    for one, x in zip(leaves, jax.tree.leaves(params), strict=True):
+    for one, x in zip(by_name(placed).values(), jax.tree.leaves(params), strict=True):
         of_row = math.prod(x.shape) * x.dtype.itemsize // (model if MODEL_AXIS in one.spec else 1)
         state += copies * values_on_each(one.spec, x.shape, mesh) * x.dtype.itemsize
         if BATCH_AXIS in one.spec:
