@@ -22,7 +22,7 @@ from train.recipes import load_recipe
 
 PAGE = Path("docs/scaling_costs.md")
 LARGE, REACH = (Path(f"docs/results/compiled_{name}.json") for name in ("meshes", "v5e"))
-LARGE_RUNS = {
+LARGE_RUNS: dict[str, tuple[str, ...]] = {
     "gpt_1b, fsdp, 16 TPU v5e": ("gpt_1b", "--target=v5e:4x4", "--parallel=fsdp"),
     "gpt_1b, fsdp, 8 H100": ("gpt_1b", "--target=h100:8", "--parallel=fsdp"),
     "gpt_1b, fsdp, data=4,model=2, 8 H100": ("gpt_1b", "--target=h100:8", "--parallel=fsdp", "--mesh=data=4,model=2"),
@@ -32,7 +32,7 @@ LARGE_RUNS = {
     "gpt2_small, fsdp, 8 H100": ("gpt2_small", "--target=h100:8", "--parallel=fsdp"),
 }
 """The names of the first table's runs, and the arguments of `jaxnlp compile`."""
-REACH_RUNS = {
+REACH_RUNS: dict[str, tuple[str, ...]] = {
     name: (name, "--target=v5e:2x2")
     for name in ("gpt_shakespeare_cpu", "names_pretrain", "lstm_lm_hw4", "multi30k_transformer", "vit_digits")
 }
