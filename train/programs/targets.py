@@ -74,6 +74,8 @@ def find_target(name: str) -> Target:
         settings = {"SKIP_MDS_QUERY": "1", "ACCELERATOR_TYPE": "v5litepod-4", "WORKER_HOSTNAMES": "localhost"}
         for setting, value in settings.items():  # libtpu reads them instead of asking the machine's metadata server
             os.environ.setdefault(f"TPU_{setting}", value)
+        # Compiling opens no TPU, so other processes may use libtpu at the same time.
+        os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
         return Target(name, list(_topology(name, "tpu").devices))
     raise UsageError(f"--target must be one of {TARGETS}, got {name!r}")
 

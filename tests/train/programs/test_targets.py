@@ -1,3 +1,4 @@
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,3 +44,11 @@ def missing(*_, **__):
 def test_this_machine_is_a_target():
     assert find_target("cpu").devices == jax.devices()[:1]
     assert find_target("cpu:4").devices == jax.devices()[:4]
+
+
+def test_compiling_for_tpus_leaves_libtpu_to_other_processes(monkeypatch):
+    monkeypatch.setattr("train.programs.targets._topology", lambda *_: SimpleNamespace(devices=["a", "b"]))
+    monkeypatch.setattr("os.environ", {})
+    assert find_target("v5e:1x2").devices == ["a", "b"]
+    assert os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] == "1"
+    assert os.environ["TPU_SKIP_MDS_QUERY"] == "1"
