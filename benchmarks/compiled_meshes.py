@@ -33,10 +33,12 @@ LARGE_RUNS: dict[str, tuple[str, ...]] = {
 }
 """The names of the first table's runs, and the arguments of `jaxnlp compile`."""
 REACH_RUNS: dict[str, tuple[str, ...]] = {
-    name: (name, "--target=v5e:2x2")
-    for name in ("gpt_shakespeare_cpu", "names_pretrain", "lstm_lm_hw4", "multi30k_transformer", "vit_digits")
+    **{
+        name: (name, "--target=v5e:2x2")
+        for name in ("gpt_shakespeare_cpu", "names_pretrain", "lstm_lm_hw4", "multi30k_transformer", "vit_digits")
+    },
+    "gpt_shakespeare_cpu, 256 TPUs": ("gpt_shakespeare_cpu", "--target=v5e:16x16", "--data.batch-size=256"),
 }
-REACH_RUNS["gpt_shakespeare_cpu, 256 TPUs"] = ("gpt_shakespeare_cpu", "--target=v5e:16x16", "--data.batch-size=256")
 """The second table's: data parallel on four TPUs, and on the most of this kind."""
 VOCABULARY = 50_257
 
@@ -90,11 +92,11 @@ MODES = {"jit": ("jit", 1), "fsdp": ("fsdp", 1), "tensor, model=4": ("tensor", 4
 """The modes of the table of formulas: whether they share parameters along `data`, and their devices along `model`."""
 
 
-def costs_of(recipe: str, devices: int, mode: str, model_axis: int) -> Costs:
+def costs_of(recipe: str, devices: int, mode: str, model_axis: int, vocabulary_size: int = VOCABULARY) -> Costs:
     """The costs of a GPT's recipe with a window on each device."""
     model = load_recipe(recipe).model
     assert isinstance(model, GPTConfig)
-    vocabulary = SimpleNamespace(size=VOCABULARY, unit="tokens")
+    vocabulary = SimpleNamespace(size=vocabulary_size, unit="tokens")
     inputs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in model.inputs(vocabulary)]
     params = jax.eval_shape(model.build(vocabulary).init, jax.random.key(0), *inputs)["params"]
     mesh = {"data": devices // model_axis, "model": model_axis}

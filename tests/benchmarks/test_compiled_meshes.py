@@ -41,3 +41,10 @@ def test_a_compiled_state_has_the_size_of_the_formula():
         (step,) = (row for row in rows_of(LARGE) if row["run"] == run and row["program"].startswith("step"))
         expected = costs_of(run.partition(",")[0], 8, mode, model_axis).state
         assert step["argument_bytes"] == pytest.approx(expected, rel=0.02)
+
+
+def test_256_devices_sum_what_the_formula_says():
+    run = "gpt_shakespeare_cpu, 256 TPUs"
+    (step,) = (row for row in rows_of(REACH) if row["run"] == run and row["program"].startswith("step"))
+    extra = step["collectives"]["all-reduce"]["bytes"] - costs_of("gpt_shakespeare_cpu", 256, "jit", 1, 65).summed
+    assert 0 <= extra < 100  # metrics
