@@ -34,9 +34,24 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 def compiled(arguments: tuple[str, ...], text: Path) -> list[dict[str, Any]]:
     """The rows of `jaxnlp compile`, in a process of its own. Args: a text for recipes that need one."""
-    given = (f"--data.path={text}",) if arguments[0] == "gpt2_small" else ()
-    command = [sys.executable, "-m", "train.compile", *arguments, *given, "--target=h100", "--json"]
+    given = (f"--data.path={text}",) if arguments[0] in ("gpt2_small", "gpt_1b") else ()
+    command = [sys.executable, "-m", "train.compile", *arguments, *given, "--json"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def record(runs: dict[str, tuple[str, ...]], results: Path) -> None:
+    """Compiles the runs, and writes their rows with the versions and the machine that compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = text_of_words(Path(folder) / "text.txt")
+        rows = [{"run": run, **row} for run, arguments in runs.items() for row in compiled(arguments, text)]
+    where = {
+        "jax": importlib.metadata.version("jax"),
+        "device": device_name(),  # after the other processes: it keeps libtpu to this one
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+    }
+    rows = [{**row, **where} for row in rows]
+    results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def text_of_words(path: Path, *, count: int = 400_000) -> Path:
@@ -65,18 +80,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     if sys.argv[1:] != ["--table"]:
-        where = {
-            "jax": importlib.metadata.version("jax"),
-            "device": device_name(),
-            "date": datetime.date.today().isoformat(),
-            "commit": commit(),
-        }
-        with tempfile.TemporaryDirectory() as folder:
-            text = text_of_words(Path(folder) / "text.txt")
-            rows = [
-                {"run": run, **row, **where} for run, arguments in RUNS.items() for row in compiled(arguments, text)
-            ]
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        record({run: (*arguments, "--target=h100") for run, arguments in RUNS.items()}, RESULTS)
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(with_table(page, table(json.loads(RESULTS.read_text(encoding="utf-8")))), encoding="utf-8")
 

@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        if type(error) is ValueError and arguments[0] in ("train", "lr-find", "compile"):
+        if type(error) is ValueError and arguments[0] in ("train", "lr-find", "compile", "shardings"):
             raise  # a mistake in code, whose traceback helps
         print(f"error: {reason(error)}", file=sys.stderr)
         return getattr(error, "exit_status", 2)

@@ -19,7 +19,7 @@ from train.cli.command_line import parse
 from train.compiler_options import options_without_device
 from train.config import TrainConfig
 from train.parallel import MeshMode, mesh_parallel
-from train.programs.hlo import lowered_counts
+from train.programs.hlo import Transfer, lowered_counts, reused_arguments
 from train.programs.hlo import parse as parse_hlo
 from train.programs.of_run import RunProgram, programs_of
 from train.programs.peaks import peaks_of
@@ -39,7 +39,7 @@ class CompileOptions(Config):
     usual = ("target", "json")
 
     target: str = "h100"
-    """The device: h100; a topology of TPUs, such as v5e:2x2; or cpu."""
+    """The devices: h100, eight of them as h100:8; a topology of TPUs, such as v5e:2x2; cpu, or cpu:8."""
     parallel: MeshMode = "jit"
     """How the devices share a step: see jaxnlp train."""
     mesh: str | None = None
@@ -65,9 +65,12 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
     """Compiles a program. Returns: what is counted, measured and estimated, by name:
 
     compile_seconds and compile_cpu_seconds, of this process and the assemblers that it starts; operations and products
-    of the program that XLA is given; kernels, custom_calls and collectives of the program that it returns; the bytes
-    of each device for arguments, outputs and temporaries; flops. If the peaks of the device are known, also
-    estimated_seconds and peak_share.
+    of the program that XLA is given; kernels, those that copy an array to another layout or place, and
+    custom_calls of the program that it returns; the bytes of each device
+    for arguments, outputs and temporaries; donated_arrays, whose memory the caller gives up, and reused_arrays, those
+    that an output takes; flops. For several devices, collectives: of each kind the number that run, and the bytes that
+    they reduce, scatter or gather. If the peaks of the device are known, also estimated_seconds, peak_share and
+    link_seconds.
     """
     wall, cpu = time.perf_counter(), _cpu_seconds()
     lowered = program.function.trace(*program.arguments).lower()
@@ -75,7 +78,8 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
     executable = lowered.compile(None if here else options_without_device(target.devices[0]))
     wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
     operations, products = lowered_counts(lowered.as_text())
-    optimised, memory = parse_hlo(executable.as_text()), executable.memory_analysis()
+    text, memory = executable.as_text(), executable.memory_analysis()
+    optimised = parse_hlo(text)
     found = {
         "program": program.name,
         "compile_seconds": round(wall, 2),
@@ -83,14 +87,17 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
         "operations": operations,
         "products": products,
         "kernels": sum(1 for _ in optimised.kernels()),
+        "copies": sum(one.op == "copy" for one, _ in optimised.kernels()),
         "custom_calls": optimised.custom_calls(),
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,
         "temporary_bytes": memory.temp_size_in_bytes,
+        "donated_arrays": sum(one.donated for one in jax.tree.leaves(lowered.args_info)),
+        "reused_arrays": reused_arguments(text),
         "flops": (executable.cost_analysis() or {}).get("flops"),
     }
     if len(target.devices) > 1:
-        found["collectives"] = optimised.collectives()
+        found["collectives"] = _by_kind(optimised.transfers())
     peaks = peaks_of(target.devices[0].device_kind)
     if peaks is not None:
         roofline = estimate(optimised, peaks)
@@ -98,7 +105,17 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
             "flops": roofline.flops,
             "estimated_seconds": roofline.seconds,
             "peak_share": roofline.peak_share,
+            "link_seconds": roofline.link_seconds,
         }
+    return found
+
+
+def _by_kind(transfers: Sequence[Transfer]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for one in transfers:
+        sums = found.setdefault(one.kind, {"count": 0, "bytes": 0})
+        sums["count"] += one.times
+        sums["bytes"] += one.times * one.bytes
     return found
 
 
@@ -110,7 +127,7 @@ def _cpu_seconds() -> float:
 def as_text(rows: Sequence[dict[str, Any]], target: Target) -> str:
     """The programs in a few lines each, and their sums."""
     device = target.devices[0].device_kind
-    lines = [f"{len(target.devices)} x {device}" if target.name != "cpu" else "this machine's CPU"]
+    lines = [f"{len(target.devices)} x {device}"]
     for row in rows:
         memory = ", ".join(f"{name}s {row[f'{name}_bytes'] / 1e9:.3g} GB" for name in ("argument", "output"))
         estimated = "estimated_seconds" in row
@@ -118,16 +135,20 @@ def as_text(rows: Sequence[dict[str, Any]], target: Target) -> str:
             "",
             row["program"],
             f"  compiled in {row['compile_seconds']:.1f} s, {row['compile_cpu_seconds']:.1f} CPU seconds",
-            f"  {row['operations']:,} operations with {row['products']:,} products; {row['kernels']:,} kernels",
+            f"  {row['operations']:,} operations with {row['products']:,} products; {row['kernels']:,} kernels, "
+            f"{row['copies']:,} of them copies",
             f"  {memory}, temporaries {row['temporary_bytes'] / 1e9:.3g} GB on a device",
+            *([f"  reuses {row['reused_arrays']} of {row['donated_arrays']} arrays"] if row["donated_arrays"] else []),
             *([f"  {row['flops']:.3g} FLOP"] if row["flops"] and not estimated else []),
         ]
         if estimated:
             speed = f"{row['estimated_seconds'] * 1e3:.3g} ms, {row['peak_share']:.1%} of the peak in bfloat16"
-            lines.append(f"  {row['flops']:.3g} FLOP in products; estimated {speed}")
-        for name, words in (("custom_calls", "custom calls"), ("collectives", "collectives")):
-            if row.get(name):
-                lines.append(f"  {words}: " + ", ".join(f"{count} {kind}" for kind, count in row[name].items()))
+            links = f", {row['link_seconds'] * 1e3:.3g} ms of them on the links" if row.get("collectives") else ""
+            lines.append(f"  {row['flops']:.3g} FLOP in products; estimated {speed}{links}")
+        if row["custom_calls"]:
+            lines.append("  custom calls: " + ", ".join(f"{n} {kind}" for kind, n in row["custom_calls"].items()))
+        for kind, sums in row.get("collectives", {}).items():
+            lines.append(f"  {sums['count']:,} {kind} of {sums['bytes'] / 1e6:,.3g} MB together")
     seconds, cpu = (sum(row[name] for row in rows) for name in ("compile_seconds", "compile_cpu_seconds"))
     return "\n".join([*lines, "", f"{len(rows)} programs, compiled in {seconds:.1f} s, {cpu:.1f} CPU seconds"])
 

@@ -20,6 +20,7 @@ PROGRAMS = {
     "compare": ("train.compare", "Compares runs on one page."),
     "sweep": ("train.sweep", "Trains a recipe with several values of its fields."),
     "compile": ("train.compile", "Compiles a recipe for a device that need not be there, and counts."),
+    "shardings": ("train.shardings", "Prints what each device of a mesh holds of a recipe."),
     "lr-find": ("train.lr_find", "Suggests a learning rate for a recipe."),
     "download": ("data.download", "Lists public data sets, and downloads them."),
     "invent-people": ("data.invented_people", "Writes articles about invented people, to train on."),
@@ -30,7 +31,7 @@ PROGRAMS = {
 def run_program(name: str, arguments: list[str]) -> int:
     """Runs one of `PROGRAMS`. Returns: the exit status."""
     module, _ = PROGRAMS[name]
-    if name in ("train", "lr-find", "compile"):  # without JAX
+    if name in ("train", "lr-find", "compile", "shardings"):  # without JAX
         status = import_training("train.recipes").show_recipes(arguments, f"{program_name()} {name}")
         if status is not None:
             return status

@@ -1,8 +1,11 @@
 """Attention by kernels for Nvidia GPUs, which have no array of all queries and keys in memory, and what they refuse."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.devices import cuda_capability, target_platform
@@ -89,13 +92,35 @@ def attend_cudnn(
         attention_mask, causal = past if attention_mask is None else attention_mask & past, False
     if attention_mask is not None:  # JAX's cuDNN call broadcasts no mask over queries or keys
         attention_mask = jnp.broadcast_to(attention_mask, (*attention_mask.shape[:2], queries, keys))
-    y = jax.nn.dot_product_attention(
-        q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
-    )
+
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array | None) -> jax.Array:
+        return jax.nn.dot_product_attention(
+            q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
+        )
+
+    y = _by_heads(attend, attention_mask)(q, k, v, attention_mask)
     if attention_mask is None:
         return y
     visible = attention_mask & masks.causal(queries, keys) if causal else attention_mask
     return jnp.where(visible.any(axis=-1).swapaxes(1, 2)[..., None], y, 0)
+
+
+def _by_heads(attend: Callable[..., jax.Array], attention_mask: jax.Array | None) -> Callable[..., jax.Array]:
+    """The attention of q, k, v and a mask; devices of the axis `model` that XLA would divide compute their own heads.
+
+    JAX cannot lower its call of cuDNN where a function is mapped over one axis of a mesh and divided along another.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    divided = {name for name, kind in kinds.items() if kind != jax.sharding.AxisType.Manual}
+    if MODEL_AXIS not in divided:
+        return attend
+    heads = PartitionSpec(None, None, MODEL_AXIS, None)
+    one_mask = attention_mask is None or attention_mask.shape[1] == 1
+    mask = PartitionSpec() if one_mask else PartitionSpec(None, MODEL_AXIS, None, None)
+    return jax.shard_map(
+        attend, in_specs=(heads, heads, heads, mask), out_specs=heads, axis_names=divided, check_vma=False
+    )
 
 
 def attend_flash(

@@ -33,7 +33,10 @@ def test_each_program_of_a_run_is_compiled_and_counted(rows, two):
     _, step, evaluation = rows
     assert step["products"] > evaluation["products"] > 0
     # Two devices add up their gradients and metrics.
-    assert step["collectives"]["all-reduce"] > 0
+    assert step["collectives"]["all-reduce"]["count"] > 0
+    assert evaluation["collectives"]["all-reduce"]["bytes"] < step["collectives"]["all-reduce"]["bytes"]
+    assert step["reused_arrays"] == step["donated_arrays"] > 0
+    assert evaluation["reused_arrays"] == evaluation["donated_arrays"] == 0
     assert step["argument_bytes"] > evaluation["argument_bytes"] > 0
     assert f"{len(rows)} programs, compiled in " in as_text(rows, two)
     assert "all-reduce" in as_text(rows, two)
@@ -57,6 +60,7 @@ def test_the_roofline_of_a_device_with_known_peaks_is_told(tiny_config, monkeypa
     row = compile_programs(tiny_config(total_steps=3), Target("h100", jax.devices()[:1]))[1]
     assert row["estimated_seconds"] > 0
     assert 0 < row["peak_share"] < 1
+    assert row["link_seconds"] == 0  # one device
     assert "of the peak in bfloat16" in as_text([row], Target("h100", jax.devices()[:1]))
 
 

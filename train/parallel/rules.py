@@ -4,6 +4,7 @@
     data    with FSDP the longest other axis of a matrix, but for the stacked layers L
 
 Biases and other vectors are whole on the devices of `data`: they are small, and each would cost a message of its own.
+The biases of heads are vectors, too: one for each number of each head.
 """
 
 import math
@@ -76,8 +77,9 @@ def placement(
                 f"{shape[axis]}; give a mesh with {MODEL_AXIS}={math.gcd(shape[axis], devices)}, or change the model"
             )
     rest = [n for n, letter in enumerate(parameter.axes) if letter != "L" and not letter.isdigit()]
+    vector = len(rest) < 2 or {parameter.axes[n] for n in rest} <= {"H", "G", "K"}
     devices = mesh.get(BATCH_AXIS, 1)
-    if fsdp and devices > 1 and len(rest) > 1:
+    if fsdp and devices > 1 and not vector:
         shared = [n for n in rest if spec[n] is None and shape[n] % devices == 0]
         if shared:
             spec[max(shared, key=lambda n: shape[n])] = BATCH_AXIS

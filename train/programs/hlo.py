@@ -12,6 +12,10 @@ _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
 _FREE = frozenset(("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "while", "conditional", "call"))
 """Instructions that run no kernel of their own."""
+_GROUP = re.compile(
+    r"replica_groups=(?:\{\{(?P<listed>[\d,]*)|\[\d+,(?P<size>\d+)\]|mesh\[(?P<mesh>[^\]]*)\].*?\{(?P<axes>'[^}]*)\})"
+)
+_AXIS = re.compile(r"'(\w+)'=(\d+)")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
 
 
@@ -44,6 +48,31 @@ class Instruction(NamedTuple):
         return None if found is None else found[1]
 
 
+class Transfer(NamedTuple):
+    """A collective operation.
+
+    Attributes:
+      kind: one of `COLLECTIVES`.
+      bytes: of what it reduces, scatters or sends on a device, or of what it has gathered.
+      devices: number of devices in each group that exchanges its parts.
+      times: how often it runs.
+    """
+
+    kind: str
+    bytes: int
+    devices: int
+    times: int
+
+    @property
+    def link_bytes(self) -> float:
+        """The bytes that each device sends in a ring, all `times` together: each sends all parts but one, and for a sum
+        that all have in the end twice as much."""
+        if self.kind == "collective-permute":
+            return float(self.times * self.bytes)
+        rounds = 2 if self.kind == "all-reduce" else 1
+        return self.times * self.bytes * rounds * (self.devices - 1) / self.devices
+
+
 class Program(NamedTuple):
     """An optimised program: its computations by name, and the name of the one that starts."""
 
@@ -55,13 +84,22 @@ class Program(NamedTuple):
         for one in self.computations[computation or self.entry]:
             yield one, times
             if one.op == "while":
-                known = re.search(r'known_trip_count"?:\s*\{"?n"?:"?(\d+)', one.line)
-                yield from self.executed(one.attribute("body"), times * int(known[1]) if known else times)
+                yield from self.executed(one.attribute("body"), times * self._turns(one))
             elif one.op == "call":
                 yield from self.executed(one.attribute("to_apply"), times)
             elif one.op == "conditional":
                 for branch in _branches(one):
                     yield from self.executed(branch, times)
+
+    def _turns(self, loop: Instruction) -> int:
+        """How often a loop turns: as XLA says, or up to the constant of its condition, as JAX's scans count; else 1."""
+        known = re.search(r'known_trip_count"?:\s*\{"?n"?:"?(\d+)', loop.line)
+        if known is not None:
+            return int(known[1])
+        *others, last = self.computations[loop.attribute("condition") or ""]
+        limits = {one.name: re.search(r" constant\((\d+)\)", one.line) for one in others}
+        found = limits.get(last.operands[1]) if last.op == "compare" and "direction=LT" in last.line else None
+        return 1 if found is None else int(found[1])
 
     def kernels(self) -> Iterator[tuple[Instruction, int]]:
         """The executed instructions that compute or move something, and how often each runs."""
@@ -79,8 +117,24 @@ class Program(NamedTuple):
 
     def collectives(self) -> dict[str, int]:
         """How many collective operations of each kind the program has."""
-        kinds = (one.op.removesuffix("-start") for one, _ in self.kernels())
-        return dict(collections.Counter(kind for kind in kinds if kind in COLLECTIVES))
+        return dict(collections.Counter(one.kind for one in self.transfers()))
+
+    def transfers(self) -> list[Transfer]:
+        """The collective operations that run. One that a TPU divides among several fusions counts once."""
+        types = {one.name: one.type for body in self.computations.values() for one in body}
+        found, divided = [], set[str]()
+        for kernel, times in self.kernels():
+            for one in (kernel, *self.body(kernel)):
+                kind = one.op.removesuffix("-start")
+                channel = re.search(r"channel_id=\d+", one.line)
+                if kind not in COLLECTIVES or (one is not kernel and channel and channel[0] in divided):
+                    continue
+                if one is not kernel and channel:
+                    divided.add(channel[0])
+                devices = _devices_of(one)
+                size = sum(bytes_of(types[name]) for name in one.operands)
+                found.append(Transfer(kind, size * (devices if kind == "all-gather" else 1), devices, times))
+        return found
 
 
 def parse(text: str) -> Program:
@@ -94,6 +148,11 @@ def parse(text: str) -> Program:
         elif found := _INSTRUCTION.match(line):
             current.append(Instruction(found[1], found[2], found[3], _operands(found[4]), line))
     return Program(computations, entry)
+
+
+def reused_arguments(text: str) -> int:
+    """The number of arguments of an optimised program whose memory an output takes."""
+    return len(re.findall(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}, (?:may|must)-alias\)", text.partition("\n")[0]))
 
 
 def lowered_counts(text: str) -> tuple[int, int]:
@@ -110,6 +169,20 @@ def arrays(text: str) -> list[tuple[str, tuple[int, ...]]]:
 def bytes_of(text: str) -> int:
     """The size of a type."""
     return sum(math.prod(shape) * _width(dtype) for dtype, shape in arrays(text))
+
+
+def _devices_of(collective: Instruction) -> int:
+    """The number of devices in each of its groups."""
+    found = _GROUP.search(collective.line)
+    if found is None:
+        pairs = re.search(r"source_target_pairs=\{(.*?)\}\}", collective.line)
+        if pairs is None:
+            raise ValueError(f"a collective without groups of devices: {collective.line.strip()[:200]}")
+        return len(set(re.findall(r"\d+", pairs[1])))
+    if found["mesh"] is not None:
+        sizes = dict(_AXIS.findall(found["mesh"]))
+        return math.prod(int(sizes[name]) for name in re.findall(r"'(\w+)'", found["axes"]))
+    return int(found["size"]) if found["size"] else len(found["listed"].split(","))
 
 
 def _width(dtype: str) -> int:

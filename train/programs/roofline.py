@@ -20,21 +20,23 @@ class Estimate(NamedTuple):
     """The estimate of a program.
 
     Attributes:
-      seconds: of one execution.
+      seconds: of one execution. The links work while kernels run, so it is the longer of both.
       flops: of all its products.
       peak_share: `flops` per second, as a share of the device's peak in bfloat16.
+      link_seconds: that the links to other devices take at their peak.
     """
 
     seconds: float
     flops: float
     peak_share: float
+    link_seconds: float
 
 
 def estimate(program: Program, peaks: Peaks) -> Estimate:
     """The roofline of an optimised program on a device with these peaks.
 
     All branches of a conditional count: a training step's update is far longer than its alternative. Collectives count
-    by their memory traffic alone.
+    by their memory traffic, and by what they send over the links.
     """
     types = {one.name: one.type for body in program.computations.values() for one in body}
     seconds = flops = 0.0
@@ -46,7 +48,9 @@ def estimate(program: Program, peaks: Peaks) -> Estimate:
         moved = traffic(kernel, program, types) / (peaks.bandwidth * BANDWIDTH_SHARE)
         seconds += times * (max(fast + slow, moved) + peaks.launch)
         flops += times * sum(n for n, _ in products)
-    return Estimate(seconds, flops, flops / seconds / peaks.bfloat16 if seconds else 0.0)
+    links = sum(one.link_bytes for one in program.transfers()) / peaks.links
+    seconds = max(seconds, links)
+    return Estimate(seconds, flops, flops / seconds / peaks.bfloat16 if seconds else 0.0, links)
 
 
 def all_flops(program: Program) -> float:

@@ -3,19 +3,20 @@
 import contextlib
 import importlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 import jax
 from jax.experimental import topologies
 
-from jaxnlp.ops.devices import compile_for
+from jaxnlp.ops.devices import Platform, compile_for
 from train.cli.command_line import UsageError
 
 NVIDIA = {"h100": (9, 0)}
 """Nvidia GPUs, and their compute capabilities. The file NAME.txtpb next to this module describes each to XLA."""
-TARGETS = f"{', '.join(NVIDIA)}, a TPU topology such as v5e:2x2, or cpu"
+TARGETS = f"{', '.join(NVIDIA)} or cpu, also with a number of devices such as h100:8, or a TPU topology such as v5e:2x2"
 
 
 class Target(NamedTuple):
@@ -35,7 +36,8 @@ class Target(NamedTuple):
     def tracing(self) -> Iterator[None]:
         """A context in which functions are traced for these devices."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(compile_for(self.devices[0].platform, self.capability))
+            if self.devices[0].platform in get_args(Platform):
+                stack.enter_context(compile_for(cast(Platform, self.devices[0].platform), self.capability))
             if self.capability is not None:
                 stack.enter_context(_described_to_pallas(self.devices[0]))
             yield
@@ -57,20 +59,35 @@ def find_target(name: str) -> Target:
       install it.
     """
     jax.config.update("jax_platforms", "cpu")
-    if name == "cpu":
-        return Target(name, jax.devices()[:1])
-    if name in NVIDIA:
+    kind, _, number = name.partition(":")
+    if (kind == "cpu" or kind in NVIDIA) and not re.fullmatch(r"[1-9]\d*|", number):
+        raise UsageError(f"--target {kind}:N needs a number of devices, got {name!r}")
+    if kind == "cpu":
+        return Target(name, _cpus(int(number or 1)))
+    if kind in NVIDIA:
         # Otherwise JAX's plugin refuses to load without a driver.
         os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
-        described = Path(__file__).with_name(f"{name}.txtpb").read_text("utf-8")
-        found = _topology(name, "cuda", topology="1x1x1", target_config=described)
-        return Target(name, list(found.devices), NVIDIA[name])
+        described = Path(__file__).with_name(f"{kind}.txtpb").read_text("utf-8")
+        found = _topology(name, "cuda", topology=f"1x1x{number or 1}", target_config=described)  # in one machine
+        return Target(name, list(found.devices), NVIDIA[kind])
     if ":" in name:
         settings = {"SKIP_MDS_QUERY": "1", "ACCELERATOR_TYPE": "v5litepod-4", "WORKER_HOSTNAMES": "localhost"}
         for setting, value in settings.items():  # libtpu reads them instead of asking the machine's metadata server
             os.environ.setdefault(f"TPU_{setting}", value)
+        # Compiling opens no TPU, so other processes may use libtpu at the same time.
+        os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
         return Target(name, list(_topology(name, "tpu").devices))
     raise UsageError(f"--target must be one of {TARGETS}, got {name!r}")
+
+
+def _cpus(count: int) -> list[jax.Device]:
+    """So many virtual devices of this machine's CPU."""
+    with contextlib.suppress(RuntimeError):  # JAX has devices already
+        jax.config.update("jax_num_cpu_devices", count)
+    devices = jax.devices()
+    if len(devices) < count:
+        raise UsageError(f"the target cpu:{count} needs {count} devices, but JAX has begun with {len(devices)}")
+    return devices[:count]
 
 
 def _topology(name: str, platform: str, **options: str) -> topologies.TopologyDescription:

@@ -178,3 +178,27 @@ def test_a_function_is_traced_for_the_platform_of_a_device(platform, expected):
     device = types.SimpleNamespace(platform=platform)
     jax.eval_shape(compiled_for(device, lambda x: traced.append(target_platform()) or x), 1.0)
     assert traced == [expected]
+
+
+@pytest.mark.parametrize("rows", [4, 1])
+def test_devices_that_share_the_heads_give_cudnn_each_its_own(rows):
+    kinds = (jax.sharding.AxisType.Auto,) * 2
+    mesh = jax.make_mesh((rows, 2), ("data", "model"), devices=jax.devices()[: 2 * rows], axis_types=kinds)
+
+    def loss(q):
+        return dot_product_attention(q, q, q, causal=True, implementation="cudnn").astype(jnp.float32).sum()
+
+    def gradient(q):
+        by_rows = jax.shard_map(
+            jax.grad(loss), in_specs=jax.P("data"), out_specs=jax.P("data"), axis_names={"data"}, check_vma=False
+        )
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            return (by_rows if rows > 1 else jax.grad(loss))(q)
+
+    q = jax.ShapeDtypeStruct(
+        (8, 64, 4, 32), jnp.bfloat16, sharding=jax.NamedSharding(mesh, jax.P("data", None, "model"))
+    )
+    with compile_for("gpu", capability=(9, 0)):
+        text = jax.jit(gradient).trace(q).lower(lowering_platforms=("cuda",)).as_text()
+    calls = re.findall(r"custom_call @__cudnn\$fmha\w*\(.*?: \((tensor<\w+>)", text)
+    assert calls == [f"tensor<{8 // rows}x64x2x32xbf16>"] * 2

@@ -28,6 +28,7 @@ BOTH = {"data": 4, "model": 2}
         ("VD", (64, 16), P("model", None), P("data"), P("model", "data")),
         ("DD", (16, 16), P(None, None), P("data"), P("data")),
         ("D4K", (12, 4, 16), P(None, None, None), P(None, None, "data"), P(None, None, "data")),
+        ("L3HK", (2, 3, 4, 4), P(None, None, "model", None), P(None), P(None, None, "model")),
         ("F", (64,), P("model"), P(None), P("model")),
         ("LD", (8, 16), P(None, None), P(None, None), P(None, None)),
     ],

@@ -1,9 +1,11 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.train.programs.texts import LOOP, STEP
-from train.programs.hlo import arrays, bytes_of, lowered_counts, parse
+from tests.train.programs.texts import DIVIDED, LOOP, STEP
+from train.programs.hlo import Transfer, arrays, bytes_of, lowered_counts, parse, reused_arguments
 
 
 def test_types_have_sizes():
@@ -29,6 +31,60 @@ def test_what_runs_is_counted_and_what_is_only_named_is_not():
 
 def test_the_body_of_a_loop_runs_as_often_as_its_trip_count_says():
     assert {one.name: times for one, times in parse(LOOP).kernels()} == {"first": 1, "added": 7}
+
+
+def test_the_body_of_a_scan_runs_as_often_as_its_condition_allows_if_nothing_else_is_known():
+    text = re.sub(r", backend_config=.*", "", LOOP).replace("ROOT %yes = pred[] constant(true)", LESS_THAN_NINE)
+    assert {one.name: times for one, times in parse(text).kernels()} == {"first": 1, "added": 9}
+
+
+LESS_THAN_NINE = """%i.1 = s32[] get-tuple-element(%carry.1), index=0
+  %nine = s32[] constant(9)
+  ROOT %less = pred[] compare(%i.1, %nine), direction=LT"""
+
+
+def test_a_transfer_that_is_divided_among_fusions_counts_once_at_each_turn_of_a_loop():
+    gathered, scattered = parse(DIVIDED).transfers()
+    assert gathered == Transfer("all-gather", 4 * 8 * 2 * 4, 4, 3)
+    assert gathered.link_bytes == 3 * 256 * 3 / 4
+    assert scattered == Transfer("reduce-scatter", 32 * 4, 2, 1)
+    assert scattered.link_bytes == 64
+
+
+@pytest.mark.parametrize(
+    ("groups", "devices"),
+    [
+        ("replica_groups={{0,2,4},{1,3,5}}", 3),
+        ("replica_groups=[4,2]<=[8]", 2),
+        ("replica_groups=mesh['data'=8] {'data'}", 8),
+        ("replica_groups=mesh['a'=1,'b'=2,'c'=4], device_ids=([4,2]T(1,0)) {'b','c'}", 8),
+        ("source_target_pairs={{0,1},{1,2},{2,0}}", 3),
+    ],
+)
+def test_the_devices_of_a_transfer_are_those_of_a_group(groups, devices):
+    assert parse(STEP.replace("replica_groups={{0,1}}", groups)).transfers()[0].devices == devices
+
+
+def test_a_transfer_without_groups_is_refused():
+    with pytest.raises(ValueError, match="without groups of devices"):
+        parse(STEP.replace("replica_groups={{0,1}}, ", "")).transfers()
+
+
+def test_the_transfers_of_this_version_of_xla_have_their_sizes():
+    mesh = jax.make_mesh((4,), ("data",), devices=jax.devices()[:4], axis_types=(jax.sharding.AxisType.Auto,))
+
+    def mapped(x):
+        return jax.lax.psum_scatter(jax.lax.all_gather(x, "data", tiled=True) * 2.0, "data", tiled=True)
+
+    function = jax.shard_map(mapped, mesh=mesh, in_specs=jax.P("data"), out_specs=jax.P("data"))
+    text = jax.jit(function, donate_argnums=0).lower(jnp.zeros(64)).compile().as_text()
+    assert parse(text).transfers() == [Transfer("all-gather", 256, 4, 1), Transfer("reduce-scatter", 256, 4, 1)]
+    assert reused_arguments(text) == 1
+
+
+def test_arguments_whose_memory_no_output_takes_are_not_reused():
+    x = jnp.zeros(64)
+    assert reused_arguments(jax.jit(lambda x: x + 1.0).lower(x).compile().as_text()) == 0
 
 
 def test_an_optimised_program_of_this_version_of_xla_is_read():

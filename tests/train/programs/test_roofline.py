@@ -9,19 +9,28 @@ FLOPS = 2 * 256 * 512 * 128
 
 
 def test_a_kernel_takes_as_long_as_its_products_or_its_traffic():
-    slow_products = estimate(parse(STEP), Peaks(1e6, 1e6, 1e15, launch=0.0))
+    slow_products = estimate(parse(STEP), Peaks(1e6, 1e6, 1e15, 1e30, launch=0.0))
     assert slow_products.flops == FLOPS
     assert slow_products.seconds == pytest.approx(FLOPS / 1e6 / PRODUCT_SHARE, rel=1e-6)
     assert slow_products.peak_share == pytest.approx(PRODUCT_SHARE, rel=1e-6)
-    slow_memory = estimate(parse(STEP), Peaks(1e30, 1e30, 1e6, launch=0.0))
+    slow_memory = estimate(parse(STEP), Peaks(1e30, 1e30, 1e6, 1e30, launch=0.0))
     product = 2 * (256 * 512 + 512 * 128 + 256 * 128) + 4096
     widened, reduced = (2 + 4) * 256 * 128, 2 * 4 * 256 * 128
     assert slow_memory.seconds == pytest.approx((product + widened + reduced) / 1e6 / BANDWIDTH_SHARE)
-    assert estimate(parse(STEP), Peaks(1e30, 1e30, 1e30, launch=1.0)).seconds == pytest.approx(3)
+    assert estimate(parse(STEP), Peaks(1e30, 1e30, 1e30, 1e30, launch=1.0)).seconds == pytest.approx(3)
+
+
+def test_what_crosses_the_links_takes_its_time_if_it_is_longer_than_the_kernels():
+    sent = 256 * 128 * 4  # of two devices each sends half, twice
+    slow_links = estimate(parse(STEP), Peaks(1e30, 1e30, 1e30, 1e3, launch=0.0))
+    assert slow_links.seconds == slow_links.link_seconds == pytest.approx(sent / 1e3)
+    fast_links = estimate(parse(STEP), Peaks(1e6, 1e6, 1e30, 1e9, launch=0.0))
+    assert fast_links.link_seconds == pytest.approx(sent / 1e9)
+    assert fast_links.seconds == pytest.approx(FLOPS / 1e6 / PRODUCT_SHARE, rel=1e-6)
 
 
 def test_a_loop_takes_its_time_at_each_turn():
-    found = estimate(parse(LOOP), Peaks(1.0, 1.0, 4000 / BANDWIDTH_SHARE, launch=0.0))
+    found = estimate(parse(LOOP), Peaks(1.0, 1.0, 4000 / BANDWIDTH_SHARE, 1e30, launch=0.0))
     assert found.seconds == pytest.approx(2 + 7 * 3)  # a negation reads and writes, an addition reads twice
     assert (found.flops, found.peak_share) == (0, 0)
 
@@ -65,5 +74,5 @@ ENTRY %main (a: f32[1000,8], b: f32[1,8], c: s32[]) -> f32[1000,8] {
   ROOT %fused = f32[1000,8]{1,0} fusion(%a, %b, %c), kind=kLoop, calls=%update
 }
 """
-    seconds = estimate(parse(text), Peaks(1.0, 1.0, 1 / BANDWIDTH_SHARE, launch=0.0)).seconds
+    seconds = estimate(parse(text), Peaks(1.0, 1.0, 1 / BANDWIDTH_SHARE, 1e30, launch=0.0)).seconds
     assert seconds == pytest.approx(32 + 32 + 4)

@@ -1,3 +1,4 @@
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,19 +10,25 @@ from train.programs.targets import NVIDIA, Target, find_target
 
 
 def test_functions_are_traced_for_the_target():
-    gpu: Any = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100 80GB HBM3", core_count=132)
+    gpu: Any = SimpleNamespace(device_kind="NVIDIA H100 80GB HBM3", core_count=132, platform="gpu")
     with Target("h100", [gpu], NVIDIA["h100"]).tracing():
         assert cuda_capability() == (9, 0)
     with Target("cpu", jax.devices()[:1]).tracing():
         assert cuda_capability() is None
-    tpu: Any = SimpleNamespace(platform="tpu")
-    with Target("v5e:2x2", [tpu]).tracing():
+    tpu: Any = SimpleNamespace(device_kind="TPU v5 lite", platform="tpu")
+    with Target("v5e:2x2", [tpu] * 4).tracing():
         assert target_platform() == "tpu"
 
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [("x100", "--target must be one of"), ("h100", r"jaxnlp\[aot\]'\. JAX said: topology not implemented for cuda")],
+    [
+        ("x100", "--target must be one of"),
+        ("cpu:0", "--target cpu:N needs a number of devices, got 'cpu:0'"),
+        ("h100:8x8", "--target h100:N needs a number of devices, got 'h100:8x8'"),
+        ("cpu:9", "needs 9 devices, but JAX has begun with 8"),
+        ("h100", r"jaxnlp\[aot\]'\. JAX said: topology not implemented for cuda"),
+    ],
 )
 def test_a_target_that_cannot_be_compiled_for_is_refused_in_a_line(target, message, monkeypatch):
     monkeypatch.setattr("train.programs.targets.topologies.get_topology_desc", missing)
@@ -36,3 +43,12 @@ def missing(*_, **__):
 
 def test_this_machine_is_a_target():
     assert find_target("cpu").devices == jax.devices()[:1]
+    assert find_target("cpu:4").devices == jax.devices()[:4]
+
+
+def test_compiling_for_tpus_leaves_libtpu_to_other_processes(monkeypatch):
+    monkeypatch.setattr("train.programs.targets._topology", lambda *_: SimpleNamespace(devices=["a", "b"]))
+    monkeypatch.setattr("os.environ", {})
+    assert find_target("v5e:1x2").devices == ["a", "b"]
+    assert os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] == "1"
+    assert os.environ["TPU_SKIP_MDS_QUERY"] == "1"

@@ -50,3 +50,40 @@ backend_config={"known_trip_count":{"n":"7"}}
   ROOT %result = f32[1000]{0} get-tuple-element(%loop), index=1
 }
 """
+
+DIVIDED = """HloModule jit_divided
+
+%begin (shard: f32[2,8]) -> f32[8,8] {
+  %shard = f32[2,8]{1,0} parameter(0)
+  ROOT %all.1 = f32[8,8]{1,0} all-gather(%shard), channel_id=5, replica_groups={{0,1,2,3}}, dimensions={0}
+}
+
+%goOn (shard.2: f32[2,8]) -> f32[8,8] {
+  %shard.2 = f32[2,8]{1,0} parameter(0)
+  ROOT %all.2 = f32[8,8]{1,0} all-gather(%shard.2), channel_id=5, replica_groups={{0,1,2,3}}, dimensions={0}
+}
+
+%body (carry: (s32[], f32[2,8])) -> (s32[], f32[2,8]) {
+  %carry = (s32[], f32[2,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%carry), index=0
+  %x = f32[2,8]{1,0} get-tuple-element(%carry), index=1
+  %started = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%begin
+  %ended = f32[8,8]{1,0} fusion(%x), kind=kCustom, calls=%goOn
+  ROOT %next = (s32[], f32[2,8]{1,0}) tuple(%i, %x)
+}
+
+%unfinished (carry.1: (s32[], f32[2,8])) -> pred[] {
+  %carry.1 = (s32[], f32[2,8]{1,0}) parameter(0)
+  ROOT %yes = pred[] constant(true)
+}
+
+ENTRY %main (given: f32[2,8], grads: f32[32]) -> f32[16] {
+  %given = f32[2,8]{1,0} parameter(0)
+  %grads = f32[32]{0} parameter(1)
+  %zero = s32[] constant(0)
+  %start = (s32[], f32[2,8]{1,0}) tuple(%zero, %given)
+  %loop = (s32[], f32[2,8]{1,0}) while(%start), condition=%unfinished, body=%body, \
+backend_config={"known_trip_count":{"n":"3"}}
+  ROOT %scattered = f32[16]{0} reduce-scatter(%grads), channel_id=6, replica_groups=[2,2]<=[4], dimensions={0}
+}
+"""
