@@ -93,7 +93,10 @@ MAY_ASK = {
     ("train/config.py", "isinstance(getattr(config, head), Choice)"): "a name may choose the kind",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
     ("train/logs/log.py", "isinstance(block.content, MarkedText)"): "all kinds of blocks",
-    ("train/parallel.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
+    ("train/parallel/mesh.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
+    ("train/parallel/pmap.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
+    ("train/parallel/rows.py", "isinstance(batch, LazyBatch)"): "both kinds of batches",
+    ("train/step.py", "isinstance(batch, LazyBatch)"): "a lazy batch is no batch of several parts",
     ("train/run/folder.py", "hasattr(os, 'sched_getaffinity')"): "the operating system",
 }
 
