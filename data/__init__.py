@@ -3,12 +3,13 @@
 import textwrap
 from typing import Any, TypeVar
 
-from jaxnlp.corpus import Corpus, DataConfig, DataError, NumpyBatch, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, LazyBatch, NumpyBatch, Split
 
 __all__ = [
     "Corpus",
     "DataConfig",
     "DataError",
+    "LazyBatch",
     "NumpyBatch",
     "Split",
     "refuse_path",

@@ -17,7 +17,7 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor, short_reason
 from data.download import locate_folder
-from data.pipelines.endless import iterable, shuffled
+from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
@@ -188,11 +188,12 @@ class Images(DataConfig):
 
     def _training_batches(self, train: LabelledImages, seed: int) -> Any:
         rows = shuffled(grain.MapDataset.range(len(train.images)), seed)
-        batches = rows.random_map(functools.partial(self._row, train)).batch(self.batch_size)
-        if self.mix != "none":
-            mix = mixup if self.mix == "mixup" else cutmix
-            batches = batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator))
-        return iterable(batches)
+        examples = rows.random_map(functools.partial(self._row, train))
+        if self.mix == "none":
+            return iterable(batched(examples, self.batch_size))
+        mix = mixup if self.mix == "mixup" else cutmix  # of rows of the whole batch
+        batches = examples.batch(self.batch_size)
+        return iterable(batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator)))
 
     def _row(self, train: LabelledImages, index: int, generator: np.random.Generator) -> NumpyBatch:
         image = train.images[index]

@@ -14,7 +14,7 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.pipelines.endless import iterable, shuffled
+from data.pipelines.endless import batched, iterable, shuffled, stacked
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
@@ -148,7 +148,7 @@ class MaskedText(TextFiles):
         examples = shuffled(grain.MapDataset.range(parts[0].starts), seed)
         described = " and ".join(f"{part.count:,} ({len(part.tokens):,} tokens)" for part in parts)
         return Corpus(
-            train=iterable(examples.random_map(_Examples(self, parts[0], vocabulary)).batch(self.batch_size)),
+            train=iterable(batched(examples.random_map(_Examples(self, parts[0], vocabulary)), self.batch_size)),
             splits={"validation": self._split(parts[1], vocabulary)},
             processor=vocabulary,
             description=(
@@ -167,7 +167,7 @@ class MaskedText(TextFiles):
             indices = range(index * size, min((index + 1) * size, len(starts)))
             rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in indices]
             rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
-            return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+            return stacked(rows)
 
         batches = grain.MapDataset.range(-(-len(starts) // size)).map(batch_of)
         return Split(batches, of_each_shape=[batches[0]])

@@ -11,7 +11,7 @@ import grain
 import numpy as np
 from absl import flags
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, LazyBatch, NumpyBatch, Split, require_processor
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
@@ -160,12 +160,13 @@ def shuffled_windows(
     starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
     # Starts are batched first; the windows of a batch are then read in one NumPy call.
     order = shuffled(grain.MapDataset.range(len(starts)), seed).batch(batch_size)
-    batches = iterable(order.map(_Chosen(windows, starts)))
-    if num_workers:
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
-        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers), _ignore_interrupts)
-    return batches
+    chosen = _Chosen(windows, starts)
+    if not num_workers:
+        return iterable(order.map(lambda indices: LazyBatch(batch_size, lambda rows: chosen(indices[rows]))))
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
+    workers = grain.MultiprocessingOptions(num_workers=num_workers)
+    return iterable(order.map(chosen)).mp_prefetch(workers, _ignore_interrupts)
 
 
 def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int) -> grain.MapDataset:

@@ -1,7 +1,8 @@
 """The interface of data sets: batches, examples, and the processor of raw inputs. Does not use jax."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -13,6 +14,33 @@ Example = TypeVar("Example")
 
 NumpyBatch = dict[str, np.ndarray]
 """Named arrays of static shape; the first axis is B. `loss_mask` is False for rows, or positions, of padding."""
+
+
+class LazyBatch(Mapping[str, np.ndarray]):
+    """A batch whose rows are made when they are read. A process of several makes only those of its devices.
+
+    Args:
+      size: B.
+      make: from numbers of rows [N] in increasing order to these rows, as a batch of N rows.
+    """
+
+    def __init__(self, size: int, make: Callable[[np.ndarray], NumpyBatch]):
+        self.size = size
+        self.rows = make
+
+    @functools.cached_property
+    def whole(self) -> NumpyBatch:
+        """All rows."""
+        return self.rows(np.arange(self.size))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.whole[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.whole)
+
+    def __len__(self) -> int:
+        return len(self.whole)
 
 
 class DataError(ValueError):
@@ -122,8 +150,8 @@ class Corpus:
     """A loaded data set.
 
     Attributes:
-      train: endless batches of static shapes, in an order that only the seed decides; or dicts of batches by part, if a
-        step takes a batch of each part. Its iterator has `get_state` and `set_state`.
+      train: endless batches of static shapes, perhaps lazy, in an order that only the seed decides; or dicts of batches
+        by part, if a step takes a batch of each part. Its iterator has `get_state` and `set_state`.
       splits: the splits that can be scored, by name; one is `validation`.
       processor: turns raw inputs into arrays.
       description: one line for the user.

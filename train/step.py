@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxnlp.corpus import LazyBatch
 from jaxnlp.metrics import total
 from jaxnlp.tasks import Objective
 from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, PyTree
@@ -122,7 +123,7 @@ def init_state(
 
 def has_parts(batch: Mapping[str, Any]) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:
     """Whether the argument has a batch for each of several parts, by name."""
-    return all(isinstance(part, Mapping) for part in batch.values())
+    return not isinstance(batch, LazyBatch) and all(isinstance(part, Mapping) for part in batch.values())
 
 
 def train_step(

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import grain
 import numpy as np
 
-from data import NumpyBatch
+from data import LazyBatch, NumpyBatch
 from data.pipelines.lengths import fitting
 
 Example = TypeVar("Example")
@@ -35,6 +35,11 @@ class Buckets(Generic[Example]):
         """A batch of B rows, with the first length that the longest example fits."""
         return self.pad(examples, batch_size, fitting(max(map(self.length, examples)), self.lengths))
 
+    def lazy_batch(self, examples: Sequence[Example]) -> LazyBatch:
+        """A batch of a row for each example, whose rows are padded when they are read."""
+        length = fitting(max(map(self.length, examples)), self.lengths)
+        return LazyBatch(len(examples), lambda rows: self.pad([examples[row] for row in rows], len(rows), length))
+
     def endless(
         self, examples: grain.MapDataset, batch_size: int, *, seed: int, pool_batches: int = POOL_BATCHES
     ) -> grain.MapDataset:
@@ -54,11 +59,11 @@ class Buckets(Generic[Example]):
 
         # The batches of a pool are read one after the other.
         @functools.lru_cache(maxsize=2)
-        def pool(index: int) -> list[NumpyBatch]:
+        def pool(index: int) -> list[LazyBatch]:
             pooled = [examples[i] for i in range(index * pool_size, (index + 1) * pool_size)]
             pooled.sort(key=self.length)
             order = np.random.default_rng((seed, index)).permutation(pool_batches)
-            return [self.batch(pooled[i * batch_size : (i + 1) * batch_size], batch_size) for i in order]
+            return [self.lazy_batch(pooled[i * batch_size : (i + 1) * batch_size]) for i in order]
 
         return grain.MapDataset.range(len(examples) // pool_size * pool_batches).map(
             lambda index: pool(index // pool_batches)[index % pool_batches]

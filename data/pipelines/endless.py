@@ -1,6 +1,11 @@
 """Endless examples for training."""
 
+from collections.abc import Sequence
+
 import grain
+import numpy as np
+
+from data import LazyBatch, NumpyBatch
 
 ENDLESS = 2**40
 """An effectively infinite number of examples. Grain's own endless repeat() overflows when its examples are batched."""
@@ -9,6 +14,20 @@ ENDLESS = 2**40
 def shuffled(examples: grain.MapDataset, seed: int) -> grain.MapDataset:
     """The examples endlessly, reshuffled in each epoch."""
     return examples.seed(seed).shuffle().repeat(ENDLESS // len(examples))
+
+
+def batched(examples: grain.MapDataset, batch_size: int) -> grain.MapDataset:
+    """Batches of B examples, dicts of arrays of equal shapes. Each example is made when its row is read."""
+
+    def batch(index: int) -> LazyBatch:
+        return LazyBatch(batch_size, lambda rows: stacked([examples[index * batch_size + int(row)] for row in rows]))
+
+    return grain.MapDataset.range(len(examples) // batch_size).map(batch)
+
+
+def stacked(rows: Sequence[NumpyBatch]) -> NumpyBatch:
+    """Rows as a batch."""
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def iterable(batches: grain.MapDataset) -> grain.IterDataset:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import grain
 import numpy as np
 
-from data import NumpyBatch
+from data import LazyBatch, NumpyBatch
 from data.pipelines.lengths import MOST_LENGTHS, few_lengths
 from data.pipelines.word_batches import Epochs
 
@@ -104,14 +104,19 @@ class Shapes:
           seed: decides the order.
         """
 
-        def batches(number: int) -> Sequence[NumpyBatch]:
+        def batches(number: int) -> Sequence[LazyBatch]:
             generator, examples = np.random.default_rng((seed, number)), epoch(number)
             groups = self.groups(list(map(length, examples)), generator.permutation(len(examples)).tolist())
             order = generator.permutation(len(groups))
 
-            def made(index: int) -> NumpyBatch:
+            def made(index: int) -> LazyBatch:
                 bucket, members = groups[order[index]]
-                return batch([examples[member] for member in members], self.rows(bucket), self.lengths[bucket])
+
+                def rows(chosen: np.ndarray) -> NumpyBatch:
+                    found = [examples[members[row]] for row in chosen if row < len(members)]
+                    return batch(found, len(chosen), self.lengths[bucket])
+
+                return LazyBatch(self.rows(bucket), rows)
 
             return grain.MapDataset.range(len(groups)).map(made)
 

@@ -6,9 +6,9 @@ from typing import Any
 import grain
 import numpy as np
 
-from data import NumpyBatch
+from data import LazyBatch, NumpyBatch
 
-Epoch = Callable[[int], Sequence[NumpyBatch]]
+Epoch = Callable[[int], Sequence[NumpyBatch | LazyBatch]]
 """A pure function from the index of an epoch to its batches."""
 
 
@@ -41,13 +41,16 @@ def window_batches(
     windows = (len(text) - 1) // sequence_length
     starts = generator.permutation(windows)[: windows // batch_size * batch_size].reshape(-1, batch_size, 1)
 
-    def batch(index: int) -> NumpyBatch:
-        positions = starts[index] * sequence_length + np.arange(sequence_length)
-        return {
-            "tokens": text[positions],
-            "targets": text[positions + 1],
-            "loss_mask": np.ones(positions.shape, bool),
-        }
+    def batch(index: int) -> LazyBatch:
+        def rows(chosen: np.ndarray) -> NumpyBatch:
+            positions = starts[index][chosen] * sequence_length + np.arange(sequence_length)
+            return {
+                "tokens": text[positions],
+                "targets": text[positions + 1],
+                "loss_mask": np.ones(positions.shape, bool),
+            }
+
+        return LazyBatch(batch_size, rows)
 
     return grain.MapDataset.range(len(starts)).map(batch)
 
@@ -175,9 +178,9 @@ class _EpochsIterator(grain.DatasetIterator):
         super().__init__()
         self._epoch = epoch
         self._number = self._next = 0
-        self._batches: Sequence[NumpyBatch] | None = None
+        self._batches: Sequence[NumpyBatch | LazyBatch] | None = None
 
-    def __next__(self) -> NumpyBatch:
+    def __next__(self) -> NumpyBatch | LazyBatch:
         if self._batches is None:
             self._batches = self._epoch(self._number)
         if self._next == len(self._batches):

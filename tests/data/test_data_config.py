@@ -2,6 +2,7 @@ import dataclasses
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from data import DataConfig, DataError, refuse_path, require_processor
@@ -14,6 +15,7 @@ from data.treebank import Treebank
 from data.word_text import WordText
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.words import WordVocabulary
+from train.parallel.rows import rows_at
 
 SLOW = ("numbers", "bpe_dropout", "contexts", "names_pretraining")
 
@@ -55,6 +57,21 @@ def test_the_shapes_of_all_batches_are_known_and_few_where_that_is_wanted(name, 
     if few_lengths:
         assert len(train) <= most
         assert len(evaluation) <= most_in_evaluation
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in DATA]
+)
+def test_a_process_that_makes_some_rows_of_each_batch_makes_the_rows_of_the_whole_batches(name):
+    config, _, _ = DATA[name]
+    for whole, batch in itertools.islice(zip(*(config.load(0).train for _ in range(2)), strict=False), 5):
+        size = len(whole["loss_mask"])
+        for rows in (np.arange(size)[size // 2 :], np.array([0, size - 1])):
+            found = rows_at(batch, rows)
+            assert found.keys() == dict(whole).keys()
+            for key, x in found.items():
+                np.testing.assert_array_equal(x, whole[key][rows], err_msg=key)
+        assert name == "streams" or "whole" not in vars(batch)  # only those rows were made; streams are views
 
 
 @pytest.mark.parametrize("name", ["names", "tags", "contexts"])

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.corpus import Corpus, DataError, LazyBatch, Split
 
 
 def corpus_of(splits):
@@ -41,6 +41,15 @@ def test_a_split_and_a_corpus_compare_by_what_they_are_and_not_by_their_arrays()
     first, second = (Split(rows=np.arange(3)) for _ in range(2))
     assert first != second
     assert len({first, second, corpus(), corpus()}) == 4
+
+
+def test_a_lazy_batch_reads_as_a_batch_and_makes_its_rows_once():
+    made = []
+    batch = LazyBatch(3, lambda rows: made.append(rows.tolist()) or {"x": rows + 10, "loss_mask": rows >= 0})
+    np.testing.assert_array_equal(batch.rows(np.array([2]))["x"], [12])
+    assert made == [[2]]
+    np.testing.assert_array_equal(dict(batch)["x"], [10, 11, 12])
+    assert (list(batch), len(batch), made) == (["x", "loss_mask"], 2, [[2], [0, 1, 2]])
 
 
 def test_data_needs_no_jax():

@@ -98,6 +98,8 @@ MAY_ASK = {
     ("train/parallel/pmap.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
     ("train/parallel/mesh.py", "isinstance(x, Placement)"): "a placement is a leaf of its tree",
     ("train/parallel/rules.py", "isinstance(x, Placement)"): "a placement is a leaf of its tree",
+    ("train/parallel/rows.py", "isinstance(batch, LazyBatch)"): "both kinds of batches",
+    ("train/step.py", "isinstance(batch, LazyBatch)"): "a lazy batch is no batch of several parts",
     ("train/run/folder.py", "hasattr(os, 'sched_getaffinity')"): "the operating system",
 }
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxnlp.corpus import LazyBatch
+
 
 def pad_rows(batch: Mapping[str, np.ndarray], multiple: int, *, axis: int = 0) -> dict[str, np.ndarray]:
     """Appends zero rows until the number of rows is a multiple; `loss_mask` is False there, so no loss counts them."""
@@ -24,3 +26,24 @@ def split_rows(batch: Mapping[str, np.ndarray], parts: int) -> dict[str, np.ndar
 def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> dict[str, np.ndarray]:
     """The batch as [A, B, ...], B a multiple of the devices. The examples of a part do not depend on the devices."""
     return pad_rows(split_rows(pad_rows(batch, parts), parts), devices, axis=1)
+
+
+def places(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> np.ndarray:
+    """The row at each place of a padded batch [B], or of one of several parts [A, B]; -1 = padding."""
+    size = batch.size if isinstance(batch, LazyBatch) else len(batch["loss_mask"])
+    numbers = {"loss_mask": np.arange(1, size + 1)}
+    padded = pad_rows(numbers, devices) if parts == 1 else accumulation_parts(numbers, parts, devices)
+    return padded["loss_mask"] - 1
+
+
+def rows_at(batch: Mapping[str, np.ndarray], places: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows at some `places` [...], and zeros at padding; a lazy batch makes no others.
+
+    If all are padding, one row is made, for the shapes.
+    """
+    found, rows = {}, places[places >= 0]
+    made = batch.rows if isinstance(batch, LazyBatch) else lambda rows: {name: x[rows] for name, x in batch.items()}
+    for name, x in made(rows if len(rows) else np.zeros(1, int)).items():
+        found[name] = np.zeros((*places.shape, *x.shape[1:]), x.dtype)
+        found[name][places >= 0] = x[: len(rows)]
+    return found

@@ -16,11 +16,14 @@ from jax.experimental import multihost_utils
 
 from jaxnlp.config import Config, Count, Natural
 from jaxnlp.saving.serialization import ConfigError
+from train.run.watch import watching
 
 ADDRESS, PROCESSES, PROCESS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 """Environment variables in place of the options."""
 SECONDS_TO_CONNECT = 120
 SECONDS_BETWEEN_TRIES = 0.5
+SECONDS_OF_SILENCE = 30
+"""JAX takes a process that is silent for so long for dead, and ends the others; `train.run.watch` names it before."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +48,7 @@ class ProcessOptions(Config):
 
 @contextlib.contextmanager
 def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> Iterator[None]:
-    """Connects this process to the others, before JAX looks for devices; at the end it says goodbye to them.
+    """Connects this process to the others, before JAX looks for devices; at the end it waits for them.
 
     Args:
       options: of this process.
@@ -61,16 +64,23 @@ def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> 
     if address is not None and number:
         _wait_for(address, seconds)
     try:
-        jax.distributed.initialize(address, count, number, initialization_timeout=seconds)
+        jax.distributed.initialize(
+            address,
+            count,
+            number,
+            initialization_timeout=seconds,
+            heartbeat_timeout_seconds=SECONDS_OF_SILENCE,
+            shutdown_timeout_seconds=SECONDS_OF_SILENCE,
+        )
     except ValueError as error:
         raise ConfigError(
             f"JAX finds no cluster here ({error}); give --coordinator HOST:PORT --num-processes N --process-id I, or "
             f"set {ADDRESS}, {PROCESSES} and {PROCESS}"
         ) from error
-    try:
-        yield
-    finally:
-        jax.distributed.shutdown()
+    with watching():
+        yield  # after an error, JAX says goodbye when Python ends, so that the error is printed before
+        wait_for_all("the run has ended")
+    jax.distributed.shutdown()
 
 
 def wait_for_all(what: str) -> None:

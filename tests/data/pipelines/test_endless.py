@@ -1,7 +1,7 @@
 import grain
 import numpy as np
 
-from data.pipelines.endless import iterable, shuffled
+from data.pipelines.endless import batched, iterable, shuffled
 
 
 def test_each_epoch_has_each_example_once_in_another_order():
@@ -21,3 +21,21 @@ def test_batches_are_endless_and_continue_from_a_saved_state():
     again.set_state(iterator.get_state())
     for _ in range(5):
         np.testing.assert_array_equal(next(again), next(iterator))
+
+
+def test_rows_of_a_batch_are_the_examples_of_grains_own_batches_and_no_other_is_made():
+    made = []
+
+    def example(index, generator):
+        made.append(index)
+        return {"index": np.int32(index), "noise": generator.random(3), "loss_mask": np.array(True)}
+
+    examples = shuffled(grain.MapDataset.range(20), 0).random_map(example)
+    expected, batch = examples.batch(8)[4], batched(examples, 8)[4]
+    made.clear()
+    rows = batch.rows(np.array([2, 5]))
+    assert made == expected["index"][[2, 5]].tolist()
+    for name, x in expected.items():
+        np.testing.assert_array_equal(rows[name], x[[2, 5]])
+        np.testing.assert_array_equal(batch[name], x)
+        assert batch[name].dtype == x.dtype

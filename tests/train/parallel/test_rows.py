@@ -2,7 +2,8 @@ import chex
 import numpy as np
 import pytest
 
-from train.parallel.rows import accumulation_parts, pad_rows, split_rows
+from jaxnlp.corpus import LazyBatch
+from train.parallel.rows import accumulation_parts, pad_rows, places, rows_at, split_rows
 
 
 def batch_of(rows, length=8):
@@ -48,3 +49,26 @@ def test_accumulation_parts_hold_the_same_examples_on_any_number_of_devices(rows
         held.append([part[part > 0].tolist() for part in cut["x"]])
     assert held[0] == held[1] == held[2]
     assert [example for part in held[0] for example in part] == list(range(1, rows + 1))
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("rows", [12, 13, 2])
+def test_the_rows_of_all_processes_are_the_padded_batch_and_each_makes_only_its_own(rows, parts):
+    batch, made = batch_of(rows), []
+
+    def make(chosen):
+        made.extend(chosen.tolist())
+        return {name: x[chosen] for name, x in batch.items()}
+
+    expected = pad_rows(batch, 8) if parts == 1 else accumulation_parts(batch, parts, 8)
+    found = places(batch, parts, 8)
+    np.testing.assert_array_equal(places(LazyBatch(rows, make), parts, 8), found)
+    columns = np.array_split(np.arange(found.shape[-1]), 4)  # of four processes
+    for source in (batch, LazyBatch(rows, make)):
+        held = [rows_at(source, found[..., column]) for column in columns]
+        for name, x in expected.items():
+            joined = np.concatenate([part[name] for part in held], axis=found.ndim - 1)
+            np.testing.assert_array_equal(joined, x)
+            assert joined.dtype == x.dtype
+    idle = sum(not (found[..., column] >= 0).any() for column in columns)  # these make a row for the shapes
+    assert sorted(made) == sorted([*range(rows), *[0] * idle])

@@ -1,0 +1,93 @@
+import threading
+import time
+
+import jax
+import pytest
+from jax._src import distributed
+
+from train.run import watch
+from train.run.watch import SECONDS_UNTIL_A_LINE, Silences, watching
+
+LONG = SECONDS_UNTIL_A_LINE + 1
+
+
+def signs(number, *processes):
+    return {one: f"{number} (host{one}, pid {one})" for one in processes}
+
+
+def test_a_process_whose_sign_does_not_change_is_named_once():
+    silences = Silences(0.0)
+    silences.answered(signs(1, 0, 1, 2), 1.0)
+    silences.answered(signs(2, 0, 2) | signs(1, 1), LONG)
+    assert silences.lines(LONG) == []
+    silences.answered(signs(3, 0, 2) | signs(1, 1), LONG + 1)
+    (line,) = silences.lines(LONG + 1)
+    assert line.startswith(f"process 1 (host1, pid 1) has given no sign of life for {LONG:.0f} s")
+    assert silences.lines(LONG + 1) == []
+
+
+def test_a_process_that_was_silent_may_be_named_again():
+    silences = Silences(0.0)
+    silences.answered(signs(1, 0, 1), 0.0)
+    silences.answered(signs(2, 0) | signs(1, 1), LONG)
+    assert len(silences.lines(LONG)) == 1
+    silences.answered(signs(3, 0, 1), LONG + 1)
+    assert silences.lines(LONG + 1) == []
+    silences.answered(signs(4, 0) | signs(3, 1), 3 * LONG)
+    assert len(silences.lines(3 * LONG)) == 1
+
+
+def test_if_the_first_process_does_not_answer_only_that_is_known():
+    silences = Silences(0.0)
+    silences.answered(signs(1, 0, 1), 1.0)
+    assert silences.lines(LONG) == []
+    (line,) = silences.lines(LONG + 1)
+    assert line.startswith("process 0 (host0, pid 0) has given no sign")
+
+
+@pytest.fixture
+def client(monkeypatch):
+    """Stands where JAX has its client of process 0."""
+
+    class Client:
+        def __init__(self):
+            self.kept = {}
+            self.error = None
+
+        def key_value_set(self, key, value, *, allow_overwrite):
+            assert allow_overwrite
+            if self.error:
+                raise self.error
+            self.kept[key] = value
+
+        def key_value_dir_get(self, folder):
+            return [(key, value) for key, value in self.kept.items() if key.startswith(folder)]
+
+    jax.devices()  # JAX would ask the client for them
+    client = Client()
+    monkeypatch.setattr(distributed.global_state, "client", client)
+    monkeypatch.setattr(watch, "SECONDS_BETWEEN_SIGNS", 0.01)
+    return client
+
+
+def test_the_watch_gives_signs_names_the_silent_and_ends_with_its_context(client, monkeypatch, capsys):
+    monkeypatch.setattr(watch, "SECONDS_UNTIL_A_LINE", 0.2)
+    client.kept["jaxnlp/signs_of_life/1"] = "7 (other, pid 3)"
+    before = threading.active_count()
+    with watching():
+        end = time.monotonic() + 30
+        while time.monotonic() < end and "process 1" not in (found := capsys.readouterr().err):
+            time.sleep(0.02)
+        assert "process 1 (other, pid 3) has given no sign of life" in found
+        assert int(client.kept["jaxnlp/signs_of_life/0"].split()[0]) > 2
+    end = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_a_first_process_that_is_gone_is_named_at_once(client, capsys):
+    client.error = jax.errors.JaxRuntimeError("Socket closed")
+    with watching():
+        time.sleep(0.3)
+        assert capsys.readouterr().err == "process 0 does not answer: Socket closed\n"
