@@ -174,7 +174,7 @@ class MeshParallel:
     def _put_rows(self, batch: Mapping[str, np.ndarray], accumulation_steps: int) -> Batch:
         """`put_batch` of one of several processes, which makes the rows of its own devices."""
         rows, sharding = places(batch, accumulation_steps, self.devices), self._batch_sharding(accumulation_steps)
-        columns = self.by_rows.addressable_devices_indices_map(rows.shape[-1:]).values()
+        columns: Any = self.by_rows.addressable_devices_indices_map(rows.shape[-1:]).values()
         mine = sorted({place for (column,) in columns for place in range(rows.shape[-1])[column]})
         return {
             name: jax.make_array_from_process_local_data(sharding, x, rows.shape + x.shape[rows.ndim :])

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 from jax._src import distributed  # JAX has no public name for the client of its coordination service
@@ -62,7 +63,8 @@ class Silences:
 
 
 def _exchange_signs(watch: Silences, over: threading.Event) -> None:
-    client, mine = distributed.global_state.client, f"{FOLDER}{jax.process_index()}"
+    client: Any = distributed.global_state.client
+    mine = f"{FOLDER}{jax.process_index()}"
     where, number = f"({socket.gethostname()}, pid {os.getpid()})", 0
     while not over.wait(SECONDS_BETWEEN_SIGNS):
         number += 1
