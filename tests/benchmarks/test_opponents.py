@@ -253,25 +253,6 @@ def transformer_weights(params):
     return found
 
 
-def test_generation_with_a_cache_gives_the_tokens_of_generation_without(monkeypatch):
-    config = dataclasses.replace(gpt_names.CONFIG, **TINY | {"context_length": 12, "tie_embeddings": False})
-    torch.manual_seed(3)
-    model = TorchGPT(config, VOCABULARY, fused=True)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(20.0)  # so that tokens differ
-    monkeypatch.setattr("benchmarks.torch_gpt.TorchGPT", lambda *_, **__: model)
-    for name, value in {"CONFIG": config, "VOCABULARY": VOCABULARY, "PROMPT": 3, "NEW": 8}.items():
-        monkeypatch.setattr(generate, name, value)
-    expected = generate.uncached(BATCH)()
-    assert expected.shape == (BATCH, 8)
-    assert len(expected.unique()) > 3
-    step = generate.cached(BATCH, bfloat16=False, compiled=False)
-    for _ in range(2):  # the second starts with the cache of the first
-        np.testing.assert_array_equal(step(), expected)
-
-
 @pytest.mark.thorough
 def test_transformer_gives_our_logits_and_its_search_our_translations():
     config = EncoderDecoderConfig(**TINY | {"context_length": 16}, embeddings="shared", dropout_rate=0.0)
