@@ -7,19 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import (
-    awd_lstm,
-    bert_finetune,
-    crf,
-    generate,
-    gpt2_124m,
-    gpt_names,
-    lstm_lm,
-    parse,
-    predict,
-    text_cnn,
-    vit,
-)
+from benchmarks import awd_lstm, bert_finetune, crf, gpt2_124m, gpt_names, lstm_lm, parse, predict, text_cnn, vit
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchAWDLSTM, TorchLSTM
