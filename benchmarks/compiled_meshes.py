@@ -53,7 +53,8 @@ def large_table(rows: list[dict[str, Any]]) -> str:
         donated = f"{row['reused_arrays']} of {row['donated_arrays']}" if row["donated_arrays"] else ""
         lines.append(
             f"| {row['run']} | {row['program']} | {row['argument_bytes'] / 1e9:.2f} | "
-            f"{row['temporary_bytes'] / 1e9:.2f} | {donated} | {_transfers(row, 1e9)} | {_estimate(row)} |"
+            f"{row['temporary_bytes'] / 1e9:.2f} | {donated} | {_transfers(row, 1e9)} | "
+            f"{row['estimated_seconds'] * 1e3:.1f} | {row['link_seconds'] * 1e3:.1f} | {row['peak_share']:.0%} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -75,14 +76,6 @@ def _where(rows: list[dict[str, Any]]) -> list[str]:
     first, commits = rows[0], sorted({row["commit"][:12] for row in rows})
     at = f"at commit{'s' if len(commits) > 1 else ''} {' and '.join(commits)}"
     return [f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, {at}.", ""]
-
-
-def _estimate(row: dict[str, Any]) -> str:
-    """Milliseconds, those of the links, and the share of the peak; without an estimate only those of the links."""
-    links = f"{row['link_seconds'] * 1e3:.1f}"
-    if "estimated_seconds" not in row:
-        return f" | {links} | "
-    return f"{row['estimated_seconds'] * 1e3:.1f} | {links} | {row['peak_share']:.0%}"
 
 
 def _transfers(row: dict[str, Any], unit: float) -> str:
