@@ -26,8 +26,6 @@ LARGE_RUNS: dict[str, tuple[str, ...]] = {
     "gpt_1b, fsdp, 16 TPU v5e": ("gpt_1b", "--target=v5e:4x4", "--parallel=fsdp"),
     "gpt_1b, fsdp, 8 H100": ("gpt_1b", "--target=h100:8", "--parallel=fsdp"),
     "gpt_1b, fsdp, data=4,model=2, 8 H100": ("gpt_1b", "--target=h100:8", "--parallel=fsdp", "--mesh=data=4,model=2"),
-    "gpt2_small, jit, 8 TPU v5e": ("gpt2_small", "--target=v5e:2x4"),
-    "gpt2_small, fsdp, 8 TPU v5e": ("gpt2_small", "--target=v5e:2x4", "--parallel=fsdp"),
     "gpt2_small, jit, 8 H100": ("gpt2_small", "--target=h100:8"),
     "gpt2_small, fsdp, 8 H100": ("gpt2_small", "--target=h100:8", "--parallel=fsdp"),
 }
@@ -75,11 +73,9 @@ def reach_table(rows: list[dict[str, Any]]) -> str:
 
 
 def _where(rows: list[dict[str, Any]]) -> list[str]:
-    first = rows[0]
-    return [
-        f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, at commit {first['commit'][:12]}.",
-        "",
-    ]
+    first, commits = rows[0], sorted({row["commit"][:12] for row in rows})
+    at = f"at commit{'s' if len(commits) > 1 else ''} {' and '.join(commits)}"
+    return [f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, {at}.", ""]
 
 
 def _transfers(row: dict[str, Any], unit: float) -> str:

@@ -126,11 +126,11 @@ class Program(NamedTuple):
         for kernel, times in self.kernels():
             for one in (kernel, *self.body(kernel)):
                 kind = one.op.removesuffix("-start")
-                channel = re.search(r"channel_id=\d+", one.line)
-                if kind not in COLLECTIVES or (one is not kernel and channel and channel[0] in divided):
+                # A TPU names the parts of a transfer alike: a chain, which may share its channel with other transfers.
+                parts = re.findall(r'channel_id=\d+|chain_id="\d+"', one.line)
+                if kind not in COLLECTIVES or (len(parts) == 2 and " ".join(parts) in divided):
                     continue
-                if one is not kernel and channel:
-                    divided.add(channel[0])
+                divided.add(" ".join(parts))
                 devices = _devices_of(one)
                 size = sum(bytes_of(types[name]) for name in one.operands)
                 found.append(Transfer(kind, size * (devices if kind == "all-gather" else 1), devices, times))

@@ -82,11 +82,19 @@ def product_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]
 
 
 def _convolution_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
-    """A TPU computes products of matrices as convolutions."""
+    """A TPU computes products of matrices as convolutions: those of a batch as windows over the batch's axes, in which
+    a dilated operand leaves one value."""
     labels = re.search(r"dim_labels=\w+_(\w+)->", one.line)
     (dtype, kernel), (_, result) = arrays(types[one.operands[1]])[0], arrays(one.type)[0]
     features = 1 if labels is None else kernel[labels[1].index("o")]
-    return 2.0 * math.prod(result) * math.prod(kernel) / features, dtype in ("bf16", "f16")
+    size, dilation = (_numbers(rf"\bwindow={{.*?\b{name}=([\dx]+)", one.line) for name in ("size", "lhs_dilate"))
+    empty = math.prod(n / max(1, n // d) for n, d in zip(size, dilation, strict=False))
+    return 2.0 * math.prod(result) * math.prod(kernel) / features / empty, dtype in ("bf16", "f16")
+
+
+def _numbers(pattern: str, line: str) -> list[int]:
+    found = re.search(pattern, line)
+    return [] if found is None else [int(n) for n in found[1].split("x")]
 
 
 def _attention_flops(one: Instruction, types: dict[str, str]) -> float:

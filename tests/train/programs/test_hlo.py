@@ -51,6 +51,11 @@ def test_a_transfer_that_is_divided_among_fusions_counts_once_at_each_turn_of_a_
     assert scattered.link_bytes == 64
 
 
+def test_transfers_of_two_fusions_that_share_a_channel_count_each():
+    text = DIVIDED.replace(', frontend_attributes={chain_id="2"}', "")
+    assert [one.kind for one in parse(text).transfers()] == ["all-gather", "all-gather", "reduce-scatter"]
+
+
 @pytest.mark.parametrize(
     ("groups", "devices"),
     [

@@ -48,6 +48,23 @@ def test_products_are_those_of_gpus_and_of_tpus(op, line, expected):
     assert product_flops(Instruction("y", "f32[8,32]{1,0}", op, ("x", "w"), line), types) == (expected, True)
 
 
+@pytest.mark.parametrize(
+    "window",
+    ["size=4x16 stride=3x15 lhs_dilate=4x16", "size=4x16 stride=4x16 pad=3_3x15_15 lhs_dilate=3x15 rhs_reversal=1x1"],
+)
+def test_products_of_a_batch_on_a_tpu_count_once_each(window):
+    types = {"q": "bf16[4,16,32,8]{3,2,1,0}", "k": "bf16[4,16,64,8]{3,2,1,0}"}
+    line = f"window={{{window}}}, dim_labels=01bf_01oi->01bf, metadata={{}}"
+    scores = Instruction("y", "f32[4,16,32,64]{3,2,1,0}", "convolution", ("q", "k"), line)
+    assert product_flops(scores, types) == (2 * 4 * 16 * 32 * 64 * 8, True)
+
+
+def test_a_window_that_is_not_dilated_counts_whole():
+    types = {"x": "bf16[2,9,9,3]{3,2,1,0}", "w": "bf16[3,3,3,5]{3,2,1,0}"}
+    one = Instruction("y", "f32[2,7,7,5]", "convolution", ("x", "w"), "window={size=3x3}, dim_labels=b01f_01io->b01f")
+    assert product_flops(one, types) == (2 * 2 * 7 * 7 * 5 * 3 * 3 * 3, True)
+
+
 def test_attention_of_cudnn_has_two_products_and_its_gradient_five():
     types = dict.fromkeys("qkv", "bf16[2,64,4,32]{3,2,1,0}")
     one = 2 * 2 * 64 * 64 * 4 * 32

@@ -55,12 +55,14 @@ DIVIDED = """HloModule jit_divided
 
 %begin (shard: f32[2,8]) -> f32[8,8] {
   %shard = f32[2,8]{1,0} parameter(0)
-  ROOT %all.1 = f32[8,8]{1,0} all-gather(%shard), channel_id=5, replica_groups={{0,1,2,3}}, dimensions={0}
+  ROOT %all.1 = f32[8,8]{1,0} all-gather(%shard), channel_id=5, replica_groups={{0,1,2,3}}, dimensions={0}, \
+frontend_attributes={chain_id="2"}
 }
 
 %goOn (shard.2: f32[2,8]) -> f32[8,8] {
   %shard.2 = f32[2,8]{1,0} parameter(0)
-  ROOT %all.2 = f32[8,8]{1,0} all-gather(%shard.2), channel_id=5, replica_groups={{0,1,2,3}}, dimensions={0}
+  ROOT %all.2 = f32[8,8]{1,0} all-gather(%shard.2), channel_id=5, replica_groups={{0,1,2,3}}, dimensions={0}, \
+frontend_attributes={chain_id="2"}
 }
 
 %body (carry: (s32[], f32[2,8])) -> (s32[], f32[2,8]) {
