@@ -1,11 +1,15 @@
 """Several processes on this machine, which talk over the loopback interface, train as one."""
 
+import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,11 +19,14 @@ import pytest
 
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from jaxnlp.saving.serialization import ConfigError
+from tests.run_folders import assert_same_run
 from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected, wait_for_all
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 300
 """At most, on a busy machine."""
+SECONDS_TO_END = 60
+"""After another process has died, or hangs."""
 
 
 def free_port():
@@ -37,9 +44,10 @@ class Run:
       processes: their number; 1 = without --distributed.
       devices: of each process.
       options: further ones of `jaxnlp train`.
+      launcher: a command that starts the processes, and describes them to JAX.
     """
 
-    def __init__(self, folder, text, processes, devices, *options):
+    def __init__(self, folder, text, processes, devices, *options, launcher=()):
         self.folder = folder
         shape = {"width": 32, "num-layers": 2, "num-heads": 2, "attention-dropout-rate": 0.1}
         every = {"total": 12, "evaluate-every": 6, "checkpoint-every": 3, "log-every": 1}
@@ -51,6 +59,8 @@ class Run:
         environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
         address = f"127.0.0.1:{free_port()}"
         self.processes = []
+        if launcher:
+            command, processes = [*launcher, *command, "--distributed"], 1
         for number in range(processes):
             described = {ADDRESS: address, PROCESSES: str(processes), PROCESS: str(number)} if processes > 1 else {}
             self.processes.append(
@@ -138,6 +148,45 @@ def test_four_processes_that_are_killed_continue_as_one_process_would(options, t
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("options", [[], ["--parallel", "fsdp"]], ids=["jit", "fsdp"])
+def test_processes_that_are_killed_continue_to_the_bits_of_processes_that_are_not(options, text, tmp_path):
+    straight, killed = (Run(tmp_path / name, text, 2, 2, *options) for name in ("straight", "killed"))
+    killed.wait_for_checkpoint(6)
+    killed.kill()
+    assert straight.wait()[0] == [0, 0]
+    assert Run(killed.folder, text, 2, 2, *options).wait()[0] == [0, 0]
+    assert_same_run(killed.folder, straight.folder)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_that_dies_or_hangs_is_named_and_the_other_ends(number, victim, text, tmp_path):
+    run = Run(tmp_path / "run", text, 2, 1, "--total-steps", "100000", "--evaluate-every-steps", "100000")
+    run.wait_for_checkpoint(3)
+    run.processes[victim].send_signal(number)
+    other = run.processes[1 - victim]
+    output, _ = other.communicate(timeout=SECONDS_TO_END)
+    run.kill()
+    assert other.returncode not in (0, None)
+    silent = rf"process {victim} \(.*, pid {run.processes[victim].pid}\) has given no sign of life"
+    # JAX calls process 0 the leader, and misses it at once.
+    assert re.search(silent, output) or (victim == 0 and "the leader (usually slice 0 task 0)" in output), output
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed: there is no mpirun")
+def test_open_mpi_describes_the_processes_to_jax(text, one_process, tmp_path, monkeypatch):
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")  # tests may run as root
+    run = Run(tmp_path / "run", text, 2, 2, launcher=["mpirun", "-n", "2", "--oversubscribe"])
+    statuses, (output,) = run.wait()
+    assert statuses == [0], output
+    assert output.count("writing the report") == 1
+    assert_same_losses(run.folder, one_process)
+
+
+@pytest.mark.thorough
 def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp_path):
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     run.wait_for_checkpoint(3)
@@ -161,6 +210,43 @@ def test_a_signal_to_one_process_saves_and_stops_all_after_the_same_step(text, t
     assert statuses == [143, 143], outputs
     last = checkpoint_steps(run.folder)[-1]
     assert f"stopped by SIGTERM at step {last}; saved; repeat the command to resume" in outputs[0]
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """What JAX is asked to join; it joins nothing, since this process has its devices already."""
+    asked = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(jax.distributed, "shutdown", lambda: asked.append("left"))
+    monkeypatch.setattr("train.run.processes.watching", contextlib.nullcontext)
+    for name in (ADDRESS, PROCESSES, PROCESS):
+        monkeypatch.delenv(name, raising=False)
+    return asked
+
+
+def test_options_go_before_the_environment(joined, monkeypatch):
+    for name, value in ((ADDRESS, "a:1"), (PROCESSES, "3"), (PROCESS, "0")):
+        monkeypatch.setenv(name, value)
+    with connected(ProcessOptions(distributed=True)):
+        assert joined == [("a:1", 3, 0)]
+    with connected(ProcessOptions(distributed=True, coordinator="b:2", num_processes=2)):
+        assert joined[1:] == ["left", ("b:2", 2, 0)]
+
+
+def test_after_an_error_the_others_are_left_only_when_python_ends(joined):
+    """To leave is to wait for the others: the error could not be printed before."""
+    with pytest.raises(RuntimeError, match="of this process"), connected(ProcessOptions(distributed=True)):
+        raise RuntimeError("of this process")
+    assert joined == [(None, None, None)]
+
+
+def test_a_coordinator_that_comes_later_is_found(joined):
+    port, servers = free_port(), []
+    threading.Timer(0.7, lambda: servers.append(socket.create_server(("127.0.0.1", port)))).start()
+    options = ProcessOptions(distributed=True, coordinator=f"127.0.0.1:{port}", num_processes=2, process_id=1)
+    with connected(options, seconds=60):
+        assert joined == [(f"127.0.0.1:{port}", 2, 1)]
+    servers[0].close()
 
 
 def test_without_the_option_a_process_trains_by_itself():
