@@ -121,6 +121,14 @@ def init_state(
     )
 
 
+# A jitted function that is given a lazy batch takes all of it, as a dict.
+jax.tree_util.register_pytree_node(
+    LazyBatch,
+    lambda batch: ([batch[name] for name in sorted(batch)], tuple(sorted(batch))),
+    lambda names, arrays: dict(zip(names, arrays, strict=True)),
+)
+
+
 def has_parts(batch: Mapping[str, Any]) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:
     """Whether the argument has a batch for each of several parts, by name."""
     return not isinstance(batch, LazyBatch) and all(isinstance(part, Mapping) for part in batch.values())
