@@ -1,7 +1,7 @@
 """The training step and the evaluation step: pure functions of arrays."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 import flax.struct
@@ -121,11 +121,13 @@ def init_state(
     )
 
 
+def _whole(names: tuple[str, ...], arrays: Iterable[Any]) -> Any:
+    return dict(zip(names, arrays, strict=True))
+
+
 # A jitted function that is given a lazy batch takes all of it, as a dict.
 jax.tree_util.register_pytree_node(
-    LazyBatch,
-    lambda batch: ([batch[name] for name in sorted(batch)], tuple(sorted(batch))),
-    lambda names, arrays: dict(zip(names, arrays, strict=True)),
+    LazyBatch, lambda batch: ([batch[name] for name in sorted(batch)], tuple(sorted(batch))), _whole
 )
 
 
