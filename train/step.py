@@ -1,7 +1,7 @@
 """The training step and the evaluation step: pure functions of arrays."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 import flax.struct
@@ -119,6 +119,16 @@ def init_state(
         averaged=jnp.copy(zero) if mean else None,
         carry=carry,
     )
+
+
+def _whole(names: tuple[str, ...], arrays: Iterable[Any]) -> Any:
+    return dict(zip(names, arrays, strict=True))
+
+
+# A jitted function that is given a lazy batch takes all of it, as a dict.
+jax.tree_util.register_pytree_node(
+    LazyBatch, lambda batch: ([batch[name] for name in sorted(batch)], tuple(sorted(batch))), _whole
+)
 
 
 def has_parts(batch: Mapping[str, Any]) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from jaxnlp.corpus import LazyBatch
 from jaxnlp.tasks import Objective
 from jaxnlp.typing import BATCH_AXIS
 from tests.train.step_helpers import (
@@ -28,7 +29,7 @@ from tests.train.step_helpers import (
 from train.optimizer.chain import scale_by_progress
 from train.parallel.pmap import DIVISION
 from train.parallel.rows import accumulation_parts, pad_rows
-from train.step import eval_step, init_state, train_step
+from train.step import eval_step, has_parts, init_state, train_step
 
 
 def test_step_moves_down_the_gradient_of_the_mean_loss():
@@ -344,3 +345,11 @@ def test_the_objective_is_minimised_and_decides_whether_a_step_is_finite():
     step = jax.jit(functools.partial(train_step, objective=Objective(loss), optimizer=SGD))
     state, output = step(initial_state(), make_batch())
     assert int(state.skipped_updates) == int(output.skipped_updates) == int(output.first_skipped_step) == 1
+
+
+def test_a_jitted_function_takes_all_rows_of_a_lazy_batch():
+    whole = {"x": np.arange(6.0, dtype=np.float32).reshape(3, 2), "loss_mask": np.array([True, True, False])}
+    lazy = LazyBatch(3, lambda rows: {name: x[rows] for name, x in whole.items()})
+    chex.assert_trees_all_equal(jax.jit(lambda batch: batch)(lazy), whole)
+    assert has_parts({"first": lazy, "second": whole})
+    assert not has_parts(LazyBatch(3, lambda rows: pytest.fail("no row is needed")))

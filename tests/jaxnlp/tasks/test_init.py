@@ -29,6 +29,7 @@ from train.parallel import make_parallel
 from train.report.metrics import Declared, charts, title_of
 from train.run.begin import begin
 from train.run.setup import set_up
+from train.step import has_parts
 
 files = guards.files
 
@@ -213,7 +214,7 @@ def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
 def test_an_objective_is_for_the_platform_that_it_is_traced_for(config):
     setup = set_up(begin(config))
     state, batch = setup.abstract_state, next(iter(setup.corpus.train))
-    batch = next(iter(batch.values())) if isinstance(next(iter(batch.values())), dict) else batch
+    batch = batch if not has_parts(batch) else next(iter(batch.values()))
 
     def program(built, traced):
         with compile_for(built):

@@ -1,6 +1,7 @@
 """Several processes on this machine, which talk over the loopback interface, train as one."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -17,9 +18,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoints import checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
-from tests.run_folders import assert_same_run
+from tests.run_folders import rows
 from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected, wait_for_all
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -111,8 +112,8 @@ def one_process(text, tmp_path_factory):
 
 
 def losses(folder):
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return {(row["split"], row["step"]): row["loss"] for row in rows}
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return {(row["split"], row["step"]): row["loss"] for row in lines}
 
 
 def assert_same_losses(folder, expected):
@@ -155,7 +156,10 @@ def test_processes_that_are_killed_continue_to_the_bits_of_processes_that_are_no
     killed.kill()
     assert straight.wait()[0] == [0, 0]
     assert Run(killed.folder, text, 2, 2, *options).wait()[0] == [0, 0]
-    assert_same_run(killed.folder, straight.folder)
+    assert rows(killed.folder) == rows(straight.folder)
+    found, expected = (read_record(run.folder, 12) for run in (killed, straight))
+    assert dataclasses.replace(found, train_seconds=0) == dataclasses.replace(expected, train_seconds=0)
+    assert found.items["params"]  # with a checksum of each array
 
 
 @pytest.mark.thorough
