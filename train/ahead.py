@@ -93,7 +93,8 @@ class Ahead:
         try:
             executable = lowered.compile()
         except Exception as error:
-            _logger.warning("a program cannot be compiled, and the run will stop where it needs it: %s", error)
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            _logger.warning("a program cannot be compiled, and the run will stop where it needs it: %s", reason)
             raise
         self._ended = time.perf_counter()
         return executable

@@ -1,7 +1,8 @@
 """`jaxnlp compile RECIPE --target h100`: compiles a recipe's programs for a device, which need not be on this machine.
 
 Nothing is trained. XLA compiles the programs as the device would run them, but for the choice of the fastest kernels,
-which it measures on the device. The time of a step is an estimate, see `train.programs.roofline`.
+which it measures on the device, and for large sorts on a GPU. The time of a step is an estimate, see
+`train.programs.roofline`.
 """
 
 import dataclasses

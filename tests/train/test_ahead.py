@@ -51,7 +51,7 @@ def test_an_error_of_the_compiler_is_logged_at_once_and_raised_where_its_program
         ahead.compile(broken, np.ones(2))
         while not all(program.done() for program in ahead._compiling.values()):
             pass
-        assert "a program cannot be compiled, and the run will stop where it needs it: no space" in caplog.text
+        assert "the run will stop where it needs it: MemoryError: no space" in caplog.text
         ahead.report()
         with pytest.raises(MemoryError, match="no space"):
             ahead.called(broken)(np.ones(2))
