@@ -47,7 +47,9 @@ def test_xla_does_not_ask_a_gpu_that_is_not_there(two, monkeypatch):
     asked, lowered = [], jax.jit(lambda x: x + 1.0).lower(1.0)
     monkeypatch.setattr(module, "options_without_device", lambda device: {"without": device})
     wrapped: Any = SimpleNamespace(
-        compile=lambda options: asked.append(options) or lowered.compile(), as_text=lowered.as_text
+        compile=lambda options: asked.append(options) or lowered.compile(),
+        as_text=lowered.as_text,
+        args_info=lowered.args_info,
     )
     program = RunProgram("step", SimpleNamespace(trace=lambda: SimpleNamespace(lower=lambda: wrapped)), ())
     for capability in (None, (9, 0)):
