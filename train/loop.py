@@ -84,7 +84,7 @@ def fit(
         with StopSignal() as stop, Ahead() as ahead, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
-            wait_for_all("the folder is checked")
+            wait_for_all(f"the run continues at step {run.step}")  # fails if they differ
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
             print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
             if not run.ended(config):

@@ -34,8 +34,12 @@ def main(arguments: list[str]) -> int:
     else:
         config, options = parse(arguments, RunOptions(), program=PROGRAM)
     workdir = options.workdir or Path("runs") / config.recipe
-    with connected(options):
-        return _train(config, options, workdir, console, command)
+    try:
+        with connected(options):
+            return _train(config, options, workdir, console, command)
+    except KeyboardInterrupt:
+        print(f"interrupted; {_last_checkpoint(workdir)}; repeat the command to resume", file=sys.stderr)
+        return 130
 
 
 def _train(config: TrainConfig, options: RunOptions, workdir: Path, console: Console, command: str | None) -> int:
@@ -54,9 +58,6 @@ def _train(config: TrainConfig, options: RunOptions, workdir: Path, console: Con
             started=STARTED,
             command=command,
         )
-    except KeyboardInterrupt:
-        print(f"interrupted; {_last_checkpoint(workdir)}; repeat the command to resume", file=sys.stderr)
-        return 130
     except OSError as error:
         if isinstance(error, FileNotFoundError | BrokenPipeError):
             raise

@@ -133,10 +133,8 @@ class MeshParallel:
         """See `Parallel`."""
         if self.placements is None:
             return []
-        shapes, specs = (
-            [x.shape for x in jax.tree.leaves(self._params)],
-            [one.spec for one in by_name(self.placements).values()],
-        )
+        shapes = [x.shape for x in jax.tree.leaves(self._params)]
+        specs = [one.spec for one in by_name(self.placements).values()]
         values = sum(values_on_each(spec, shape, self.mesh.shape) for spec, shape in zip(specs, shapes, strict=True))
         mesh = ",".join(f"{name}={size}" for name, size in self.mesh.shape.items())
         return [f"mesh {mesh}: each device has {values:,} values of the parameters", *notes(self.placements)]
@@ -248,7 +246,11 @@ class MeshParallel:
 
     def whole(self, params: Params) -> Params:
         """See `Parallel`."""
-        return self._jit(lambda x: x, out_shardings=self.replicated)(params) if self.placements else params
+        return self._gather(params) if self.placements else params
+
+    @functools.cached_property
+    def _gather(self) -> Callable[[Params], Params]:
+        return self._jit(lambda params: params, out_shardings=self.replicated)
 
 
 def _of_placements(function: Callable[..., Any], placed: PyTree, *trees: PyTree) -> PyTree:

@@ -1,4 +1,4 @@
-"""A lock, so that only one process trains in a run's folder."""
+"""A lock, so that only one run trains in a folder: process 0 holds it."""
 
 import contextlib
 import fcntl

@@ -96,7 +96,8 @@ def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | N
         _number(name) if given is None else given
         for given, name in ((options.num_processes, PROCESSES), (options.process_id, PROCESS))
     )
-    if address is not None and not address.rpartition(":")[2].isdecimal():
+    host, _, port = (address or "").rpartition(":")
+    if address is not None and not (host and port.isdecimal() and int(port) < 2**16):
         raise ConfigError(f"the coordinator's address has the form HOST:PORT, got {address!r}")
     if count is not None and number is not None and number >= count:
         raise ConfigError(f"processes are numbered from 0, so process {number} of {count} does not exist")
@@ -116,7 +117,7 @@ def _wait_for(address: str, seconds: float) -> None:
     end = time.monotonic() + seconds
     while True:
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=max(0.1, end - time.monotonic())).close()
             return
         except OSError as error:
             if time.monotonic() > end:

@@ -1,34 +1,23 @@
 """Every family takes the same steps in every mode: on several devices as on one, with dropout on."""
 
-import dataclasses
 import functools
 
 import jax
 import numpy as np
 import pytest
 
-from jaxnlp.models.text_cnn import TextCNNConfig
-from jaxnlp.tasks.classification import Classification
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 from tests.train.parallel.modes import MODES, largest_difference, trained
 from train.config import update
-from train.optimizer import AdamW
+from train.recipes import load_recipe
 
 files = guards.files
 
 
 def text_cnn(files):
-    config = guards.bert_text_tasks(files)
-    return dataclasses.replace(
-        config,
-        data=dataclasses.replace(config.data, parts=("sst",), pairs="together"),
-        model=TextCNNConfig(embedding_width=8, feature_maps=6, windows=(2, 3)),
-        task=Classification(),
-        init_from=None,
-        best_metric="mean_score",
-        optimizer=AdamW(learning_rate=1e-2),
-    )
+    del files
+    return update(load_recipe("text_cnn"), **{"model.embedding_width": 8, "model.feature_maps": 6})
 
 
 def slow_lstm(files):

@@ -50,13 +50,22 @@ class Run:
 
     def __init__(self, folder, text, processes, devices, *options, launcher=()):
         self.folder = folder
-        shape = {"width": 32, "num-layers": 2, "num-heads": 2, "attention-dropout-rate": 0.1}
+        shape = {"width": 16, "num-layers": 1, "num-heads": 2, "context-length": 32, "attention-dropout-rate": 0.1}
         every = {"total": 12, "evaluate-every": 6, "checkpoint-every": 3, "log-every": 1}
         command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file", "--data.path", str(text)]
-        command += ["--workdir", str(folder), "--optimizer.epsilon", "1e-3", "--model.compute.matmul-dtype", "None"]
+        command += [
+            "--data.sequence-length",
+            "32",
+            "--workdir",
+            str(folder),
+            "--optimizer.epsilon",
+            "1e-3",
+            "--model.compute.matmul-dtype",
+            "None",
+        ]
         command += [word for name, value in shape.items() for word in (f"--model.{name}", str(value))]
         command += [word for name, value in every.items() for word in (f"--{name}-steps", str(value))]
-        flags = f"--xla_force_host_platform_device_count={devices}"
+        flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
         environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
         address = f"127.0.0.1:{free_port()}"
         self.processes = []
@@ -264,6 +273,8 @@ def test_without_the_option_a_process_trains_by_itself():
     [
         ({}, {ADDRESS: "host"}, "the coordinator's address has the form HOST:PORT, got 'host'"),
         ({"coordinator": "host:port"}, {}, "the coordinator's address has the form HOST:PORT, got 'host:port'"),
+        ({"coordinator": "1234"}, {}, "the coordinator's address has the form HOST:PORT, got '1234'"),
+        ({"coordinator": "host:99999"}, {}, "the coordinator's address has the form HOST:PORT, got 'host:99999'"),
         ({"coordinator": "host:1"}, {PROCESSES: "two"}, "$JAX_NUM_PROCESSES must be a number, got 'two'"),
         ({"num_processes": 2, "process_id": 2}, {}, "numbered from 0, so process 2 of 2 does not exist"),
     ],
