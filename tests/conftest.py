@@ -28,7 +28,12 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-LONGEST = ("tests/train/test_names.py", "tests/train/test_start.py")
+LONGEST = (
+    "tests/train/test_names.py",
+    "tests/train/test_start.py",
+    "tests/train/run/test_processes.py",
+    "tests/train/parallel/test_modes.py",
+)
 """Files that take minutes."""
 
 
