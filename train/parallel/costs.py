@@ -61,8 +61,8 @@ def costs(
     """The costs of a step.
 
     Args:
-      placed: the result of `placements` for
-      params: the shapes of the parameters, and
+      placed: the placement of each parameter, see `train.parallel.rules.placements`.
+      params: the shapes of the parameters.
       mesh: the number of devices along each axis.
       copies: of arrays like the parameters in the state: 3 for Adam without an average.
       regathered: whether layers are scanned with remat: the backward pass gathers their parameters again.

@@ -32,8 +32,8 @@ class MeshParallel:
     Args:
       mesh: with the axis `data`, and perhaps `model`.
       fsdp: whether the devices of `data` share the parameters.
-      params: the shapes of the parameters, and
-      placed: their placements, in a tree like them; None = all are whole on each device. See `of_model`.
+      params: the shapes of the parameters; None without `placed`.
+      placed: the placement of each parameter, in a tree like `params`; None = all are whole. See `of_model`.
     """
 
     def __init__(self, mesh: Mesh, *, fsdp: bool = False, params: Params = None, placed: PyTree = None):
