@@ -103,4 +103,4 @@ class Ahead:
 def _key(function: Any, arguments: Any) -> Hashable:
     """The function, the shapes of its arrays, and its other arguments. Types and placements are always the same."""
     leaves, structure = jax.tree.flatten(arguments)
-    return id(function), tuple(getattr(x, "shape", x) for x in leaves), structure
+    return id(function), tuple(x.shape if hasattr(x, "dtype") else x for x in leaves), structure

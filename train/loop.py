@@ -27,7 +27,6 @@ from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.device import for_device
 from train.run.lock import locked
-from train.run.processes import wait_for_all
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
@@ -84,7 +83,6 @@ def fit(
         with StopSignal() as stop, Ahead() as ahead, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
-            wait_for_all(f"the run continues at step {run.step}")  # fails if they differ
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
             print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
             if not run.ended(config):

@@ -23,13 +23,14 @@ from jaxnlp.decoding.generation import (
     prepare,
     read_prompt,
 )
+from jaxnlp.decoding.rows import by_rows, mesh_of, on_host, rows_like, with_rows_for_all
 from jaxnlp.nn.cache import cache_rows
 from jaxnlp.ops.largest import top_k
 from jaxnlp.typing import Array, Params, PyTree
 
 
 class BeamResult(NamedTuple):
-    """Continuations of each prompt, best first.
+    """Continuations of each prompt, best first: NumPy arrays.
 
     The search keeps N continuations of each prompt; `beam_search` returns the n_best of them. If fewer continuations
     exist, the remaining entries have length 0 and score -inf.
@@ -40,9 +41,9 @@ class BeamResult(NamedTuple):
       scores: [B, N] float32, as `beam_search` defines them.
     """
 
-    tokens: Array
-    lengths: Array
-    scores: Array
+    tokens: Any
+    lengths: Any
+    scores: Any
 
 
 class _Rules(NamedTuple):
@@ -149,7 +150,8 @@ def beam_search(
             f"max_lengths must be in 1 to max_new_tokens, {max_new_tokens}, got {limits.min()} to {limits.max()}"
         )
     check_capacity(decoder, prompt, max_new_tokens)
-    params = prepare(decoder, params)
+    params, mesh, rows = prepare(decoder, params), mesh_of(params), len(prompt)
+    prompt, limits = with_rows_for_all(mesh, prompt), with_rows_for_all(mesh, limits)
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
@@ -157,13 +159,13 @@ def beam_search(
     )
     earlier, last = prompt[:, :-1], prompt[:, -1]
     if earlier.size:
-        cache = _read(decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], cache)
-    search, over = _start(decoder, rules, len(prompt), cache), False
+        cache = _read(mesh, decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], cache)
+    search = _start(mesh, decoder, rules, last, cache)
     for length in range(1, int(limits.max()) + 1):
-        if stop is not None and over:
+        search, over = _advance(mesh, decoder, rules, params, search, last, length, settings)
+        if stop is not None and on_host(over).all():
             break
-        search, over = _advance(decoder, rules, params, search, last, length, settings)
-    return search.finished if n_best == num_beams else _first(search.finished, n_best)
+    return BeamResult(*(on_host(part)[:rows, :n_best] for part in search.finished))
 
 
 def compile_beam_search(
@@ -186,7 +188,7 @@ def compile_beam_search(
       compile_ahead: (jitted function, its arguments) -> its abstract results; starts to compile it.
       decoder: as for `beam_search`, like all arguments below.
       params: the model's parameters.
-      batch: B.
+      batch: B, a multiple of the devices that share the rows.
       num_beams: N.
       max_new_tokens: maximum length of all continuations.
       stop: the token that ends a continuation.
@@ -197,49 +199,56 @@ def compile_beam_search(
     """
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
     settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
+    last, mesh = np.zeros(batch, np.int32), mesh_of(params)
     params = compile_ahead(prepare, decoder, params)
-    search = compile_ahead(_start, decoder, rules, batch, cache)
-    search, _ = compile_ahead(_advance, decoder, rules, params, search, np.zeros(batch, np.int32), 1, settings)
-    if n_best != num_beams:
-        compile_ahead(_first, search.finished, n_best)
+    search = rows_like(mesh, compile_ahead(_start, mesh, decoder, rules, last, cache))
+    compile_ahead(_advance, mesh, decoder, rules, params, search, last, 1, settings)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _first(finished, n_best):
-    """The first hypotheses of each row; all slices are one program."""
-    return jax.tree.map(lambda part: part[:, :n_best], finished)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _read(decoder, params, window, count, cache):
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _read(mesh, decoder, params, window, count, cache):
     """The cache with the first `count` tokens of a padded prompt."""
-    return read_prompt(decoder, params, window, count, cache)[1]
+
+    def of_rows(params, window, count, cache):
+        return read_prompt(decoder, params, window, count, cache)[1]
+
+    return by_rows(mesh, of_rows, params, window, count, cache)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _start(decoder, rules, batch, cache):
+def _start(mesh, decoder, rules, last, cache):
     """The search before the first token: one empty hypothesis. Several would all have the same continuations."""
-    num_beams = rules.num_beams
-    empty = BeamResult(
-        tokens=jnp.full((batch, num_beams, rules.max_new_tokens), -1 if rules.stop is None else rules.stop, jnp.int32),
-        lengths=jnp.zeros((batch, num_beams), jnp.int32),
-        scores=jnp.full((batch, num_beams), -jnp.inf, jnp.float32),
-    )
-    running = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
-    cache = decoder.empty_cache(batch) if cache is None else cache
-    return _Search(cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams)), running, empty)
+
+    def of_rows(_, last, cache):
+        batch, num_beams = len(last), rules.num_beams
+        empty = BeamResult(
+            tokens=jnp.full(
+                (batch, num_beams, rules.max_new_tokens), -1 if rules.stop is None else rules.stop, jnp.int32
+            ),
+            lengths=jnp.zeros((batch, num_beams), jnp.int32),
+            scores=jnp.full((batch, num_beams), -jnp.inf, jnp.float32),
+        )
+        running = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
+        cache = decoder.empty_cache(batch) if cache is None else cache
+        return _Search(cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams)), running, empty)
+
+    return by_rows(mesh, of_rows, (), last, cache)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="search")
-def _advance(decoder, rules, params, search, last, length, settings):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnames="search")
+def _advance(mesh, decoder, rules, params, search, last, length, settings):
     """Reads the newest token of each running hypothesis, and chooses token number `length`. `last` [B] ends the
     prompt."""
-    tokens = search.running.tokens
-    newest = jax.lax.dynamic_index_in_dim(tokens, jnp.maximum(length - 2, 0), axis=2, keepdims=False)
-    newest = jnp.where(length == 1, last[:, None], newest)
-    logits, cache = decoder.read(params, newest.reshape(-1, 1), search.cache, 1)
-    logits = logits.reshape(*newest.shape, logits.shape[-1])
-    return _extend(decoder, rules, search._replace(cache=cache), logits, length, settings)
+
+    def of_rows(params, search, last, length, settings):
+        tokens = search.running.tokens
+        newest = jax.lax.dynamic_index_in_dim(tokens, jnp.maximum(length - 2, 0), axis=2, keepdims=False)
+        newest = jnp.where(length == 1, last[:, None], newest)
+        logits, cache = decoder.read(params, newest.reshape(-1, 1), search.cache, 1)
+        logits = logits.reshape(*newest.shape, logits.shape[-1])
+        return _extend(decoder, rules, search._replace(cache=cache), logits, length, settings)
+
+    return by_rows(mesh, of_rows, params, search, last, length, settings)
 
 
 def _extend(
@@ -248,7 +257,7 @@ def _extend(
     """Adds token number `length` to each running hypothesis, given logits [B, N, V].
 
     Returns:
-      The search, and whether further steps would not change the result, [] bool.
+      The search, and whether further steps would not change a row's result, [B] bool.
     """
     batch, num_beams, size = logits.shape
     logits = logits.astype(jnp.float32)
@@ -281,7 +290,7 @@ def _extend(
     rows = jnp.arange(batch)[:, None] * num_beams + parents
     cache = decoder.reorder(search.cache, rows.reshape(-1))
     bound = running.scores[:, 0] / _penalty(settings.max_lengths, settings.length_penalty)
-    return _Search(cache, running, best), (best.scores[:, rules.n_best - 1] >= bound).all()
+    return _Search(cache, running, best), best.scores[:, rules.n_best - 1] >= bound
 
 
 def _repeats(tokens: Array, length: Array | int, size: int, vocabulary_size: int) -> Array:

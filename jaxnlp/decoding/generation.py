@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxnlp.decoding.rows import by_rows, mesh_of, on_host, rows_like, with_rows_for_all
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.nn.cache import cache_rows
 from jaxnlp.ops.checks import expect_tokens
@@ -168,14 +169,15 @@ def compile_generation(
       sampling: how tokens are drawn.
     """
     params, sampling, capacity = compile_ahead(prepare, decoder, params), sampling or Sampling(), decoder.capacity
-    key = jax.random.key(0)
+    key, mesh = jax.random.key(0), mesh_of(params)
     filled = [length]
     if capacity is not None and length + max_new_tokens - 1 > capacity:
         filled.append(max(1, capacity // 2))
     for count in filled:
-        window = pad_to_bucket(decoder, np.zeros((batch, count), np.int32))
-        tokens, cache = compile_ahead(_prefill, decoder, sampling, params, window, count, None, key, 0)
-        compile_ahead(_decode, decoder, sampling, params, np.zeros(tokens.shape, tokens.dtype), cache, key, 0)
+        window = pad_to_bucket(decoder, with_rows_for_all(mesh, np.zeros((batch, count), np.int32)))
+        tokens, cache = compile_ahead(_prefill, mesh, decoder, sampling, params, window, count, None, key, 0)
+        newest, cache = np.zeros(tokens.shape, tokens.dtype), rows_like(mesh, cache)
+        compile_ahead(_decode, mesh, decoder, sampling, params, newest, cache, key, 0)
 
 
 def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
@@ -208,22 +210,22 @@ def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) ->
 
 
 def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop, before):
-    params = prepare(decoder, params)
-    capacity, length = decoder.capacity, prompt.shape[1]
-    history = [prompt[:, position] for position in range(length)]
-    stopped = np.zeros(len(prompt), bool)
+    params, mesh = prepare(decoder, params), mesh_of(params)
+    capacity, (rows, length) = decoder.capacity, prompt.shape
+    history = list(with_rows_for_all(mesh, prompt).T)
+    stopped = np.zeros(len(history[0]), bool)
     cache, filled = None, 0
     for index in range(max_new_tokens):
         if cache is None or filled == capacity:
             filled = length if cache is None else max(1, capacity // 2)
             window = pad_to_bucket(decoder, np.stack(history[-filled:], axis=1))
             cache = None  # frees the old cache before a new one is allocated
-            tokens, cache = _prefill(decoder, sampling, params, window, filled, before, key, index)
+            tokens, cache = _prefill(mesh, decoder, sampling, params, window, filled, before, key, index)
         else:
-            tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, index)
+            tokens, cache = _decode(mesh, decoder, sampling, params, history[-1], cache, key, index)
             filled += 1
-        history.append(np.asarray(tokens))
-        yield history[-1]
+        history.append(on_host(tokens))
+        yield history[-1][:rows]
         if stop is not None:
             stopped |= history[-1] == stop
             if stopped.all():
@@ -255,13 +257,19 @@ def read_prompt(
     return jax.lax.dynamic_index_in_dim(logits, count - 1, axis=1, keepdims=False), cache
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _prefill(decoder, sampling, params, window, count, before, key, index):
-    logits, cache = read_prompt(decoder, params, window, count, before)
-    return sample(logits, jax.random.fold_in(key, index), sampling), cache
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _prefill(mesh, decoder, sampling, params, window, count, before, key, index):
+    def of_rows(params, window, count, before, key, index):
+        logits, cache = read_prompt(decoder, params, window, count, before)
+        return sample(logits, jax.random.fold_in(key, index), sampling), cache
+
+    return by_rows(mesh, of_rows, params, window, count, before, key, index)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")
-def _decode(decoder, sampling, params, tokens, cache, key, index):
-    logits, cache = decoder.read(params, tokens[:, None], cache, 1)
-    return sample(logits[:, 0], jax.random.fold_in(key, index), sampling), cache
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnames="cache")
+def _decode(mesh, decoder, sampling, params, tokens, cache, key, index):
+    def of_rows(params, tokens, cache, key, index):
+        logits, cache = decoder.read(params, tokens[:, None], cache, 1)
+        return sample(logits[:, 0], jax.random.fold_in(key, index), sampling), cache
+
+    return by_rows(mesh, of_rows, params, tokens, cache, key, index)

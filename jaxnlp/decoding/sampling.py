@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import Config, Count, Within
+from jaxnlp.nn.shards import first_row_of_shard, rows_of_all_shards
 from jaxnlp.ops.largest import top_k
 
 LOWEST_TEMPERATURE = 1e-6
@@ -66,4 +67,8 @@ def sample(logits: jax.Array, key: jax.Array, sampling: Sampling) -> jax.Array:
     """One token for each row of logits [B, V]: [B] int32. At temperature 0 it is the most probable one, for any key."""
     if sampling.temperature == 0.0:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    return jax.random.categorical(key, filtered_logits(logits, sampling), axis=-1).astype(jnp.int32)
+    rows, size = logits.shape
+    # The noise of the whole batch, so that a row's token is the same on any number of devices.
+    noise = jax.random.gumbel(key, (rows_of_all_shards(rows), size), jnp.float32)
+    noise = jax.lax.dynamic_slice_in_dim(noise, first_row_of_shard(rows), rows)
+    return jnp.argmax(filtered_logits(logits, sampling) + noise, axis=-1).astype(jnp.int32)

@@ -25,6 +25,14 @@ def first_row_of_shard(rows: int) -> jax.Array | int:
         return 0
 
 
+def rows_of_all_shards(rows: int) -> int:
+    """The number of rows of the whole batch, of which this device's shard has `rows`; see `first_row_of_shard`."""
+    try:
+        return jax.lax.axis_size(BATCH_AXIS) * rows
+    except NameError:
+        return rows
+
+
 def sum_over_shards(x: jax.Array) -> jax.Array:
     """The sum of x over the shards of the batch, in its shape; x itself where the program sees the whole batch."""
     try:

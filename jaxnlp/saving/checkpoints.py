@@ -236,9 +236,10 @@ def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -
     if missing:
         raise DamagedCheckpointError(f"checkpoint {checkpoint} is incomplete; missing: {', '.join(missing)}")
     try:
+        # Orbax's checkpointer would wait for a process that cannot read.
         handler = ocp.CompositeCheckpointHandler(**handlers)
-        with plain_path(checkpoint) as path, ocp.Checkpointer(handler) as checkpointer:
-            return checkpointer.restore(path, args=ocp.args.Composite(**args))
+        with plain_path(checkpoint) as path, contextlib.closing(handler):
+            return handler.restore(path, args=ocp.args.Composite(**args))
     except MemoryError:
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.

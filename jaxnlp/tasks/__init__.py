@@ -228,11 +228,14 @@ class Scoring(Protocol):
         """Starts to compile the programs of `outputs` of this function in threads."""
 
     def compile(self, function: Any, *arguments: Any, **options: Any) -> Any:
-        """Starts to compile a jitted function of the parameters here in a thread, for arrays of these shapes; the
-        arrays may be abstract. Returns: its abstract results."""
+        """Starts to compile a jitted function of `whole_params` in a thread, for arrays of these shapes; the arrays may
+        be abstract. Returns: its abstract results."""
 
-    def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
-        """Sums over the batches in order. The state starts as `empty`."""
+    def fold(
+        self, step: Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]], empty: Callable[[int], PyTree]
+    ) -> dict[str, Metric]:
+        """Sums of the metrics of the batches in order. Each row carries a state from batch to batch: arrays [B, ...],
+        at first those of `empty(B)`."""
 
     def part(self, name: str) -> "Scoring":
         """The scoring of one part of the split."""
@@ -240,8 +243,8 @@ class Scoring(Protocol):
     def once(self, make: Callable[..., T], *arguments: Hashable) -> T:
         """The result of the first call of `make` with equal arguments, so that a decoder is compiled once."""
 
-    def params_here(self) -> Params:
-        """All parameters, unsharded, on the local device, for a decoder with its own loop."""
+    def whole_params(self) -> Params:
+        """The parameters whole on each device, for a decoder with its own loop (`jaxnlp.decoding.rows`)."""
 
     def load_run(self, path: str) -> Trained:
         """Loads another trained model, such as a scorer of continuations."""

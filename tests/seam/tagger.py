@@ -247,7 +247,7 @@ class TagValidation(Evaluator):
     def __call__(self, scoring):
         trained, examples = scoring.trained, scoring.split.examples
         scores = scoring.outputs(scoring.once(scores_of, trained.model))
-        transitions = np.asarray(scoring.params_here()["transitions"])
+        transitions = np.asarray(scoring.whole_params()["transitions"])
         tags = [
             [trained.processor.tags[i] for i in viterbi(row[: len(words)], transitions)]
             for row, (words, _) in zip(scores, examples, strict=True)

@@ -5,24 +5,30 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.corpus import DataError, NumpyBatch, Split
 from jaxnlp.metrics import means, total
-from jaxnlp.ops.devices import compiled_for
+from jaxnlp.nn.shards import gathered
 from jaxnlp.runs import load_run
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
 from train.ahead import Ahead
 from train.parallel import Parallel
-from train.step import eval_step
+from train.step import Division, eval_step
 
 T = TypeVar("T")
 
 
 def _step_of(objective: Objective) -> Callable[..., Any]:
     return functools.partial(eval_step, objective=objective)
+
+
+def _of_whole_params(step: Callable[..., tuple[Metrics, PyTree]], *arguments: Any, division: Division) -> Any:
+    """An evaluation step from a step of `Scoring.fold`."""
+    params, batch, carry = arguments
+    metrics, carry = step(gathered(division.whole(params)), batch, carry)
+    return division.total(metrics), carry
 
 
 class SplitScoring:
@@ -63,13 +69,10 @@ class SplitScoring:
     def _eval_step(self) -> Callable[..., Any]:
         return self.once(self._layout.compile_eval, self.once(_step_of, self._objective))
 
-    def _empty_carry(self, batch: NumpyBatch) -> PyTree:
-        return self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
-
     def compile_sums(self) -> None:
         """See `jaxnlp.tasks.Scoring`."""
         for batch in self.split.shapes:
-            carry = self._empty_carry(batch)
+            carry = self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
             self._compile(self._eval_step(), self.trained.params, self._layout.put_batch(batch), carry)
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> None:
@@ -81,9 +84,9 @@ class SplitScoring:
     def compile(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """See `jaxnlp.tasks.Scoring`."""
         self._compile(function, *arguments, **options)
-        here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])  # that of `params_here`
+        whole = self._layout.replicated  # as `whole_params`
         return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here, weak_type=x.weak_type),
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole, weak_type=x.weak_type),
             function.eval_shape(*arguments, **options),
         )
 
@@ -94,19 +97,30 @@ class SplitScoring:
 
     def sums(self) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
-        if not len(self.split.batches):
+        sums = self._sums(self._eval_step(), self._objective.empty_carry)
+        if not sums:
             return {}
-        step = self._eval_step()
+        declared = self.trained.task.metrics(self.trained.processor, self.split)
+        left_out = {name for name, kind in declared.items() if kind.training_only}
+        return {name: metric for name, metric in sums.items() if name not in left_out}
+
+    def fold(
+        self, step: Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]], empty: Callable[[int], PyTree]
+    ) -> dict[str, Metric]:
+        """See `jaxnlp.tasks.Scoring`."""
+        return self._sums(self._layout.compile_eval(functools.partial(_of_whole_params, step)), empty)
+
+    def _sums(self, step: Callable[..., Any], empty: Callable[[int], PyTree]) -> dict[str, Metric]:
+        """The metrics of a compiled step, summed over the batches; `empty` makes the first carry."""
         sums: list[Metrics] = []
         carry = None
         for batch in self.split.batches:
             if carry is None:
-                carry = self._empty_carry(batch)
+                carry = self._layout.empty_carry(empty, len(batch["loss_mask"]))
             metrics, carry = step(self.trained.params, self._layout.put_batch(batch), carry)
             sums.append(metrics)
-        declared = self.trained.task.metrics(self.trained.processor, self.split)
-        left_out = {name for name, kind in declared.items() if kind.training_only}
-        return {name: metric for name, metric in _as_metrics(sums).items() if name not in left_out}
+        summed = total(jax.device_get(sums)) if sums else {}
+        return {name: Metric(value, int(summed[name][1])) for name, value in means(summed).items()}
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
@@ -127,16 +141,6 @@ class SplitScoring:
                 "example needs one"
             )
         return joined if rows is None else jax.tree.map(lambda x: _in_order(x, rows), joined)
-
-    def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
-        """See `jaxnlp.tasks.Scoring`."""
-        params, carry, sums = self.params_here(), jax.tree.map(jnp.array, empty), []  # a copy, because it is donated
-        (device, *_) = jax.tree.leaves(params)[0].devices()
-        run = jax.jit(compiled_for(device, step), donate_argnums=2)
-        for batch in self.split.batches:
-            carry, metrics = run(params, batch, carry)
-            sums.append(metrics)
-        return _as_metrics(sums)
 
     def part(self, name: str) -> "SplitScoring":
         """See `jaxnlp.tasks.Scoring`."""
@@ -159,18 +163,13 @@ class SplitScoring:
             self._kept[key] = make(*arguments)
         return self._kept[key]
 
-    def params_here(self) -> Params:
+    def whole_params(self) -> Params:
         """See `jaxnlp.tasks.Scoring`."""
-        return jax.tree.map(lambda x: x.addressable_data(0), self._layout.whole(self.trained.params))
+        return self._layout.whole(self.trained.params)
 
     def load_run(self, path: str) -> Trained:
         """See `jaxnlp.tasks.Scoring`."""
         return load_run(path)
-
-
-def _as_metrics(sums: list[Metrics]) -> dict[str, Metric]:
-    summed = total(jax.device_get(sums))
-    return {name: Metric(value, int(summed[name][1])) for name, value in means(summed).items()}
 
 
 def _real_rows(batch: NumpyBatch) -> np.ndarray:

@@ -31,6 +31,8 @@ class Parallel(Protocol):
 
     devices: int
     """Number of devices that share a batch."""
+    replicated: jax.sharding.NamedSharding
+    """The sharding of an array that is whole on each device."""
 
     def of_model(self, model: ModelConfig, params: Params) -> "Parallel":
         """The same devices, with parameters of these shapes laid out over them as the mode says.

@@ -8,6 +8,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxnlp.models import ModelConfig
 from jaxnlp.ops.devices import compiled_for
@@ -26,6 +27,7 @@ class PmapParallel:
     def __init__(self, devices: list[jax.Device]):
         self._devices = devices
         self.devices = len(devices)
+        self.replicated = NamedSharding(Mesh(np.array(devices), (BATCH_AXIS,)), PartitionSpec())
 
     def of_model(self, model: ModelConfig, params: Params) -> "PmapParallel":
         """See `Parallel`."""
@@ -59,7 +61,11 @@ class PmapParallel:
         """Arrays [B, ...] as [devices, B / devices, ...], with each device's rows on it."""
         count = self.devices
         parts = jax.tree.map(lambda x: np.asarray(x).reshape(count, len(x) // count, *x.shape[1:]), carry)
-        return jax.pmap(lambda x: x, axis_name=BATCH_AXIS, devices=self._devices)(parts) if parts else parts
+        return (
+            jax.pmap(lambda x: x, axis_name=BATCH_AXIS, devices=self._devices)(parts)
+            if jax.tree.leaves(parts)
+            else parts
+        )
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """See `Parallel`."""
@@ -117,7 +123,7 @@ class PmapParallel:
 
     def whole(self, params: Params) -> Params:
         """See `Parallel`."""
-        return self.fetch(params)
+        return jax.device_put(self.fetch(params), self.replicated)
 
 
 def _first_copy(x: Array) -> Array:

@@ -35,6 +35,7 @@ from jaxnlp.saving.checksums import checksums, is_whole
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
 from train.run.folder import RunSpec, check_continuation, writes_folder
+from train.run.processes import by_all, of_process_0
 from train.run.progress import RunProgress
 from train.run.setup import Setup
 from train.step import TrainState
@@ -130,7 +131,7 @@ class Checkpoints:
             data_state=data_state,
             items={name: checksums(tree) for name, tree in items.items()},
         )
-        self._require_space(bytes_on_disk(items))
+        by_all(functools.partial(self._require_space, bytes_on_disk(items)), OSError)
         self._rank(record)
         with naming(self._folder):
             manager.save(
@@ -185,9 +186,9 @@ class Checkpoints:
         """
         failures: dict[int, str] = {}
         restored: Restored | None = None
-        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
+        for step in of_process_0(checkpoint_steps(self._workdir)[::-1]):
             try:
-                record = read_record(self._workdir, step)
+                record = by_all(functools.partial(read_record, self._workdir, step), DamagedCheckpointError)
                 if restored is None:
                     check(record)
                     restored = Restored(self._restore(record, like), record.data_state)
@@ -211,9 +212,10 @@ class Checkpoints:
             raise DamagedCheckpointError(
                 f"checkpoint {path} has {', '.join(record.items)}, expected {', '.join(expected)}"
             )
-        items = restore_items(path, **expected)
+        items = by_all(functools.partial(restore_items, path, **expected), DamagedCheckpointError)
         for name in expected:
-            check_arrays(items[name], record.items[name], f"{name} of checkpoint {path}")
+            where = f"{name} of checkpoint {path}"
+            by_all(functools.partial(check_arrays, items[name], record.items[name], where), DamagedCheckpointError)
         rest = dict(items[TRAINING])
         key = jax.random.wrap_key_data(rest.pop("key"))
         state = TrainState(params=items[PARAMS], ema=items.get(EMA), key=key, **rest)

@@ -9,15 +9,18 @@ import dataclasses
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar, cast
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 
 from jaxnlp.config import Config, Count, Natural
 from jaxnlp.saving.serialization import ConfigError
 from train.run.watch import watching
 
+T = TypeVar("T")
 ADDRESS, PROCESSES, PROCESS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 """Environment variables in place of the options."""
 SECONDS_TO_CONNECT = 120
@@ -87,6 +90,34 @@ def wait_for_all(what: str) -> None:
     """Waits until every process has come here; `what` names the place."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(what)
+
+
+def of_process_0(numbers: Sequence[int]) -> list[int]:
+    """The numbers that process 0 gives, on every process; below 2^31."""
+    if jax.process_count() == 1:
+        return list(numbers)
+    count = int(multihost_utils.broadcast_one_to_all(np.int32(len(numbers))))
+    mine = np.array([*numbers, *[0] * count][:count], np.int32)
+    return np.asarray(multihost_utils.broadcast_one_to_all(mine)).tolist()
+
+
+def by_all(act: Callable[[], T], refusal: type[Exception]) -> T:
+    """The result of `act()`, which every process calls. If it is refused in one process, it is in all.
+
+    Raises: the refusal of this process, or one that names the first process that refused.
+    """
+    result, refused = None, None
+    try:
+        result = act()
+    except refusal as error:
+        refused = error
+    if jax.process_count() > 1:
+        each = np.asarray(multihost_utils.process_allgather(np.array(refused is not None)))
+        if refused is None and each.any():
+            refused = refusal(f"process {int(each.argmax())} refused it")
+    if refused is not None:
+        raise refused
+    return cast(T, result)
 
 
 def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | None]:

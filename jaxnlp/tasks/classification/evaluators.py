@@ -82,7 +82,7 @@ class Validation(Evaluator):
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
-        model, params = cast(Any, scoring.trained.model), scoring.params_here()
+        model, params = cast(Any, scoring.trained.model), scoring.whole_params()
         for name in scoring.trained.processor.by_part:
             if not name or name in scoring.split.parts:
                 part = scoring.part(name) if name else scoring
@@ -200,7 +200,7 @@ def _rollout_block(scoring: Scoring) -> Block:
     """Images whose patches are as bright as their attention."""
     model, images = cast(Any, scoring.trained.model), _lit(scoring)
     rollout = scoring.once(jax.jit, model.attention_rollout)
-    shares = np.asarray(rollout(scoring.params_here(), images))
+    shares = np.asarray(rollout(scoring.whole_params(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
     return Block("Attention of predictions", Picture(picture, "images with their attention", note))
@@ -222,7 +222,7 @@ def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarra
     read = processor.tokenize([examples[index].texts for index in indices])
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
     weigh = scoring.once(jax.jit, model.attention_weights)
-    weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
+    weights = np.asarray(weigh(scoring.whole_params(), batch["tokens"], batch["attention_mask"]))
     chosen = processor.targets.decide(predictions)
     paragraphs = []
     for index, tokens, row in zip(indices, read.tokens, weights, strict=False):

@@ -1,6 +1,7 @@
 """Evaluators of language models: loss with samples, perplexity with a neural cache, next words, continuations."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -13,6 +14,7 @@ from jaxnlp.config import Count, Natural, NonNegative, Rate, Seed
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import Decoder, compile_generation, decoder_of, generate
+from jaxnlp.decoding.rows import jitted_by_rows
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.neural_cache import cache_probability, remembered
@@ -23,7 +25,7 @@ from jaxnlp.tasks.language_model.prompts import known_prompt
 from jaxnlp.tasks.language_model.words import compile_word_blocks, word_blocks
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import EOL, WordVocabulary
-from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 PREDICTED_TOGETHER = 128
 """Number of rows in a batch of next-word predictions; a decoder computes the logits of all their positions."""
@@ -88,7 +90,7 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
     prompt = known_prompt(task.sample_prompt, vocabulary)
     tokens = generate(
         decoder(scoring),
-        scoring.params_here(),
+        scoring.whole_params(),
         vocabulary.encode(prompt)[None],
         max_new_tokens=task.sample_tokens,
         key=jax.random.key(scoring.trained.config.get("seed", 0)),
@@ -105,7 +107,7 @@ def compile_samples(scoring: Scoring) -> None:
     vocabulary = scoring.trained.processor
     length = len(vocabulary.encode(known_prompt(task.sample_prompt, vocabulary)))
     compile_generation(
-        scoring.compile, decoder(scoring), scoring.params_here(), 1, length, max_new_tokens=task.sample_tokens
+        scoring.compile, decoder(scoring), scoring.whole_params(), 1, length, max_new_tokens=task.sample_tokens
     )
 
 
@@ -135,11 +137,10 @@ class Perplexity(Evaluator):
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         model: Any = scoring.trained.model
-        batches = scoring.split.batches
-        if not len(batches):
+        if not len(scoring.split.batches):
             raise DataError(f"{scoring.split_name} has no text to score")
-        rows = len(batches[0]["tokens"])
-        metrics = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
+        empty = functools.partial(empty_carry, model, window=self.cache_window)
+        metrics = scoring.fold(_losses_with_cache(model, self), empty)
         name = "perplexity_with_cache" if self.cache_window else "perplexity"
         remarks = {"cache": to_json(self)} if self.cache_window else {}
         return Evaluation({name: perplexity(metrics["loss"])}, remarks=remarks)
@@ -163,7 +164,7 @@ def token_losses(
     for batch in batches:
         if carry is None or "reset" not in batch:
             carry = empty_carry(model, len(batch["tokens"]), cache.cache_window)
-        carry, metrics = step(params, batch, carry)
+        metrics, carry = step(params, batch, carry)
         losses.append(metrics)
     loss, count = total(jax.device_get(losses))["loss"]
     return float(loss), int(count)
@@ -177,8 +178,8 @@ def empty_carry(model: Any, rows: int, window: int) -> PyTree:
     return states, memory
 
 
-def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]]:
-    def step(params: Params, batch: Batch, carry: PyTree) -> tuple[PyTree, Metrics]:
+def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
+    def step(params: Params, batch: Batch, carry: PyTree) -> tuple[Metrics, PyTree]:
         states, memory = carry
         # Without `reset` every row starts a new text, as in the objective.
         begins = batch.get("reset", jnp.ones(len(batch["tokens"]), bool))
@@ -195,7 +196,7 @@ def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch
             likelihood = jnp.logaddexp(jnp.log1p(-weight) + likelihood, jnp.log(weight * probability))
             memory = remembered(read.outputs, targets, mask, *memory)
         loss = -jnp.where(mask, likelihood, 0.0).sum()
-        return (read.states, memory), {"loss": (loss, mask.sum(dtype=jnp.float32))}
+        return {"loss": (loss, mask.sum(dtype=jnp.float32))}, (read.states, memory)
 
     return step
 
@@ -218,17 +219,20 @@ class NextWord(Evaluator):
         if not windows or not isinstance(windows[0], NextWordWindow):
             raise DataError(f"{scoring.split_name} has no windows with next words; give --file FILE.npz")
         inputs, targets = (np.stack([getattr(w, name) for w in windows]) for name in ("inputs", "target"))
-        losses = next_word_losses(scoring.trained.model, scoring.params_here(), inputs, targets)
+        losses = next_word_losses(scoring.trained.model, scoring.whole_params(), inputs, targets)
         return Evaluation({"next_word_nll": Metric(float(losses.mean()), len(losses))})
 
 
 def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Negative log-likelihood, in nats, of the word after each row: inputs [N, T], targets [N] -> [N]."""
-    predict, losses = jax.jit(model.predict), []
-    for part, wanted in _parts(PREDICTED_TOGETHER, inputs, targets):
-        scores = jax.nn.log_softmax(predict(params, part).astype(jnp.float32), axis=-1)
-        losses.append(-np.asarray(jnp.take_along_axis(scores, jnp.asarray(wanted)[:, None], axis=-1))[:, 0])
-    return np.concatenate(losses)[: len(inputs)]
+
+    def of_rows(params: Params, inputs: Array, targets: Array) -> Array:
+        scores = jax.nn.log_softmax(model.predict(params, inputs).astype(jnp.float32), axis=-1)
+        return -jnp.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
+
+    losses = jitted_by_rows(of_rows)
+    parts = [losses(params, *part) for part in _parts(PREDICTED_TOGETHER, inputs, targets)]
+    return np.concatenate(parts)[: len(inputs)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +274,7 @@ class Continuations(Evaluator):
             raise DataError(f"{scoring.split_name} has no prompts; give --file FILE.npy")
         rows = np.stack(prompts)
         scorer = None if self.scorer is None else self._load_scorer(scoring)
-        added = self._continue(decoder(scoring), scoring.params_here(), rows)
+        added = self._continue(decoder(scoring), scoring.whole_params(), rows)
         lines = [
             f"{' '.join(_words(run, prompt))} | {' '.join(_words(run, new))}\n"
             for prompt, new in zip(rows, added, strict=True)

@@ -31,7 +31,7 @@ MAX_PERPLEXITY = 50.0
 
 def word_blocks(scoring: Scoring) -> list[Block]:
     """Perplexity by position in a row, without context before the row; and nearest embeddings."""
-    vocabulary, params = scoring.trained.processor, scoring.params_here()
+    vocabulary, params = scoring.trained.processor, scoring.whole_params()
     losses, neighbours, ids = _programs(scoring)
     measured = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
     sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(measured), strict=True))
@@ -55,7 +55,7 @@ def word_blocks(scoring: Scoring) -> list[Block]:
 
 def compile_word_blocks(scoring: Scoring) -> None:
     """Starts to compile the programs of `word_blocks`."""
-    params, (losses, neighbours, ids) = scoring.params_here(), _programs(scoring)
+    params, (losses, neighbours, ids) = scoring.whole_params(), _programs(scoring)
     for batch in scoring.split.shapes:
         scoring.compile(losses, params, batch)
     if ids:

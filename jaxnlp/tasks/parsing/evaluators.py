@@ -59,7 +59,7 @@ class Validation(Evaluator):
         measured: dict[str, Metric] = {}
         if self.tagger is not None:
             tagged = with_predicted_tags(scoring.load_run(self.tagger), sentences, processor)
-            with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.params_here())
+            with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.whole_params())
             if scoring.split.scored:
                 measured = _measured_with_tags(sentences, tagged, with_tags)
             if not scoring.split.scored or not any(tag != UNSPECIFIED for one in sentences for tag in one.upos):

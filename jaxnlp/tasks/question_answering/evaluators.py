@@ -33,7 +33,7 @@ class Validation(Evaluator):
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
         compile_samples(scoring)
-        model, params, questions = cast(Any, scoring.trained.model), scoring.params_here(), scoring.split.examples
+        model, params, questions = cast(Any, scoring.trained.model), scoring.whole_params(), scoring.split.examples
         if not len(questions):
             return
         lengths = [len(question.text) + 1 for question in questions]
@@ -47,7 +47,7 @@ class Validation(Evaluator):
         if not len(questions):
             return Evaluation(metrics, blocks=blocks)
         texts = [question.text for question in questions]
-        given = answer(decoder(scoring), scoring.params_here(), scoring.trained.processor, texts)
+        given = answer(decoder(scoring), scoring.whole_params(), scoring.trained.processor, texts)
         predictions = {"answers.txt": "".join(f"{one_line(line)}\n" for line in scoring.split.in_rows(given, ""))}
         if scoring.split.scored:
             metrics["exact_match"] = Metric(exact_match(given, questions), len(questions))
@@ -120,7 +120,7 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
     # The last character of an answer is generated and never read.
     texts = [vocabulary.encode(f"{q.text}{MASK}{line[:-1]}") for q, line in shown]
     maps = scoring.once(jax.jit, model.attention_maps)
-    weights = attention_to_inputs(maps(scoring.params_here(), _padded(texts, model.capacity)))
+    weights = attention_to_inputs(maps(scoring.whole_params(), _padded(texts, model.capacity)))
     blocks = []
     for number, ((question, line), rollout) in enumerate(zip(shown, weights, strict=False), 1):
         first = len(question.text)  # the position that predicts the answer's first character

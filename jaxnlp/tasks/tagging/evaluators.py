@@ -50,7 +50,7 @@ class Validation(Evaluator):
         blocks = tagging_scores.blocks(processor, examples, predicted)
         config: Any = trained.model.config
         if config.crf and len(processor.labels) <= MAX_LABELS:
-            params = scoring.params_here()
+            params = scoring.whole_params()
             chain = Chain(*(jax.device_get(params[name]) for name in ("transitions", "start", "end")))
             # Before the block of sentences, which is long.
             blocks.insert(-1, _transitions(chain, processor, constrained=constrained))

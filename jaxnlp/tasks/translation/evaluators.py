@@ -30,7 +30,7 @@ class Search(SearchOptions, Evaluator):
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
-        translator, params = scoring.once(Translator.of, scoring.trained.model), scoring.params_here()
+        translator, params = scoring.once(Translator.of, scoring.trained.model), scoring.whole_params()
         for batch in scoring.split.shapes:
             translator.compile_ahead(scoring.compile, params, batch["source"], batch["source_mask"], self.search)
         (read, mask), (inputs, _) = (
@@ -41,7 +41,7 @@ class Search(SearchOptions, Evaluator):
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         translator = scoring.once(Translator.of, scoring.trained.model)
-        params, split = scoring.params_here(), scoring.split
+        params, split = scoring.whole_params(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
         pairs: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
         for batch in split.batches:

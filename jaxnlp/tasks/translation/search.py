@@ -11,8 +11,9 @@ import numpy as np
 from jaxnlp.config import Config, Count, Natural, NonNegative
 from jaxnlp.decoding.beam import beam_search, compile_beam_search
 from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
+from jaxnlp.decoding.rows import by_rows, mesh_of, rows_like, with_rows_for_all
 from jaxnlp.text.subwords import END, START
-from jaxnlp.typing import Array, Params
+from jaxnlp.typing import Params, PyTree
 
 BUCKET = 16
 """Texts are padded to a multiple of this length, so that few programs are compiled."""
@@ -48,7 +49,7 @@ class Translator(NamedTuple):
 
     Attributes:
       decoder: the model's step function.
-      initial_cache: (params, source, source_mask, *, capacity, count_coverage) -> the cache of a source.
+      initial_cache: (mesh, capacity, count_coverage, params, source, source_mask) -> the cache of a source.
       alignment: (params, source, inputs, source_mask) -> weights [B, T, S].
     """
 
@@ -60,8 +61,12 @@ class Translator(NamedTuple):
     @functools.lru_cache(maxsize=8)  # each new translator compiles its programs again
     def of(cls, model: Any) -> "Translator":
         """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models."""
-        initial_cache = jax.jit(model.initial_cache, static_argnames=("capacity", "count_coverage"))
-        return cls(target_decoder_of(model), initial_cache, jax.jit(model.alignment))
+
+        def initial_cache(mesh: Any, capacity: int, count_coverage: bool, params: Params, *source: Any) -> PyTree:
+            of_rows = functools.partial(model.initial_cache, capacity=capacity, count_coverage=count_coverage)
+            return by_rows(mesh, of_rows, params, *source)
+
+        return cls(target_decoder_of(model), jax.jit(initial_cache, static_argnums=(0, 1, 2)), jax.jit(model.alignment))
 
     def longest_target(self, source_length: int) -> int:
         """Maximum number of tokens in the translation of a source of this many tokens, within the model's capacity."""
@@ -75,11 +80,10 @@ class Translator(NamedTuple):
 
         Args: compile_ahead: see `compile_beam_search`. Others: as for `__call__`.
         """
-        longest = self.longest_target(source.shape[1])
+        longest, mesh = self.longest_target(source.shape[1]), mesh_of(params)
+        source, source_mask = (with_rows_for_all(mesh, x) for x in (source, source_mask))
         capacity, count_coverage = max(longest, SMALLEST_BUCKET), options.coverage_penalty > 0
-        cache = compile_ahead(
-            self.initial_cache, params, source, source_mask, capacity=capacity, count_coverage=count_coverage
-        )
+        cache = compile_ahead(self.initial_cache, mesh, capacity, count_coverage, params, source, source_mask)
         compile_beam_search(
             compile_ahead,
             self.decoder,
@@ -91,18 +95,20 @@ class Translator(NamedTuple):
             coverage=count_coverage,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=1,
-            cache=cache,
+            cache=rows_like(mesh, cache),
         )
 
     def __call__(
         self, params: Params, source: Any, source_mask: Any, options: SearchOptions, n_best: int = 1
-    ) -> tuple[Array, Array]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The n_best translations of sources [B, S]: tokens [B, n_best, T], and their scores [B, n_best].
 
         The maximum length of a translation depends only on its own source, so padding and the other sources of a batch
         do not change it.
         """
-        longest = self.longest_target(source.shape[1])
+        longest, mesh, rows = self.longest_target(source.shape[1]), mesh_of(params), len(source)
+        source, source_mask = (with_rows_for_all(mesh, np.asarray(x)) for x in (source, source_mask))
+        capacity = max(longest, SMALLEST_BUCKET)  # the start symbol is padded to a bucket
         result = beam_search(
             self.decoder,
             params,
@@ -114,16 +120,10 @@ class Translator(NamedTuple):
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=n_best,
-            max_lengths=np.minimum(max_target_length(np.asarray(source_mask).sum(axis=1)), longest),
-            cache=self.initial_cache(
-                params,
-                source,
-                source_mask,
-                capacity=max(longest, SMALLEST_BUCKET),  # the start symbol is padded to a bucket
-                count_coverage=options.coverage_penalty > 0,
-            ),
+            max_lengths=np.minimum(max_target_length(source_mask.sum(axis=1)), longest),
+            cache=self.initial_cache(mesh, capacity, options.coverage_penalty > 0, params, source, source_mask),
         )
-        return result.tokens, result.scores
+        return result.tokens[:rows], result.scores[:rows]
 
 
 def padded_sources(

@@ -179,11 +179,11 @@ def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(mo
     replaced = stopped_early = 0
     for alpha in (0.0, 3.0):
         settings = beam._Settings(alpha, None, np.array([10, 6, 10], np.int32))
-        cache = beam._read(decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], None)
-        search, over = beam._start(decoder, rules, len(PROMPT), cache), False
+        cache = beam._read(None, decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], None)
+        search, over = beam._start(None, decoder, rules, PROMPT[:, -1], cache), np.array(False)
         for length in range(1, 11):
-            before, was_over = finished(search), bool(over)
-            search, over = beam._advance(decoder, rules, params, search, PROMPT[:, -1], length, settings)
+            before, was_over = finished(search), bool(over.all())
+            search, over = beam._advance(None, decoder, rules, params, search, PROMPT[:, -1], length, settings)
             for old, new in zip(before, finished(search), strict=True):
                 lost = [one for one in old if one not in new]
                 gained = [one for one in new if one not in old]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.corpus import DataError, Split
+from jaxnlp.decoding.rows import mesh_of
 from jaxnlp.ops.devices import compile_for, target_platform
 from jaxnlp.tasks import Objective, Trained
 from train.evaluation.scoring import SplitScoring
@@ -108,17 +109,16 @@ def test_an_example_without_positions_to_score_is_refused_in_words(rows):
         scoring.outputs(lambda params, batch: batch["x"])
 
 
-def test_a_fold_carries_from_batch_to_batch():
-    scoring = rows_scoring([padded([1, 2]), padded([3])], None)
+@pytest.mark.parametrize("mode", ["jit", "pmap"])
+def test_a_fold_carries_each_row_from_batch_to_batch(mode):
+    scoring = rows_scoring([padded([1, 2, 5, 7]), padded([3, 4])], None, mode)
 
     def step(params, batch, carry):
-        total = carry + batch["x"].sum()
-        return total, {"running": (total, batch["loss_mask"].sum())}
+        totals = carry + params * batch["x"]
+        return {"running": (totals.sum(), batch["loss_mask"].sum())}, totals
 
-    empty = jnp.float32(0.0)
-    for _ in range(2):  # the carry that was given is not used up
-        found = scoring.fold(step, empty)["running"]
-        assert (found.value, found.count) == ((3.0 + 6.0) / 3, 3)
+    found = scoring.fold(step, jnp.zeros)["running"]
+    assert (found.value, found.count) == ((15.0 + 22.0) / 6, 6)
 
 
 def test_a_fold_is_traced_for_the_platform_of_the_parameters():
@@ -127,17 +127,20 @@ def test_a_fold_is_traced_for_the_platform_of_the_parameters():
 
     def step(params, batch, carry):
         traced.append(target_platform())
-        return carry, {"rows": (batch["x"].sum(), batch["loss_mask"].sum())}
+        return {"rows": (batch["x"].sum(), batch["loss_mask"].sum())}, carry
 
     with compile_for("tpu"):
-        scoring.fold(step, ())
-    assert traced == ["cpu"]
+        scoring.fold(step, lambda rows: ())
+    assert set(traced) == {"cpu"}
 
 
 @pytest.mark.parametrize("mode", ["jit", "pmap"])
-def test_parameters_for_a_decoder_are_on_one_device(mode):
-    (here,) = rows_scoring([], None, mode).params_here().devices()
-    assert here in jax.local_devices()
+def test_parameters_for_a_decoder_are_whole_on_each_device(mode):
+    scoring = rows_scoring([], None, mode)
+    params = scoring.whole_params()
+    assert params.is_fully_replicated
+    assert params.devices() == set(jax.devices())
+    assert mesh_of(params) is not None
 
 
 def test_a_split_without_batches_has_no_sums_and_no_outputs():

@@ -18,12 +18,22 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.saving.checkpoints import checkpoint_steps, read_record
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
-from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected, wait_for_all
+from train.run.processes import (
+    ADDRESS,
+    PROCESS,
+    PROCESSES,
+    ProcessOptions,
+    by_all,
+    connected,
+    of_process_0,
+    wait_for_all,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
+IDS = np.arange(3)
 SECONDS = 300
 """At most, on a busy machine."""
 SECONDS_TO_END = 60
@@ -158,13 +168,19 @@ def test_four_processes_that_are_killed_continue_as_one_process_would(text, one_
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("options", [[], ["--parallel", "fsdp"]], ids=["jit", "fsdp"])
-def test_processes_that_are_killed_continue_to_the_bits_of_processes_that_are_not(options, text, tmp_path):
-    straight, killed = (Run(tmp_path / name, text, 2, 2, *options) for name in ("straight", "killed"))
+def test_processes_that_are_killed_continue_to_the_bits_of_processes_that_are_not(text, tmp_path):
+    """Also if one of them cannot read its part of the newest checkpoint: then all go back to the one before."""
+    straight, killed = (Run(tmp_path / name, text, 2, 2, "--parallel", "fsdp") for name in ("straight", "killed"))
     killed.wait_for_checkpoint(6)
     killed.kill()
+    newest = checkpoint_steps(killed.folder)[-1]
+    for file in (killed.folder / "checkpoints" / str(newest)).glob("*/ocdbt.process_1/d/*"):
+        file.write_bytes(b"")
     assert straight.wait()[0] == [0, 0]
-    assert Run(killed.folder, text, 2, 2, *options).wait()[0] == [0, 0]
+    statuses, outputs = Run(killed.folder, text, 2, 2, "--parallel", "fsdp").wait()
+    assert statuses == [0, 0], outputs
+    assert f"the checkpoint of step {newest} is damaged" in outputs[0]
+    assert f"continuing from step {newest - 3}" in outputs[0]
     assert rows(killed.folder) == rows(straight.folder)
     found, expected = (read_record(run.folder, 12) for run in (killed, straight))
     assert dataclasses.replace(found, train_seconds=0) == dataclasses.replace(expected, train_seconds=0)
@@ -172,8 +188,7 @@ def test_processes_that_are_killed_continue_to_the_bits_of_processes_that_are_no
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(("number", "victim"), [(signal.SIGKILL, 0), (signal.SIGSTOP, 1)])
 def test_a_process_that_dies_or_hangs_is_named_and_the_other_ends(number, victim, text, tmp_path):
     run = Run(tmp_path / "run", text, 2, 1, "--total-steps", "100000", "--evaluate-every-steps", "100000")
     run.wait_for_checkpoint(3)
@@ -218,9 +233,9 @@ def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp
 def test_a_signal_to_one_process_saves_and_stops_all_after_the_same_step(text, tmp_path):
     run = Run(tmp_path / "run", text, 2, 1, "--total-steps", "2000", "--evaluate-every-steps", "1000")
     run.wait_for_checkpoint(3)
-    run.processes[1].send_signal(signal.SIGTERM)
+    run.processes[1].send_signal(signal.SIGINT)  # which it passes on as SIGTERM
     statuses, outputs = run.wait()
-    assert statuses == [143, 143], outputs
+    assert statuses == [143, 130], outputs
     last = checkpoint_steps(run.folder)[-1]
     assert f"stopped by SIGTERM at step {last}; saved; repeat the command to resume" in outputs[0]
 
@@ -260,6 +275,36 @@ def test_a_coordinator_that_comes_later_is_found(joined):
     with connected(options, seconds=60):
         assert joined == [(f"127.0.0.1:{port}", 2, 1)]
     servers[0].close()
+
+
+def test_a_checkpoint_that_another_process_refuses_is_refused_here_too(monkeypatch):
+    """This is process 0 of three; process 2 refuses."""
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    others = np.array([False, False, True])
+    monkeypatch.setattr("jax.experimental.multihost_utils.process_allgather", lambda mine: others | (IDS == 0) & mine)
+    with pytest.raises(DamagedCheckpointError, match="process 2 refused it"):
+        by_all(lambda: 1, DamagedCheckpointError)
+    others[2] = False
+    assert by_all(lambda: 1, DamagedCheckpointError) == 1
+
+    def refuse():
+        raise DamagedCheckpointError("mine")
+
+    with pytest.raises(DamagedCheckpointError, match="mine"):
+        by_all(refuse, DamagedCheckpointError)
+
+
+def test_process_0_says_which_steps_there_are(monkeypatch):
+    """This is another process, which sees other steps."""
+    assert of_process_0([6, 3]) == [6, 3]
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    for said in ([9, 6, 3], [], [6]):
+        answers = iter([len(said), said])
+        monkeypatch.setattr(
+            "jax.experimental.multihost_utils.broadcast_one_to_all",
+            lambda mine, answers=answers: np.asarray(next(answers), np.int32).reshape(mine.shape),
+        )
+        assert of_process_0([6, 3]) == said
 
 
 def test_without_the_option_a_process_trains_by_itself():

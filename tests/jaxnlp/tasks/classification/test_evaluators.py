@@ -60,7 +60,7 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
         trained=types.SimpleNamespace(model=types.SimpleNamespace(attention_rollout=rollout)),
         split=types.SimpleNamespace(examples=examples),
         once=lambda make, *arguments: rollout,
-        params_here=dict,
+        whole_params=dict,
     )
     assert _rollout_block(scoring).name == "Attention of predictions"
     assert len(seen) == LIT

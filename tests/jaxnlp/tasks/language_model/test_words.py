@@ -68,7 +68,7 @@ class Scoring:
         self.trained = Trained(RecurrentLanguageModel(), model, params, VOCABULARY)
         self.training, self.split, self.made = training, split, {}
 
-    def params_here(self):
+    def whole_params(self):
         return self.trained.params
 
     def once(self, make, *arguments):
