@@ -10,7 +10,7 @@ from jaxnlp.ops.flash import flash_attention
 from jaxnlp.typing import BATCH_AXIS
 
 
-@pytest.mark.parametrize("how", ["jit", "pmap", "vmap"])
+@pytest.mark.parametrize("how", ["jit", "shard_map", "pmap", "vmap"])
 def test_shards_compute_what_the_whole_batch_does(devices, how):
     shards, rows = len(devices), 2
     generator = np.random.default_rng(0)
@@ -28,9 +28,13 @@ def test_shards_compute_what_the_whole_batch_does(devices, how):
     def of_a_shard(qkv, *others):
         return of_rows(qkv, *others, jax.lax.axis_index(BATCH_AXIS) * len(qkv))
 
-    if how == "jit":
-        by_rows = jax.NamedSharding(jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,)), jax.P(BATCH_AXIS))
-        program = of_rows.lower(*jax.device_put(arrays, by_rows)).compile()
+    if how in ("jit", "shard_map"):
+        mesh = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
+        by_rows, function = jax.NamedSharding(mesh, jax.P(BATCH_AXIS)), of_rows
+        if how == "shard_map":
+            rows_of = jax.P(BATCH_AXIS)
+            function = jax.shard_map(of_a_shard, mesh=mesh, in_specs=rows_of, out_specs=rows_of, check_vma=False)
+        program = jax.jit(function).lower(*jax.device_put(arrays, by_rows)).compile()
         found = program(*jax.device_put(arrays, by_rows))
         assert not any(word in program.as_text() for word in ("all-gather", "all-reduce", "all-to-all"))
     else:

@@ -1,5 +1,7 @@
 """Steps of a config in a mode: what the tests of modes compare."""
 
+import dataclasses
+
 import jax
 import numpy as np
 
@@ -33,7 +35,9 @@ def trained(config, mode="jit", mesh=None, devices=1, steps=STEPS):
     step = layout.compile_train(setup.step, setup.abstract_state)
     state, batches = layout.initialise(setup.initial_state, setup.given), iter(setup.corpus.train)
     losses = []
-    for _ in range(steps):
+    for index in range(steps):
+        if config.nt_asgd_patience is not None and index == steps // 2:  # as `train.run.progress` does after a stall
+            state = dataclasses.replace(state, averaged=layout.place(np.int32(1)))
         state, output = step(state, layout.put_batch(next(batches), config.accumulation_steps))
         losses.append(weighted(output.metrics))
     total, count = np.array(jax.device_get(losses)).T

@@ -57,8 +57,8 @@ def on_one_device(files):
 
 @pytest.fixture(scope="module")
 def options_on_one_device(files):
-    """Trains a GPT with an option on one device, once."""
-    return functools.cache(lambda option: trained(update(gpt(files), **OPTIONS[option])))
+    """Trains with an option on one device, once."""
+    return functools.cache(lambda option: trained(with_option(option, files)))
 
 
 def assert_takes_the_same_steps(config, mode, one, rtol=1e-5, of_parameters=1e-4):
@@ -94,14 +94,21 @@ OPTIONS = {
     "Muon": {"optimizer": "muon"},
     "layer-wise rates": {"optimizer.layer_decay": 0.7},
     "untied embeddings": {"model.tie_embeddings": False},
+    "frozen encoder": {"model.freeze_encoder": True, "optimizer.layer_decay": 1.0},
 }
+"""Of a GPT, and the last one of a BERT."""
+
+
+def with_option(option, files):
+    base = guards.bert_text_tasks if option == "frozen encoder" else gpt
+    return update(base(files), **OPTIONS[option])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_takes_the_same_steps_in_every_mode(option, mode, files, options_on_one_device):
-    config = update(gpt(files), **OPTIONS[option])
+    config = with_option(option, files)
     # Sums of rounded numbers in another order.
     tolerances = {"bfloat16": (2e-3, 0.1), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
     assert_takes_the_same_steps(config, mode, options_on_one_device(option), *tolerances)
