@@ -102,10 +102,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     def check(self, processor: Any) -> None:
         parts = processor.by_part.values()
         heads = [head for _, head in self.heads(processor)]
-        if self.encoder.num_segments < 2 and any(part.texts == 2 and not part.apart for part in parts):
-            raise ValueError(
-                "model.encoder.num_segments must be at least 2 for pairs of texts that are read together, got 1"
-            )
+        if any(part.texts == 2 and not part.apart for part in parts):
+            self.encoder.check_segments(processor.vocabulary.num_segments)
         numbers = any(part.apart and isinstance(part.targets, Number) for part in parts)
         features, layers = any(head.apart and head.width for head in heads), any(head.width for head in heads)
         logits, together = any(head.width < head.outputs == 2 for head in heads), not all(head.apart for head in heads)
