@@ -154,18 +154,22 @@ class EncoderVocabulary:
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
         """`encode` of each text, [N] int32, on all cores."""
-        return _encode_all(self.tokenizer, texts)
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
         """The ids of the tokens of each word, [N] int32, as after a blank in a text."""
-        return _encode_all(self._of_words, words)
+        return self.of_words.encode_all(words)
 
     @functools.cached_property
-    def _of_words(self) -> Tokenizer:
-        """The tokenizer of single words: byte-level BPE puts a blank before each of them."""
+    def of_words(self) -> "EncoderVocabulary":
+        """The same tokens, for texts that start with a word after a blank: byte-level BPE puts one before them."""
         parts = json.loads(self.tokenizer.to_str())
         changed = _with_blanks(parts["pre_tokenizer"])
-        return Tokenizer.from_str(json.dumps(parts | {"pre_tokenizer": changed}))
+        if changed == parts["pre_tokenizer"]:
+            return self
+        tokenizer = Tokenizer.from_str(json.dumps(parts | {"pre_tokenizer": changed}))
+        return EncoderVocabulary(tokenizer, self.special)
 
     def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_length: int) -> TokenizedTexts:
         """The tokens of texts, or of pairs of texts, with special tokens.
@@ -238,11 +242,6 @@ def refuse_lacking(pieces: Iterable[str], special: SpecialTokens) -> None:
     missing = [token for token in dict.fromkeys(special) if token not in pieces]
     if missing:
         raise ValueError(f"the vocabulary needs {', '.join(special)}; missing: {', '.join(missing)}")
-
-
-def _encode_all(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
-    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-    return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
 
 def _with_blanks(part: Any) -> Any:

@@ -66,7 +66,7 @@ def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
     bert = {name: value for name, value in rest.pop("bert").items() if name != "pooler"}
     shape = dataclasses.replace(config.encoder, use_pooler=False)
     others = {**params, **({NAME: rest} if rest else {})}
-    return Pretrained(shape, bert, None, trained.processor.inputs.pieces), others
+    return Pretrained(shape, bert, None, trained.processor.inputs.pieces.of_words), others
 
 
 def token_classifier_of(trained: Trained) -> Classifier | None:
