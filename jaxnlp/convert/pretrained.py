@@ -132,6 +132,8 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
     max_length, lowered = input_settings(folder)
     if max_length is None:
         max_length = tokenizer_max_length(folder, config.max_positions)
+    if not family.reads_segments:
+        vocabulary = vocabulary.without_segments()
     if lowered:
         vocabulary = vocabulary.lowercased()
     if vocabulary.size > size:

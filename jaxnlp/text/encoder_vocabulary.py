@@ -13,7 +13,7 @@ from jaxnlp.text import list_of_strings
 from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL
-from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, write_tokenizer
+from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, remove_segments, write_tokenizer
 
 
 class TokenizedTexts(NamedTuple):
@@ -116,6 +116,14 @@ class EncoderVocabulary:
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+        return EncoderVocabulary(tokenizer, self.special)
+
+    def without_segments(self) -> "EncoderVocabulary":
+        """The same tokens, for an encoder that does not read segments: those of all tokens are 0."""
+        if self.num_segments == 1:
+            return self
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        remove_segments(tokenizer, self.special)
         return EncoderVocabulary(tokenizer, self.special)
 
     def id_of(self, piece: str) -> int:

@@ -138,7 +138,7 @@ def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
             own.finish(tokenizer, named, settings)
         _check_template(tokenizer, special)
         if _SEGMENTS not in settings.get("model_input_names", (_SEGMENTS,) if own and own.segments else ()):
-            _remove_segments(tokenizer, special)
+            remove_segments(tokenizer, special)
     except Exception as error:
         kind = (own or default).kind
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
@@ -174,6 +174,19 @@ def write_tokenizer(
 def num_segments(tokenizer: Tokenizer) -> int:
     """The number of segments that a tokenizer tells apart in pairs."""
     return 1 + max(tokenizer.encode("", "").type_ids, default=0)
+
+
+def remove_segments(tokenizer: Tokenizer, special: SpecialTokens) -> None:
+    """Gives pairs the template of a model that does not get their segments: all are 0."""
+    if num_segments(tokenizer) == 1:
+        return
+    cls, sep = special.cls, special.sep
+    between = [f"{token}:0" for token in tokenizer.encode("", "").tokens[1:-1]]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=" ".join([cls, "$A", *between, "$B:0", f"{sep}:0"]),
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((cls, sep))],
+    )
 
 
 def _refuse_other_models(own: TokenizerClass, whole: Mapping[str, Any]) -> None:
@@ -259,19 +272,6 @@ def _add_tokens(
     for token in tokens:
         token.special = token.special or token.content in special
     tokenizer.add_tokens(tokens)
-
-
-def _remove_segments(tokenizer: Tokenizer, special: SpecialTokens) -> None:
-    """Gives pairs the template of a model that does not get their segments: all are 0."""
-    if num_segments(tokenizer) == 1:
-        return
-    cls, sep = special.cls, special.sep
-    between = [f"{token}:0" for token in tokenizer.encode("", "").tokens[1:-1]]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=" ".join([cls, "$A", *between, "$B:0", f"{sep}:0"]),
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((cls, sep))],
-    )
 
 
 def _check_template(tokenizer: Tokenizer, special: SpecialTokens) -> None:

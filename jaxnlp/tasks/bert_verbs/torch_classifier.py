@@ -1,5 +1,6 @@
 """A PyTorch program for exported weights: a classifier whose pooling no class of Transformers has."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,8 @@ NAMES = {names}
 
 class {prefix}ForSequenceClassification(transformers.{prefix}PreTrainedModel):
     """Transformers' class of this name with another vector of a text."""
+
+    _keys_to_ignore_on_load_unexpected = {barriers}
 
     def __init__(self, config):
         super().__init__(config)
@@ -98,6 +101,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
         pooling=_POOLING[config.pooling],
         prefix=family.prefix,
         base=family.base,
+        barriers=[re.escape(name) for name in family.barriers],
         rate=family.dropout[OF_TEXTS.name],
         pooler=f", add_pooling_layer={config.encoder.use_pooler}" if family.reads_segments else "",
         inputs=f"input_ids, attention_mask{', token_type_ids' if family.reads_segments else ''}",

@@ -114,3 +114,10 @@ def test_special_tokens_that_a_tokenizer_does_not_have_are_named(pair):
         EncoderVocabulary(Tokenizer.from_str(ours.tokenizer.to_str()), ours.special._replace(pad="<p>"))
     with pytest.raises(ValueError, match="an encoder's tokenizer needs special tokens; missing: cls_token"):
         SpecialTokens.of({**ours.special.settings(), "cls_token": None})
+
+
+def test_without_segments_only_the_segments_change(pair):
+    ours, _, _ = pair
+    whole, bare = (one.tokenize(["a cat", "b"], ["c", "d"], max_length=20) for one in (ours, ours.without_segments()))
+    assert [ids.tolist() for ids in bare.tokens] == [ids.tolist() for ids in whole.tokens]
+    assert {kind for kinds in bare.segments for kind in kinds.tolist()} == {0}
