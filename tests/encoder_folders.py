@@ -17,7 +17,7 @@ TEXTS = [
     "Gatos y perros comen pescado en Roma; el gato grande está aquí.",
     "Der große Hund frisst den Fisch. Die Katze sitzt auf der Matte!",
     "猫坐在垫子上。狗吃了鱼。",
-    "Кошка сидит на коврике, а собака ест рыбу.",
+    "Кошка сидит на коврике, пока собака ест рыбу.",
 ]
 """The texts of the vocabularies."""
 

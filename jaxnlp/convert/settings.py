@@ -30,7 +30,7 @@ def encoder_settings(
     )
 
 
-_SUPPORTED = {
+_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "is_decoder": (False,),
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),

@@ -151,7 +151,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         if self.pooling == "pooler" and "pooler" not in adopted.params["encoder"]:
             if self.freeze_encoder:
                 raise ValueError(
-                    "it has no pooler, and model.freeze_encoder would keep a random one; set model.pooling to cls or mean"
+                    "it has no pooler, and model.freeze_encoder would keep a random one; set model.pooling to cls or "
+                    "mean"
                 )
             note = f"{pretrained.name} does not have a pooler: initialised at random"
             adopted = adopted._replace(notes=(*adopted.notes, note))

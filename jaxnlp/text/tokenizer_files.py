@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, normalizers, processors
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
-from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes
+from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, with_id
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
 
@@ -185,7 +185,7 @@ def remove_segments(tokenizer: Tokenizer, special: SpecialTokens) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=" ".join([cls, "$A", *between, "$B:0", f"{sep}:0"]),
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in dict.fromkeys((cls, sep))],
+        special_tokens=[with_id(tokenizer, token) for token in dict.fromkeys((cls, sep))],
     )
 
 

@@ -16,7 +16,7 @@ from jaxnlp.text.tokenizer_classes import classes
 from tests.encoder_folders import make_model, save_tokenizer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def page(root):
     return (root / "docs" / "weights.md").read_text(encoding="utf-8")
 

@@ -58,15 +58,15 @@ def test_a_folder_is_fine_tuned_on_a_table_scored_and_loaded_in_transformers(
 @pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_taggers_parsers_and_models_that_find_answers_begin_with_a_folder(family, quick_fit, tmp_path, capsys):
-    write_folder(family, tmp_path / "weights")
+    write_folder(family, tmp_path / "weights", max_position_embeddings=130)
     start = ["--init-from", tmp_path / "weights", "--data.batch-size", "8"]
     grammar = ["--data.source", "small_grammar", "--data.sentences", "40", "--data.held-out-sentences", "10"]
-    words = ["--data.max-pieces", "40"]
-    qa = ["--data.source", "invented_people", "--data.people", "4", "--data.max-length", "40", "--data.overlap", "4"]
+    words = ["--data.max-pieces", "128"]
+    qa = ["--data.source", "invented_people", "--data.people", "4", "--data.max-length", "128", "--data.overlap", "4"]
     for recipe, options in (
         ("conll_tagger", [*grammar, *words]),
-        ("ud_parser_bert", [*grammar, *words, "--data.lengths", "16", "--data.tags", "upos"]),
-        ("bert_qa", [*qa, "--data.length-multiple", "40"]),
+        ("ud_parser_bert", [*grammar, *words, "--data.lengths", "16", "--data.tags", "none"]),
+        ("bert_qa", [*qa, "--data.length-multiple", "128"]),
     ):
         quick_fit(config_of(recipe, *start, *options), tmp_path / recipe)
         assert main(["evaluate", str(tmp_path / recipe)]) == 0

@@ -1,5 +1,8 @@
 """BERT, as Transformers stores it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from jaxnlp.convert.encoders import EncoderFamily, EncoderNames
 from jaxnlp.convert.settings import encoder_settings
 
@@ -33,7 +36,11 @@ NAMES = EncoderNames(
     output="cls.predictions.decoder",
     follows="cls.seq_relationship",
 )
-SUPPORTED = {"hidden_act": ("gelu",), "position_embedding_type": ("absolute",), "per_layer_config": ({}, None)}
+SUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "hidden_act": ("gelu",),
+    "position_embedding_type": ("absolute",),
+    "per_layer_config": ({}, None),
+}
 FIXED = {"positions": "learned", "pre_norm": False, "scale_embeddings": False, "pooler_activation": "tanh"}
 
 FAMILY = EncoderFamily(

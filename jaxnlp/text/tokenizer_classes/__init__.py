@@ -61,6 +61,14 @@ class TokenizerClass(NamedTuple):
     finish: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any]], None]
 
 
+def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:
+    """A token and its id, as templates have them. Raises: ValueError when the tokenizer does not have the token."""
+    token_id = tokenizer.token_to_id(token)
+    if token_id is None:
+        raise ValueError(f"the tokenizer does not have the token {token}")
+    return token, token_id
+
+
 def classes() -> list[TokenizerClass]:
     """The classes of this folder's files."""
     names = [info.name for info in pkgutil.iter_modules(__path__)]

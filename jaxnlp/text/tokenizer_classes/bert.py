@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 
-from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass
+from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, with_id
 
 SPECIAL = SpecialTokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PIECES = "vocab.txt"
@@ -41,8 +41,9 @@ def bert_tokenizer(
 
 def add_template(tokenizer: Tokenizer, special: SpecialTokens = SPECIAL) -> None:
     """Adds the template: [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with segments 0 and 1."""
-    sep, cls = ((token, tokenizer.token_to_id(token)) for token in (special.sep, special.cls))
-    tokenizer.post_processor = processors.BertProcessing(sep, cls)
+    tokenizer.post_processor = processors.BertProcessing(
+        with_id(tokenizer, special.sep), with_id(tokenizer, special.cls)
+    )
 
 
 def ids_of(pieces: Sequence[str]) -> dict[str, int]:

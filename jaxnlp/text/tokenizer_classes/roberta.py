@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE
 
-from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass
+from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, with_id
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 VOCABULARY, MERGES = "vocab.json", "merges.txt"
@@ -39,9 +39,11 @@ def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping
 
 def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     special = SpecialTokens.of(named)
-    sep, cls = ((token, tokenizer.token_to_id(token)) for token in (special.sep, special.cls))
     tokenizer.post_processor = processors.RobertaProcessing(
-        sep, cls, settings.get("trim_offsets", True), settings.get("add_prefix_space", False)
+        with_id(tokenizer, special.sep),
+        with_id(tokenizer, special.cls),
+        settings.get("trim_offsets", True),
+        settings.get("add_prefix_space", False),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import Unigram
 
-from jaxnlp.text.tokenizer_classes import TokenizerClass
+from jaxnlp.text.tokenizer_classes import TokenizerClass, with_id
 from jaxnlp.text.tokenizer_classes.roberta import NAMED
 
 UNKNOWN_ID = 3
@@ -41,7 +41,7 @@ def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[st
     tokenizer.post_processor = processors.TemplateProcessing(
         single=[bos, "$A", eos],
         pair=[bos, "$A", eos, eos, "$B", eos],
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (bos, eos)],
+        special_tokens=[with_id(tokenizer, token) for token in (bos, eos)],
     )
 
 

@@ -1,5 +1,6 @@
 """Texts have the tokens that Transformers gives them, and tokens the texts."""
 
+import itertools
 import json
 from collections.abc import Iterator
 
@@ -8,7 +9,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
-from jaxnlp.text.tokenizer_classes import SpecialTokens, classes
+from jaxnlp.text.tokenizer_classes import SpecialTokens, classes, with_id
 from tests.encoder_folders import TEXTS, random_texts, save_tokenizer
 
 MODEL_TYPES = [name for one in classes() for name in one.model_types]
@@ -88,14 +89,14 @@ def test_added_tokens_and_special_tokens_are_those_of_transformers(pair, tmp_pat
     assert ours.decode(again("a <img> b")["input_ids"]).split() == ["a", "b"]
 
 
-def test_words_are_tokenized_as_transformers_tokenizes_split_texts(pair, tmp_path):
+def test_words_are_tokenized_as_transformers_tokenizes_split_texts(pair):
     ours, theirs, folder = pair
-    if "roberta" == json.loads((folder / "config.json").read_text())["model_type"]:
+    if json.loads((folder / "config.json").read_text())["model_type"] == "roberta":
         theirs = AutoTokenizer.from_pretrained(folder, add_prefix_space=True)
     words = ["The", "cat's", "mats", ",", "(Rome)", "猫", "<mask>", "1,000", "naïve"]
     expected = theirs(words, is_split_into_words=True, add_special_tokens=False)
     found = [ids.tolist() for ids in ours.encode_words(words)]
-    assert sum(found, []) == expected["input_ids"]
+    assert [*itertools.chain.from_iterable(found)] == expected["input_ids"]
     assert [len(ids) for ids in found] == [expected.word_ids().count(index) for index in range(len(words))]
     assert ours.of_words.of_words is ours.of_words
 
@@ -112,6 +113,8 @@ def test_special_tokens_that_a_tokenizer_does_not_have_are_named(pair):
     ours, _, _ = pair
     with pytest.raises(ValueError, match=r"the vocabulary needs <p>, .*; missing: <p>"):
         EncoderVocabulary(Tokenizer.from_str(ours.tokenizer.to_str()), ours.special._replace(pad="<p>"))
+    with pytest.raises(ValueError, match="the tokenizer does not have the token <p>"):
+        with_id(ours.tokenizer, "<p>")
     with pytest.raises(ValueError, match="an encoder's tokenizer needs special tokens; missing: cls_token"):
         SpecialTokens.of({**ours.special.settings(), "cls_token": None})
 

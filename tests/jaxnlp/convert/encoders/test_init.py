@@ -146,8 +146,9 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(tiny
     ours_of, before = (json.loads((path / "config.json").read_text()) for path in (tmp_path / "again", folder))
     fields = families()[held.config.model_type].fields
     assert {name: ours_of[name] for name in fields} == {name: before[name] for name in fields}
-    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "again")(TEXTS)["input_ids"] == (
-        tokenizer(TEXTS)["input_ids"]
+    assert (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "again")(TEXTS)["input_ids"]
+        == (tokenizer(TEXTS)["input_ids"])
     )
 
 
