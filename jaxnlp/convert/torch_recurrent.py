@@ -24,7 +24,7 @@ def from_torch(
 
     Args:
       state_dict: arrays or tensors by PyTorch's names, weight_ih_l0 and so on. If it has no biases, as with bias=False,
-        biases are 0. EncoderNames without `prefix` are ignored.
+        biases are 0. Names without `prefix` are ignored.
       cell: "rnn_tanh" and "rnn_relu" for nn.RNN, "gru", "lstm".
       num_layers: L, as PyTorch's argument.
       bidirectional: as PyTorch's argument.

@@ -29,7 +29,11 @@ def bert_tokenizer(
       ids: the id of each token, special tokens included.
       special: the special tokens.
       lowercase, strip_accents, split_chinese: as for `WordPieceVocabulary.of_pieces`.
+
+    Raises: ValueError when the unknown token is not among the tokens.
     """
+    if special.unk not in ids:
+        raise ValueError(f"the vocabulary needs the unknown token {special.unk}")
     tokenizer = Tokenizer(WordPiece(dict(ids), unk_token=special.unk))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=split_chinese, strip_accents=strip_accents, lowercase=lowercase

@@ -36,7 +36,7 @@ from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
-from tests.encoder_folders import TEXTS, write_folder
+from tests.encoder_folders import TEXTS, make_model, save_tokenizer, write_folder
 from tests.random_parameters import random_parameters
 
 FAMILIES = ["roberta", "xlm-roberta", "distilbert"]
@@ -300,3 +300,19 @@ def test_dropout_rates_of_the_file_are_those_of_the_config_and_training_keeps_it
     config = BertClassifierConfig(pooling="mean")
     config = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, dropout_rate=0.3))
     assert config.adopt(loaded).config.encoder.dropout_rate == 0.3
+
+
+def test_a_bert_with_the_tokenizer_of_xlm_roberta_is_read_as_sentence_transformers_reads_it(tmp_path):
+    """As paraphrase-multilingual-MiniLM-L12-v2 and multilingual-e5-small are."""
+    tokenizer = save_tokenizer("xlm-roberta", tmp_path / "bert")
+    make_model("bert", vocab_size=len(tokenizer)).save_pretrained(tmp_path / "bert")
+    modules = [Transformer(str(tmp_path / "bert")), Pooling(8, "mean"), Normalize()]
+    theirs = SentenceTransformer(modules=modules, device="cpu")
+    theirs.max_seq_length = 30
+    theirs.save(str(tmp_path / "theirs"))
+    ours, expected = jaxnlp.load_pretrained(tmp_path / "theirs"), theirs.encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(ours.embed(TEXTS), expected, atol=1e-5)
+    assert ours.processor.vocabulary.tokens(ours.processor.vocabulary.encode("cat"))[0].startswith("▁")
+    Export(tmp_path / "ours")(ours)
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu").encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(again, expected, atol=1e-5)

@@ -25,6 +25,11 @@ def test_special_tokens_may_have_other_names():
     assert tokenizer.encode("cat dog").tokens == ["<s>", "cat", "<unk>", "</s>"]
 
 
+def test_the_unknown_token_must_be_among_the_tokens():
+    with pytest.raises(ValueError, match=r"needs the unknown token \[UNK\]"):
+        bert_tokenizer({"a": 0})
+
+
 def test_tokens_must_be_distinct():
     with pytest.raises(ValueError, match="'cat' occurs twice"):
         ids_of([*PIECES, "cat"])
