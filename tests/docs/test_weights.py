@@ -14,6 +14,7 @@ from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.text.tokenizer_classes import classes
 from tests.encoder_folders import make_model, save_tokenizer
+from train.optimizer import AdamW
 
 
 @pytest.fixture
@@ -81,6 +82,16 @@ def test_the_memory_of_parameters_is_that_of_their_shapes(page):
         count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
         assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {np.dtype(np.float32)}
         assert (shown, memory) == (f"{count:,}", f"{4 * count / 1e6:,.0f} MB")
+
+
+def test_training_takes_parameters_gradients_and_two_moments(page):
+    config = BertConfig(num_layers=1, num_heads=2, width=8, **ROBERTA)
+    shapes = parameter_shapes(Bert(config, 20), jax.ShapeDtypeStruct((1, 1), np.int32))
+    state = jax.eval_shape(AdamW().direction(config.parameter).init, shapes)
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state) if leaf.shape)
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    (shown,) = map(int, re.findall(r"Training with AdamW takes (\d+):", page))
+    assert shown == 2 * 4 + held / count  # parameters and gradients, and what the optimizer keeps
 
 
 def test_reading_takes_as_many_bytes_as_the_page_says(page, tmp_path):
