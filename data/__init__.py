@@ -30,8 +30,8 @@ def require_processor(processor: Any, kind: type[P]) -> P:
     """The processor. Raises: DataError when it has another type than the data set needs."""
     if not isinstance(processor, kind):
         raise DataError(
-            f"this data set needs a {kind.__name__}, got a {type(processor).__name__}; use a model that was trained on "
-            "the same kind of data"
+            f"this data set needs the class {kind.__name__}, got {type(processor).__name__}; use a model that was "
+            "trained on the same kind of data"
         )
     return processor
 

@@ -19,6 +19,7 @@ from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
 from jaxnlp.config import Count, ProperFraction, Within
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
 MASKED_SHARE = 0.8
@@ -90,7 +91,7 @@ class MaskedText(TextFiles):
         train, held_out = self._train_and_held_out()
         if processor is None:
             return self._corpus(seed, train, held_out, self._own_vocabulary(train))
-        vocabulary = require_processor(processor, WordPieceVocabulary)
+        vocabulary = _wordpiece(require_processor(processor, EncoderVocabulary))
         if self.vocabulary is not None and self._own_vocabulary(train) != vocabulary:
             raise DataError(
                 f"the vocabulary in {self.vocabulary} differs from the model's of {vocabulary.size:,} tokens; remove "
@@ -100,7 +101,7 @@ class MaskedText(TextFiles):
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file in the format of `data.readers.documents.file_documents`, with fixed masks."""
-        vocabulary = require_processor(processor, WordPieceVocabulary)
+        vocabulary = _wordpiece(require_processor(processor, EncoderVocabulary))
         tokens = TokenizedDocuments.of(file_documents(path, self.encoding), vocabulary)
         if tokens.count < 2:
             raise DataError(f"{path}: expected at least two documents of two sentences or more, got {tokens.count}")
@@ -126,10 +127,10 @@ class MaskedText(TextFiles):
         order = np.random.default_rng(0).permutation(len(documents))
         return [documents[i] for i in np.sort(order[held_out:])], [documents[i] for i in np.sort(order[:held_out])]
 
-    def _own_vocabulary(self, documents: Sequence[Sequence[str]]) -> WordPieceVocabulary:
+    def _own_vocabulary(self, documents: Sequence[Sequence[str]]) -> EncoderVocabulary:
         try:
             if self.vocabulary is not None:
-                return WordPieceVocabulary.of_folder(Path(self.vocabulary).expanduser())
+                return _wordpiece(WordPieceVocabulary.of_folder(Path(self.vocabulary).expanduser()))
             sentences = [sentence for document in documents for sentence in document]
             return WordPieceVocabulary.of_texts(sentences, self.vocabulary_size)
         except ValueError as error:
@@ -137,7 +138,7 @@ class MaskedText(TextFiles):
             raise DataError(f"data.{name}: {error}") from error
 
     def _corpus(
-        self, seed: int, train: list[list[str]], held_out: list[list[str]], vocabulary: WordPieceVocabulary
+        self, seed: int, train: list[list[str]], held_out: list[list[str]], vocabulary: EncoderVocabulary
     ) -> Corpus:
         parts = [TokenizedDocuments.of(documents, vocabulary) for documents in (train, held_out)]
         if min(part.count for part in parts) < 2:
@@ -158,7 +159,7 @@ class MaskedText(TextFiles):
             fingerprint=fingerprint(vocabulary_text(vocabulary), *parts[0].arrays, *parts[1].arrays),
         )
 
-    def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
+    def _split(self, documents: "TokenizedDocuments", vocabulary: EncoderVocabulary) -> Split:
         """One pass over documents. Each sentence is in one chunk, whose lengths and masks depend only on its index."""
         examples = _Examples(self, documents, vocabulary)
         starts, size = documents.tiles(examples.room), self.evaluation_batch_size
@@ -171,6 +172,16 @@ class MaskedText(TextFiles):
 
         batches = grain.MapDataset.range(-(-len(starts) // size)).map(batch_of)
         return Split(batches, of_each_shape=[batches[0]])
+
+
+def _wordpiece(vocabulary: EncoderVocabulary) -> EncoderVocabulary:
+    """The vocabulary. Raises: DataError unless it has BERT's special tokens."""
+    if vocabulary.special != SPECIAL:
+        raise DataError(
+            f"pairs of texts with masked tokens need BERT's special tokens, {', '.join(SPECIAL)}, got "
+            f"{', '.join(vocabulary.special)}; pretrain with a vocabulary of BERT"
+        )
+    return vocabulary
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -191,7 +202,7 @@ class TokenizedDocuments:
     bounds: np.ndarray
 
     @classmethod
-    def of(cls, documents: Sequence[Sequence[str]], vocabulary: WordPieceVocabulary) -> "TokenizedDocuments":
+    def of(cls, documents: Sequence[Sequence[str]], vocabulary: EncoderVocabulary) -> "TokenizedDocuments":
         """Tokenizes documents; removes sentences without tokens, and then documents of fewer than two sentences."""
         encoded = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
         tokenized = [[tokens for tokens in (next(encoded) for _ in document) if len(tokens)] for document in documents]
@@ -244,7 +255,7 @@ class TokenizedDocuments:
 class _Examples(grain.transforms.RandomMap):
     """Examples, as a function of a start's index and a random generator."""
 
-    def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: WordPieceVocabulary):
+    def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: EncoderVocabulary):
         self._config = config
         self._documents = documents
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))

@@ -27,6 +27,7 @@ from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count, Natural
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.tag_schemes import (
     Scheme,
     convert,
@@ -40,7 +41,6 @@ from jaxnlp.text.tag_schemes import (
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
-from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 OWN_FILES = "for your own sentences, set --data.source files and give them with --data.train FILE"
 """The alternative to the files of a known data set."""
@@ -314,7 +314,7 @@ class TaggedSentences(TextFiles):
             inputs = WordInputs.of_sentences(
                 (one.words for one in train),
                 minimum_count=self.minimum_count,
-                pieces=None if vocabulary is None else require_processor(vocabulary, WordPieceVocabulary),
+                pieces=None if vocabulary is None else require_processor(vocabulary, EncoderVocabulary),
                 lowercase=self.lowercase,
                 zero_digits=self.zero_digits,
                 max_characters=self.max_characters,

@@ -44,6 +44,7 @@ from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.text import most_frequent
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 _logger = logging.getLogger(__name__)
@@ -394,9 +395,9 @@ class TextTable(TableFiles):
             )
         return train, {"validation": validation} | splits
 
-    def _vocabulary(self, train: list[LabelledText], given: Any) -> WordPieceVocabulary:
+    def _vocabulary(self, train: list[LabelledText], given: Any) -> EncoderVocabulary:
         if given is not None:
-            return require_processor(getattr(given, "vocabulary", given), WordPieceVocabulary)
+            return require_processor(getattr(given, "vocabulary", given), EncoderVocabulary)
         texts = [text for row in train for text in row.texts]
         if self.tokens == "pieces":
             try:

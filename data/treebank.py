@@ -21,10 +21,10 @@ from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import Count
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
 from jaxnlp.text.word_inputs import WordInputs
-from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
 OWN_FILES = "for your own sentences, set --data.source files and give --data.train FILE --data.validation FILE"
@@ -266,12 +266,12 @@ class Treebank(TextFiles):
         return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))
 
 
-def _tokenizer(given: Any) -> WordPieceVocabulary | None:
+def _tokenizer(given: Any) -> EncoderVocabulary | None:
     """The tokenizer of the BERT that initialises a run; None = there is no BERT."""
     if given is None:
         return None
     vocabulary = given.inputs.pieces if hasattr(given, "inputs") else getattr(given, "vocabulary", given)
-    return None if vocabulary is None else require_processor(vocabulary, WordPieceVocabulary)
+    return None if vocabulary is None else require_processor(vocabulary, EncoderVocabulary)
 
 
 def _read(path: Path, *, trees: bool | None, encoding: str = UTF_8) -> list[TreeSentence]:

@@ -10,7 +10,7 @@ from data import NumpyBatch, Split
 from data.pipelines.buckets import Buckets
 from jaxnlp.targets import OneClass, of_part
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
-from jaxnlp.text.wordpiece import PAD, UNK, WordPieceVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 
 
 class Tokenized(NamedTuple):
@@ -30,12 +30,12 @@ def tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) 
     return [Tokenized(*fields) for fields in examples], encoded.truncated
 
 
-def unknown_shares(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> dict[str, float]:
+def unknown_shares(splits: Mapping[str, Split], vocabulary: EncoderVocabulary) -> dict[str, float]:
     """The share of unknown tokens in each split."""
-    unknown = vocabulary.id_of(UNK)
+    unknown, padding = map(vocabulary.id_of, (vocabulary.special.unk, vocabulary.special.pad))
     shares = {}
     for name, split in splits.items():
-        masks = [batch["attention_mask"] & (batch["tokens"] != vocabulary.id_of(PAD)) for batch in split.batches]
+        masks = [batch["attention_mask"] & (batch["tokens"] != padding) for batch in split.batches]
         missing = sum(
             int(((batch["tokens"] == unknown) & mask).sum()) for batch, mask in zip(split.batches, masks, strict=True)
         )

@@ -111,15 +111,15 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
             raise PretrainedError(
                 f"{folder} has its weights in {', '.join(pickled)}, a pickle, which can run any code when it is read. "
                 'If you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
-                f"transformers import BertModel; BertModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
+                f"transformers import AutoModel; AutoModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
             )
         if not Path(name).is_dir():
             raise PretrainedError(
                 f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
                 "run any code; if you trust them, write them as safetensors, with PyTorch and Transformers:\n"
                 "  python -c "
-                f"\"from transformers import BertModel, BertTokenizer; BertModel.from_pretrained('{name}')."
-                f"save_pretrained('FOLDER'); BertTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
+                f"\"from transformers import AutoModel, AutoTokenizer; AutoModel.from_pretrained('{name}')."
+                f"save_pretrained('FOLDER'); AutoTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
             )
         raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
     tensors: dict[str, np.ndarray] = {}

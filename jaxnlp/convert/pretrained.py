@@ -1,4 +1,4 @@
-"""Folders of pretrained BERTs, as Hugging Face Transformers writes and reads them."""
+"""Folders of pretrained encoders, as Hugging Face Transformers writes and reads them."""
 
 import dataclasses
 import json
@@ -11,7 +11,8 @@ from typing import NamedTuple, get_type_hints
 import numpy as np
 from safetensors.numpy import save_file
 
-from jaxnlp.convert.bert import WeightsError, from_huggingface, to_huggingface
+from jaxnlp.convert.encoder import WeightsError, checked_family, from_huggingface, to_huggingface
+from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     EXPORTED,
@@ -30,17 +31,17 @@ from jaxnlp.convert.sentence_transformers import (
     pooling_of,
     tokenizer_max_length,
 )
-from jaxnlp.convert.settings import FIELDS, MODEL, REFUSED_FILES
+from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.saving.atomic_files import naming
 from jaxnlp.targets import Problem
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
-from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.typing import Params
 
 
 class Pretrained(NamedTuple):
-    """A pretrained BERT.
+    """A pretrained encoder: a BERT, or a variant of it.
 
     Attributes:
       config: shape of the model.
@@ -57,7 +58,7 @@ class Pretrained(NamedTuple):
     config: BertConfig
     params: Params
     heads: Params | None
-    vocabulary: WordPieceVocabulary
+    vocabulary: EncoderVocabulary
     pooling: str | None = None
     max_length: int | None = None
     modules_after_pooling: tuple[str, ...] = ()
@@ -65,11 +66,11 @@ class Pretrained(NamedTuple):
 
 
 class HeadClass(NamedTuple):
-    """A class of Transformers: a BERT with dropout and a dense layer.
+    """A class of Transformers: an encoder with dropout and a dense layer.
 
     Attributes:
-      name: of the class.
-      prefix: of the names of the layer's tensors.
+      name: of the class, after the prefix of its family.
+      prefix: of the names of the layer's tensors; a family may have another one for a classifier of texts.
       reads_pooler: whether the layer reads the pooler's output. Otherwise it reads the vector of each token, and the
         encoder has no pooler.
     """
@@ -79,11 +80,9 @@ class HeadClass(NamedTuple):
     reads_pooler: bool
 
 
-OF_TEXTS = HeadClass("BertForSequenceClassification", "classifier.", reads_pooler=True)
-OF_TOKENS = HeadClass("BertForTokenClassification", "classifier.", reads_pooler=False)
-OF_SPANS = HeadClass("BertForQuestionAnswering", "qa_outputs.", reads_pooler=False)
-HEAD_PREFIXES = ("classifier.", "qa_outputs.")
-"""Prefixes of the tensors of all these heads."""
+OF_TEXTS = HeadClass("ForSequenceClassification", "classifier.", reads_pooler=True)
+OF_TOKENS = HeadClass("ForTokenClassification", "classifier.", reads_pooler=False)
+OF_SPANS = HeadClass("ForQuestionAnswering", "qa_outputs.", reads_pooler=False)
 
 
 class Classifier(NamedTuple):
@@ -96,7 +95,7 @@ class Classifier(NamedTuple):
       names: names of the C outputs; () = the config does not have any.
       problem: problem type of Transformers' config: one class, any number of classes, or a number.
       head: its class.
-      program: the class that computes it, by its module in the folder; None = Transformers' own. With a program, the
+      program: the module in the folder whose class computes it; None = Transformers' own class. With a program, the
         bias is stored as [1, C], so that Transformers' own class refuses the head.
     """
 
@@ -110,7 +109,7 @@ class Classifier(NamedTuple):
 
 
 def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
-    """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
+    """Reads an encoder from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
 
     Args:
       path: a folder, or a name such as "google-bert/bert-base-uncased", which is downloaded once.
@@ -122,17 +121,19 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
     """
     whole = find_folder(path)
     folder = encoder_folder(whole)
-    config, size = _config_of(folder / CONFIG, exported=(whole / EXPORTED).is_file())
+    family, config, size = _config_of(folder / CONFIG, exported=(whole / EXPORTED).is_file())
     for name, reason in REFUSED_FILES.items():
         if (folder / name).is_file():
             raise PretrainedError(f"{folder / name}: not supported: {reason}")
     try:
-        vocabulary = WordPieceVocabulary.of_folder(folder)
+        vocabulary = EncoderVocabulary.of_folder(folder)
     except (FileNotFoundError, ValueError) as error:
         raise PretrainedError(str(error)) from error
     max_length, lowered = input_settings(folder)
     if max_length is None:
         max_length = tokenizer_max_length(folder, config.max_positions)
+    if not family.reads_segments:
+        vocabulary = vocabulary.without_segments()
     if lowered:
         vocabulary = vocabulary.lowercased()
     if vocabulary.size > size:
@@ -142,9 +143,10 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
     tensors = {
         name: tensor
         for name, tensor in read_tensors(folder, str(path)).items()
-        if not name.startswith(ignore) and (name, tensor.size) != (_BARRIER, 0)
+        if not name.startswith(ignore) and (tensor.size or name not in family.barriers)
     }
-    if not any(name.endswith("pooler.dense.weight") for name in tensors):
+    poolers = tuple(f"{name}.weight" for name in (family.names.pooler, family.classifier_pooler))
+    if not any(name.endswith(poolers) for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
     try:
         params, heads = from_huggingface(tensors, config, size)
@@ -180,9 +182,9 @@ def save_pretrained(
     Args:
       folder: a new or empty folder.
       pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
-        a BertForNextSentencePrediction.
-      classifier: a head instead of pretraining heads; the folder becomes one of its class. `read_pretrained` then needs
-        ignore=HEAD_PREFIXES.
+        a BertForNextSentencePrediction; or such a class of its family.
+      classifier: a head instead of pretraining heads; the folder becomes one of its class. `read_pretrained` must
+        then ignore the head.
       further_heads: whether the model has heads that no class of Transformers has. Its classes with a classifier then
         refuse the folder, since they would add a random head: their bias is an empty tensor in the weights.
       further_files: contents of further files, by name.
@@ -190,7 +192,7 @@ def save_pretrained(
     Raises:
       FileExistsError: when the folder is not empty.
       PretrainedError: for poolings and modules that this library does not support: they would be lost.
-      WeightsError: for variants that Transformers' BERT does not have, and parameters that do not fit the config.
+      WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
       ValueError: for a classifier together with pretraining heads; for one of texts on an encoder without a pooler, or
         one of tokens on an encoder with a pooler.
     """
@@ -203,30 +205,44 @@ def save_pretrained(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not empty; give another directory")
     size = int(np.shape(params["tokens"]["embedding"])[0])
+    family = checked_family(config)
     tensors = to_huggingface(params, config, size, heads)
+    fields = {theirs: getattr(config, ours) for theirs, ours in family.fields.items()}
+    own = {name: family.rules.supported[name][0] for name in _OWN if name in family.rules.supported}
     settings = {
         # A pipeline takes a class that is named here where its own class refuses the folder.
-        "architectures": [] if further_heads else [architecture(heads, classifier)],
-        **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
-        "intermediate_size": config.feed_forward_width or 4 * config.width,
-        **{name: MODEL.supported[name][0] for name in ("model_type", "hidden_act", "position_embedding_type")},
+        "architectures": [] if further_heads else [architecture(config, heads, classifier)],
+        "pad_token_id": vocabulary.id_of(vocabulary.special.pad),
+        **fields,
+        **{name: config.position_rows for name, ours in family.fields.items() if ours == "max_positions"},
+        **{name: config.hidden_width for name, ours in family.fields.items() if ours == "feed_forward_width"},
+        **own,
         "initializer_range": 0.02,
-        "pad_token_id": vocabulary.id_of(PAD),
         "vocab_size": size,
     }
     if heads is None and (classifier is not None or further_heads):
-        tensors = {f"bert.{name}": tensor for name, tensor in tensors.items()}
+        tensors = {
+            name if name.startswith(family.outside) else f"{family.base}.{name}": tensor
+            for name, tensor in tensors.items()
+        }
     if further_heads:
-        tensors[_BARRIER] = np.zeros(0, np.float32)
+        tensors |= {name: np.zeros(0, np.float32) for name in family.barriers}
     if classifier is not None:
-        weight, bias = (f"{classifier.head.prefix}{name}" for name in ("weight", "bias"))
-        tensors[weight] = np.array(classifier.kernel.T, np.float32, order="C")
-        tensors[bias] = np.array(classifier.bias, np.float32)
+        prefix = head_prefix(config, classifier)
+        if classifier.program is None and classifier.head.reads_pooler:
+            pooler = f"{family.base}.{family.names.pooler}"
+            tensors = {name.replace(pooler, family.classifier_pooler): tensor for name, tensor in tensors.items()}
         if classifier.program is not None:
-            tensors[bias] = tensors[bias][None]
-            settings["auto_map"] = {"AutoModelForSequenceClassification": classifier.program}
+            tensors |= {name: np.zeros(0, np.float32) for name in family.barriers}
+            settings["auto_map"] = {
+                "AutoModelForSequenceClassification": f"{classifier.program}.{architecture(config, None, classifier)}"
+            }
+        bias = np.array(classifier.bias, np.float32)
+        tensors[f"{prefix}weight"] = np.array(classifier.kernel.T, np.float32, order="C")
+        tensors[f"{prefix}bias"] = bias if classifier.program is None else bias[None]
         settings |= {"problem_type": classifier.problem} if classifier.head.reads_pooler else {}
-        settings["classifier_dropout"] = classifier.dropout_rate
+        if classifier.head.name in family.dropout:
+            settings[family.dropout[classifier.head.name]] = classifier.dropout_rate
         if classifier.names:
             settings["id2label"] = {str(label): name for label, name in enumerate(classifier.names)}  # also num_labels
             settings["label2id"] = {name: label for label, name in enumerate(classifier.names)}
@@ -249,42 +265,62 @@ def save_pretrained(
         raise
 
 
-def architecture(heads: Params | None, classifier: Classifier | None = None) -> str:
-    """Transformers' name of a BERT with these pretraining heads, or with a classifier."""
+def architecture(config: BertConfig, heads: Params | None, classifier: Classifier | None = None) -> str:
+    """Transformers' name of an encoder with these pretraining heads, or with a classifier."""
+    return families()[config.model_type].prefix + _class(heads, classifier)
+
+
+def _class(heads: Params | None, classifier: Classifier | None) -> str:
     if classifier is not None:
         return classifier.head.name
     if heads is None:
-        return "BertModel"
+        return "Model"
     if "follows" not in heads:
-        return "BertForMaskedLM"
-    return "BertForPreTraining" if "token_bias" in heads else "BertForNextSentencePrediction"
+        return "ForMaskedLM"
+    return "ForPreTraining" if "token_bias" in heads else "ForNextSentencePrediction"
 
 
-def _config_of(file: Path, *, exported: bool) -> tuple[BertConfig, int]:
-    """The model's shape, and V.
+def head_prefix(config: BertConfig, classifier: Classifier) -> str:
+    """The first part of the names of a head's tensors. The class of a program has BERT's names in every family."""
+    own = classifier.head.reads_pooler and classifier.program is None
+    return families()[config.model_type].classifier if own else classifier.head.prefix
+
+
+def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig, int]:
+    """The family, the model's shape, and V.
 
     Args:
       file: the config.
       exported: whether this library wrote it, perhaps with settings for the program next to it.
     """
-    settings = read_object(file)
-    strange = MODEL.problems({name: settings[name] for name in settings if not exported or name in MODEL.names})
+    settings, known = read_object(file), families()
+    model_type = settings.get("model_type", "bert")
+    if model_type not in known:
+        raise PretrainedError(f"{file}: model_type must be one of {', '.join(known)}, got {model_type!r}")
+    family = known[model_type]
+    rules = family.rules
+    strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
     types = get_type_hints(BertConfig)
-    for theirs, ours in (*FIELDS.items(), ("vocab_size", None)):
+    for theirs, ours in (*family.fields.items(), ("vocab_size", None)):
         number = ours is not None and types[ours] is float
         # isinstance would take True for a number.
         if theirs in settings and type(settings[theirs]) not in ((int, float) if number else (int,)):
             strange.append(f"{theirs} {settings[theirs]!r}, expected a {'number' if number else 'whole number'}")
-    missing = [name for name in (*FIELDS, "vocab_size") if name not in settings and name in _NEEDED]
+    needed = [*(theirs for theirs, ours in family.fields.items() if ours in _NEEDED), "vocab_size"]
+    missing = [name for name in needed if name not in settings]
     if strange or missing:
         problems = strange + [f"no {name}" for name in missing]
-        raise PretrainedError(f"{file} is not the config of a supported BERT: {'; '.join(problems)}")
+        raise PretrainedError(f"{file} is not the config of a supported {family.title}: {'; '.join(problems)}")
+    fields = {ours: settings[theirs] for theirs, ours in family.fields.items() if theirs in settings}
+    if "padding_id" in fields:  # the first position embeddings are those up to that of padding
+        fields["max_positions"] = fields.get("max_positions", BertConfig.max_positions) - fields["padding_id"] - 1
     try:
-        config = BertConfig(**{ours: settings[theirs] for theirs, ours in FIELDS.items() if theirs in settings})
+        config = BertConfig(**{**family.fixed, **fields, "model_type": model_type})
     except ValueError as error:
         raise PretrainedError(f"{file}: {error}") from error
-    return config, settings["vocab_size"]
+    return family, config, settings["vocab_size"]
 
 
-_BARRIER = "classifier.bias"
-_NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")
+_NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "padding_id")
+_OWN = ("model_type", "hidden_act", "activation", "position_embedding_type")
+"""Settings of config.json that always have their only supported value."""

@@ -1,68 +1,68 @@
-"""What this library does with each setting of a BERT's files, as Transformers and sentence-transformers write them.
+"""What this library does with each setting of an encoder's files, as Transformers and sentence-transformers write them.
 
-The tokenizer's files are in `jaxnlp.text.tokenizer_files`.
+The settings of one family are in `jaxnlp.convert.encoders`, those of tokenizers in `jaxnlp.text.tokenizer_files`.
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 from jaxnlp.text.foreign_settings import ForeignSettings
 
-FIELDS = {
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "hidden_size": "width",
-    "intermediate_size": "feed_forward_width",
-    "max_position_embeddings": "max_positions",
-    "type_vocab_size": "num_segments",
-    "hidden_dropout_prob": "dropout_rate",
-    "attention_probs_dropout_prob": "attention_dropout_rate",
-    "layer_norm_eps": "epsilon",
-}
-"""Fields of Transformers' config, and the corresponding fields of `BertConfig`."""
 
-MODEL = ForeignSettings(
-    applied=(*FIELDS, "vocab_size", "tokenizer_class"),
-    supported={
-        "model_type": ("bert",),
-        "hidden_act": ("gelu",),
-        "position_embedding_type": ("absolute",),
-        "is_decoder": (False,),
-        "add_cross_attention": (False,),
-        "is_encoder_decoder": (False,),
-        "pruned_heads": ({}, None),
-        "quantization_config": (None,),
-        "per_layer_config": ({}, None),
-    },
-    ignored={
-        "training and its first parameters": ("initializer_range", "gradient_checkpointing"),
-        "padding is masked": ("pad_token_id",),
-        "heads, which are tensors of their own": (
-            *("architectures", "id2label", "label2id", "num_labels", "_num_labels", "problem_type"),
-            *("classifier_dropout", "finetuning_task", "task_specific_params", "sentence_transformers"),
-        ),
-        "the output layer is compared with the embedding": ("tie_word_embeddings",),
-        "the same numbers, computed or returned in another way": (
-            *("chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict", "use_return_dict"),
-            *("torchscript", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset"),
-            *("_attn_implementation_internal", "experts_implementation", "_experts_implementation_internal"),
-        ),
-        "tensors have types of their own": ("dtype", "torch_dtype", "use_bfloat16"),
-        "decoders": ("use_cache", "cross_attention_hidden_size", "tie_encoder_decoder", "output_past"),
-        "generated texts": (
-            *("bos_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "prefix", "max_length"),
-            *("min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty"),
-            *("temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty"),
-            *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences"),
-            *("output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id"),
-            *("remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens"),
-            "begin_suppress_tokens",
-        ),
-        "no model of Transformers reads it": (
-            *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
-            *("pooler_size_per_head", "pooler_type", "tf_legacy_loss", "language", "name"),
-        ),
-        "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
-    },
-)
-"""config.json."""
+def encoder_settings(
+    model_type: str,
+    *,
+    applied: tuple[str, ...],
+    supported: Mapping[str, tuple[Any, ...]],
+    ignored: Mapping[str, tuple[str, ...]],
+) -> ForeignSettings:
+    """What is done with config.json of an encoder.
+
+    Args:
+      model_type: of Transformers.
+      applied, supported, ignored: the rules of its own settings, as in `ForeignSettings`.
+    """
+    both = {reason: (*_IGNORED.get(reason, ()), *ignored.get(reason, ())) for reason in {**_IGNORED, **ignored}}
+    return ForeignSettings(
+        applied=(*applied, "vocab_size", "tokenizer_class"),
+        supported={"model_type": (model_type,), **_SUPPORTED, **supported},
+        ignored=both,
+    )
+
+
+_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "is_encoder_decoder": (False,),
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+}
+_IGNORED = {
+    "training and its first parameters": ("initializer_range", "gradient_checkpointing"),
+    "heads, which are tensors of their own": (
+        *("architectures", "id2label", "label2id", "num_labels", "_num_labels", "problem_type"),
+        *("finetuning_task", "task_specific_params", "sentence_transformers"),
+    ),
+    "the output layer is compared with the embedding": ("tie_word_embeddings",),
+    "the same numbers, computed or returned in another way": (
+        *("chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict", "use_return_dict"),
+        *("torchscript", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset"),
+        *("_attn_implementation_internal", "experts_implementation", "_experts_implementation_internal"),
+    ),
+    "tensors have types of their own": ("dtype", "torch_dtype", "use_bfloat16"),
+    "decoders": ("use_cache", "cross_attention_hidden_size", "tie_encoder_decoder", "output_past"),
+    "generated texts": (
+        *("bos_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "prefix", "max_length"),
+        *("min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty"),
+        *("temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty"),
+        *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences"),
+        *("output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id"),
+        *("remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens"),
+        "begin_suppress_tokens",
+    ),
+    "no model of Transformers reads it": ("tf_legacy_loss", "language", "name"),
+    "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
+}
 
 TRANSFORMER = ForeignSettings(
     applied=("max_seq_length", "do_lower_case"),

@@ -1,6 +1,9 @@
 """BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
 
-Source: Devlin et al. 2019; google-research/bert for details that the paper leaves open.
+RoBERTa, XLM-RoBERTa and DistilBERT are variants of it: files of `jaxnlp.convert.encoders` say which fields they set.
+
+Sources: Devlin et al. 2019; google-research/bert for details that the paper leaves open; Liu et al. 2019 and Conneau et
+al. 2020 for RoBERTa and XLM-RoBERTa, whose positions leave out padding; Sanh et al. 2019 for DistilBERT.
 """
 
 import dataclasses
@@ -14,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
-from jaxnlp.config import Config, Count, ProperFraction, Rate
+from jaxnlp.config import Config, Count, Natural, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import Compute, TransformerCompute
@@ -24,6 +27,7 @@ from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, stack
+from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.saving.serialization import ConfigError
@@ -46,16 +50,22 @@ class BertConfig(Config):
     """Width of the feed-forward layers, F; None = 4 x width."""
     max_positions: Count = 512
     """Maximum length in tokens."""
-    num_segments: Count = 2
-    """Number of segment embeddings: one for the first text, one for the second."""
+    num_segments: Natural = 2
+    """Number of segment embeddings: one for the first text, one for the second; 0 = none are added, as in
+    DistilBERT."""
     positions: Literal["learned", "sinusoidal"] = "learned"
     """A learned vector for each position, as in the original, or fixed sines and cosines."""
+    padding_id: Natural | None = None
+    """Id of the padding token, which positions do not count, as in RoBERTa: it has the position of this number, and the
+    other tokens have the positions after it. None = the positions of all tokens count from 0."""
     scale_embeddings: bool = False
     """Multiply token embeddings by the square root of the width, because fixed positions have values up to 1."""
     pre_norm: bool = False
     """Normalise before each branch and once at the end; the original BERT normalises after each sum."""
     use_pooler: bool = True
-    """Compute a vector for the whole text: tanh of a dense layer on its first token."""
+    """Compute a vector for the whole text: a dense layer on its first token, and an activation."""
+    pooler_activation: Literal["tanh", "relu"] = "tanh"
+    """Activation of the pooler: tanh, or ReLU as in DistilBERT's classifier."""
     dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: Rate = 0.1
@@ -64,6 +74,8 @@ class BertConfig(Config):
     """Epsilon of the normalisations."""
     padded_vocabulary_size: int | None = None
     """Number of token embeddings, if a checkpoint has more of them than the tokenizer has tokens; None = equal."""
+    model_type: str = "bert"
+    """Model type of Transformers as which the encoder is exported, such as roberta."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -74,6 +86,24 @@ class BertConfig(Config):
             )
         if self.positions == "sinusoidal" and self.width % 2:
             raise ValueError(f"model.encoder.width must be even for sinusoidal positions, got {self.width}")
+
+    @property
+    def hidden_width(self) -> int:
+        """Width of the feed-forward layers, F."""
+        return self.feed_forward_width or 4 * self.width
+
+    @property
+    def position_rows(self) -> int:
+        """Number of position embeddings: the positions of tokens, and those up to that of padding."""
+        return self.max_positions + (0 if self.padding_id is None else self.padding_id + 1)
+
+    def check_segments(self, segments: int) -> None:
+        """Raises: ValueError when a tokenizer numbers more segments than there are embeddings of segments."""
+        if 0 < self.num_segments < segments:
+            raise ValueError(
+                f"model.encoder.num_segments must be at least {segments}, for the first and the second text, got "
+                f"{self.num_segments}"
+            )
 
     def embeddings(self, vocabulary_size: int) -> int:
         """Number of token embeddings, V, for a tokenizer of that many tokens.
@@ -91,7 +121,8 @@ class BertConfig(Config):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         """See `ModelConfig.parameter`; the path begins below `encoder`."""
-        below = {("tokens", "embedding"): "VD", ("segments",): "2D"} | parameter_table.norm(("embedding_norm",))
+        below = {("tokens", "embedding"): "VD"} | parameter_table.norm(("embedding_norm",))
+        below |= {("segments",): "2D"} if self.num_segments else {}
         below |= {("positions",): "TD"} if self.positions == "learned" else {}
         above = parameter_table.norm(("final_norm",)) if self.pre_norm else {}
         above |= parameter_table.dense(("pooler",), "DD") if self.use_pooler else {}
@@ -102,7 +133,7 @@ class BertConfig(Config):
     def architecture(self) -> dict[str, Any]:
         """See `ModelConfig.architecture`."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["feed_forward_width"] = self.feed_forward_width or 4 * self.width
+        fields["feed_forward_width"] = self.hidden_width
         return {name: value for name, value in fields.items() if not name.endswith("dropout_rate")}
 
 
@@ -156,7 +187,7 @@ class BertOutput(NamedTuple):
 
     Attributes:
       hidden: of each token, after the last block [B, T, D].
-      pooled: of each text, tanh of a dense layer on its first token [B, D]; None without `use_pooler`.
+      pooled: of each text, a dense layer on its first token and its activation [B, D]; None without `use_pooler`.
       layers: after the embeddings, and after each block [L + 1, B, T, D]; with `pre_norm` the last is `hidden` before
         the final normalisation.
     """
@@ -194,9 +225,10 @@ class Bert(nn.Module):
 
         Args:
           tokens: [B, T] int, in [0, V); T is at most `max_positions`.
-          segments: [B, T] int, 0 in the first text and 1 in the second; None = all 0.
+          segments: [B, T] int, 0 in the first text and 1 in the second; None = all 0. Without embeddings of segments
+            they are not read.
           attention_mask: [B, T] bool, False for padding, which does not change the vectors of other tokens; None = no
-            padding.
+            padding. Padding before a text moves its positions, unless it has the id `padding_id`.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Raises:
@@ -226,7 +258,7 @@ class Bert(nn.Module):
             ),
             functools.partial(
                 FeedForward,
-                config.feed_forward_width or 4 * config.width,
+                config.hidden_width,
                 dropout_rate=config.dropout_rate,
                 compute=self.compute,
             ),
@@ -249,7 +281,8 @@ class Bert(nn.Module):
             hidden = LayerNorm(config.epsilon, compute=self.compute, name="final_norm")(hidden)
         pooled = None
         if config.use_pooler:
-            pooled = jnp.tanh(Dense(config.width, compute=self.compute, name="pooler")(hidden[:, 0]))
+            activation = {"tanh": jnp.tanh, "relu": nn.relu}[config.pooler_activation]
+            pooled = activation(Dense(config.width, compute=self.compute, name="pooler")(hidden[:, 0]))
         return BertOutput(hidden, pooled, layers)
 
     def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
@@ -259,10 +292,17 @@ class Bert(nn.Module):
         if config.scale_embeddings:
             x = x * config.width**0.5
         if config.positions == "learned":
-            table = self.param("positions", initial, (config.max_positions, config.width))
+            table = self.param("positions", initial, (config.position_rows, config.width))
         else:
-            table = sinusoidal_positions(config.max_positions, config.width)
-        x = added(x, table[None, : tokens.shape[1]])
+            table = sinusoidal_positions(config.position_rows, config.width)
+        if config.padding_id is None:
+            x = added(x, table[None, : tokens.shape[1]])
+        else:
+            counted = tokens != config.padding_id
+            places = config.padding_id + jnp.where(counted, jnp.cumsum(counted, axis=1), 0)
+            x = added(x, embed(table, places, dtype))
+        if not config.num_segments:
+            return x
         kinds = self.param("segments", initial, (config.num_segments, config.width))
         return added(x, kinds[None, :1] if segments is None else kinds[segments])
 

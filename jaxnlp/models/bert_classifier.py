@@ -7,7 +7,7 @@ of a pair; Reimers and Gurevych 2019 for the cosine; Shen et al. 2020 for token 
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import chex
 import flax.linen as nn
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertModelConfig
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.classifier import ClassifierConfig, matching_heads
 from jaxnlp.models.text_vectors import Pooling, cosine, pair_features, pool
 from jaxnlp.nn.dense import Dense
@@ -102,10 +102,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     def check(self, processor: Any) -> None:
         parts = processor.by_part.values()
         heads = [head for _, head in self.heads(processor)]
-        if self.encoder.num_segments < 2 and any(part.texts == 2 and not part.apart for part in parts):
-            raise ValueError(
-                "model.encoder.num_segments must be at least 2 for pairs of texts that are read together, got 1"
-            )
+        if any(part.texts == 2 and not part.apart for part in parts):
+            self.encoder.check_segments(processor.vocabulary.num_segments)
         numbers = any(part.apart and isinstance(part.targets, Number) for part in parts)
         features, layers = any(head.apart and head.width for head in heads), any(head.width for head in heads)
         logits, together = any(head.width < head.outputs == 2 for head in heads), not all(head.apart for head in heads)
@@ -142,9 +140,22 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         tokens = jax.ShapeDtypeStruct(shape, jnp.int32)
         return tokens, jax.ShapeDtypeStruct(shape, bool), tokens
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's config, and with a pooler if `pooling` needs one."""
+        pooler = encoder.use_pooler or self.pooling == "pooler"
+        return super().with_encoder(dataclasses.replace(encoder, use_pooler=pooler))
+
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and the heads if the pretrained classifier predicts the same from the same kind of vectors."""
         adopted, theirs = super().adopt(pretrained), pretrained.model.config
+        if self.pooling == "pooler" and "pooler" not in adopted.params["encoder"]:
+            if self.freeze_encoder:
+                raise ValueError(
+                    "it has no pooler, and model.freeze_encoder would keep a random one; set model.pooling to cls or "
+                    "mean"
+                )
+            note = f"{pretrained.name} does not have a pooler: initialised at random"
+            adopted = adopted._replace(notes=(*adopted.notes, note))
         heads = {name: params for name, params in pretrained.params.items() if name not in ("encoder", "heads")}
         if not isinstance(theirs, BertClassifierConfig) or not heads:
             return adopted

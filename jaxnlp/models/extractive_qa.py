@@ -45,13 +45,8 @@ class AnswerSpanConfig(ModelConfig):
 class BertSpanConfig(BertModelConfig, AnswerSpanConfig):
     """A BERT and a dense layer on the vector of each token."""
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.encoder.num_segments < 2:
-            raise ValueError(
-                f"model.encoder.num_segments must be at least 2, for the question and the text, got "
-                f"{self.encoder.num_segments}"
-            )
+    def check(self, processor: QuestionProcessor) -> None:
+        self.encoder.check_segments(processor.vocabulary.num_segments)
 
     def build(self, processor: QuestionProcessor) -> "BertSpan":
         return BertSpan(self, self.encoder.embeddings(processor.vocabulary.size))

@@ -18,10 +18,11 @@ SIGNS = {
     "\u23ce": "a line break",
     "\u21e5": "a tab",
     "\u2581": "the space before a word",
+    "\u0120": "the space before a word",
     "##": "a token inside a word",
     "[CLS]": "the start of the input",
     "[SEP]": "the end of a text",
-    "<s>": "the start of the output",
+    "<s>": "the start of a text",
     "</s>": "the end of a text",
 }
 """Signs in tokens, and their meanings; the page explains those that occur."""

@@ -10,8 +10,8 @@ import numpy as np
 from jaxnlp.targets import Targets, targets_from_json
 from jaxnlp.text import require_fields
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, TokenizedTexts, padded_texts
 from jaxnlp.text.raw_texts import as_texts
-from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
 PairReading = Literal["together", "apart"]
 """Whether the texts of a pair are one input (together) or two inputs (apart)."""
@@ -54,8 +54,9 @@ def one_part(targets: Targets, texts: int = 1) -> Parts:
 class TextClassifierProcessor:
     """The processor of classifiers of texts, or of pairs of texts. Equal by value.
 
-    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs. With several parts,
-    `by_part` has the processors of each of them, which read texts.
+    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs. Other tokenizers have
+    other names for these tokens, and RoBERTa's has two between the texts. With several parts, `by_part` has the
+    processors of each of them, which read texts.
 
     Attributes:
       vocabulary: the tokenizer.
@@ -65,7 +66,7 @@ class TextClassifierProcessor:
       embeddings: prompts and truncation of a pretrained encoder's embeddings; trained models do not have any.
     """
 
-    vocabulary: WordPieceVocabulary
+    vocabulary: EncoderVocabulary
     max_length: int
     parts: Parts
     pairs: PairReading = "together"
@@ -80,7 +81,7 @@ class TextClassifierProcessor:
             raise ValueError(f"texts must be 1, or 2 for pairs, got {', '.join(map(str, sorted(texts)))}")
         if self.pairs not in get_args(PairReading) or (self.pairs == "apart" and texts == {1}):
             raise ValueError(f"pairs must be together, or apart if there are 2 texts, got {self.pairs!r}")
-        least = 5 if 2 in texts and self.pairs == "together" else 3
+        least = self.vocabulary.min_length(2 if 2 in texts and self.pairs == "together" else 1)
         if self.max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {self.max_length}")
 
@@ -230,7 +231,7 @@ class TextClassifierProcessor:
             )
         except TypeError as error:
             raise ValueError(f"text classifier: parts must be names, targets and texts: {fields['parts']!r}") from error
-        vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
+        vocabulary = EncoderVocabulary.from_json(fields["vocabulary"])
         embeddings = EmbeddingSettings.from_json(fields["embeddings"]) if "embeddings" in fields else PLAIN
         return cls(vocabulary, fields["max_length"], parts, fields["pairs"], embeddings)
 

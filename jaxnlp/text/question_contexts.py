@@ -1,7 +1,9 @@
 """Questions about a context, such as an article, and the windows of tokens in which a model looks for the answer."""
 
 import dataclasses
+import functools
 import logging
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -9,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from tokenizers import Encoding
 
-from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 
 MAX_QUESTION = 64
 """Number of tokens to which questions are truncated, or half of a window if that is less."""
@@ -87,23 +89,27 @@ class QuestionProcessor:
       overlap: number of tokens of the context that are in a window and also in the next one.
     """
 
-    vocabulary: WordPieceVocabulary
+    vocabulary: EncoderVocabulary
     max_length: int
     overlap: int
 
     def __post_init__(self):
-        if self.max_length < 8:
-            raise ValueError(f"max_length must be at least 8, got {self.max_length}")
-        if not 0 <= self.overlap <= self.max_overlap(self.max_length):
+        special = self.vocabulary.min_length(2) - 2
+        if self.max_length < 5 + special:
+            raise ValueError(f"max_length must be at least {5 + special}, got {self.max_length}")
+        most = self.max_overlap(self.max_length, special)
+        if not 0 <= self.overlap <= most:
             raise ValueError(
-                f"overlap must be from 0 to {self.max_overlap(self.max_length)} for windows of {self.max_length} "
-                f"tokens, got {self.overlap}"
+                f"overlap must be from 0 to {most} for windows of {self.max_length} tokens, got {self.overlap}"
             )
 
     @staticmethod
-    def max_overlap(max_length: int) -> int:
-        """The largest overlap with which each window has a new token of the context, even with the longest question."""
-        return max_length - min(MAX_QUESTION, max_length // 2) - 4
+    def max_overlap(max_length: int, special: int = 3) -> int:
+        """The largest overlap with which each window has a new token of the context, even with the longest question.
+
+        Args: special: the number of special tokens of a window.
+        """
+        return max_length - min(MAX_QUESTION, max_length // 2) - special - 1
 
     def windows(self, questions: Sequence[ContextQuestion]) -> list[ContextWindow]:
         """The windows of all questions, in their order; a short context is one window."""
@@ -122,7 +128,7 @@ class QuestionProcessor:
             )
         for index, one in enumerate(questions):
             question, context = encoded[one.question].ids[:longest], encoded[one.context]
-            room = self.max_length - len(question) - 3
+            room = self.max_length - len(question) - len(template.ids)
             for start in range(0, max(1, len(context.ids) - self.overlap), room - self.overlap):
                 part = _Tokens(*(array[start : start + room] for array in context))
                 found.append(_window(index, question, part, template))
@@ -163,7 +169,7 @@ class QuestionProcessor:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError, KeyError or TypeError for wrong fields."""
-        vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
+        vocabulary = EncoderVocabulary.from_json(fields["vocabulary"])
         return cls(vocabulary, int(fields["max_length"]), int(fields["overlap"]))
 
 
@@ -177,18 +183,41 @@ class _Tokens(NamedTuple):
 
 def _tokens(text: str, encoding: Encoding) -> _Tokens:
     offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+    blank = np.array([*map(str.isspace, text), False])
+    while (begins := blank[offsets[:, 0]] & (offsets[:, 0] < offsets[:, 1])).any():
+        offsets[:, 0] += begins  # some tokenizers count the blank before a word
     if not text.isascii():  # tokens do not have the accents that the tokenizer removes; answers do
         bases = np.flatnonzero([unicodedata.category(character) != "Mn" for character in f"{text} "])
         offsets[:, 1] = bases[np.searchsorted(bases, offsets[:, 1])]
     words = np.array([-1, *encoding.word_ids, -1])
     changes = words[1:] != words[:-1]
+    starts = offsets[:, 0]
+    changes[:-1] |= _word_starts(text)[starts] & (starts != np.append(-1, starts[:-1]))
     return _Tokens(np.array(encoding.ids, np.int32), offsets, np.stack([changes[:-1], changes[1:]], axis=1))
 
 
+def _word_starts(text: str) -> np.ndarray:
+    """Whether a character, or the end of the text, is next to a punctuation mark or a Chinese character [N + 1] bool.
+
+    BERT's tokenizer begins a word there, and others do not.
+    """
+    starts = np.zeros(len(text) + 1, bool)
+    for match in _single_characters().finditer(text):
+        starts[[match.start(), match.end()]] = True
+    return starts
+
+
+@functools.cache
+def _single_characters() -> re.Pattern[str]:
+    marks = "".join(chr(code) for code in range(0x20000) if unicodedata.category(chr(code)).startswith("P"))
+    return re.compile(f"[{re.escape(marks)}$+<=>^`|~\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
+
+
 def _window(index: int, question: np.ndarray, part: _Tokens, template: Encoding) -> ContextWindow:
-    """Args: template: [CLS] [SEP] [SEP]."""
-    (cls, sep, _), segment, before = template.ids, template.type_ids[-1], len(question) + 2
-    tokens = np.array([cls, *question, sep, *part.ids, sep], np.int32)
+    """Args: template: the special tokens of a pair: [CLS] [SEP] [SEP], or with more of them in the middle."""
+    (cls, *middle, sep), segment = template.ids, template.type_ids[-1]
+    before = 1 + len(question) + len(middle)
+    tokens = np.array([cls, *question, *middle, *part.ids, sep], np.int32)
     offsets, edges = (np.pad(array, [(before, 1), (0, 0)]) for array in part[1:])
     edges[0] = True
     segments = np.where(np.arange(len(tokens)) < before, 0, segment).astype(np.int32)

@@ -1,35 +1,31 @@
-"""The tokenizer files of a folder, read as Transformers' AutoTokenizer reads them for a BERT, and written for it."""
+"""The tokenizer files of a folder, read as Transformers' AutoTokenizer reads them, and written for it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
-from tokenizers.models import WordPiece
+from tokenizers import AddedToken, Tokenizer, normalizers, processors
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
+from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, with_id
+from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
+from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
 
-PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL = (PAD, UNK, CLS, SEP, MASK)
-WHOLE, PIECES, SETTINGS = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+WHOLE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
-FILES = (WHOLE, PIECES, SETTINGS, SPECIAL_MAP, ADDED)
+FILES = (WHOLE, SETTINGS, SPECIAL_MAP, ADDED, *(name for one in classes() for name in one.files))
 
-_BERT = ("BertTokenizer", "BertTokenizerFast")
-"""Classes that make a tokenizer of their own from the tokens and the settings of case."""
 _AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use tokenizer.json unchanged."""
-_NAMED = dict(
-    zip(("unk_token", "sep_token", "pad_token", "cls_token", "mask_token"), (UNK, SEP, PAD, CLS, MASK), strict=True)
-)
-_CASE = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""The order in which Transformers adds special tokens."""
 _SEGMENTS = "token_type_ids"
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
 
 TOKENIZER_SETTINGS = ForeignSettings(
     applied=(
-        *(*_CASE, *_EXTRA, *_NAMED),
+        *(*CASE, *_EXTRA, *_ORDER, "add_prefix_space", "trim_offsets"),
         *("tokenizer_class", "added_tokens_decoder", "model_input_names", "model_max_length", "max_len"),
     ),
     supported={
@@ -46,7 +42,14 @@ TOKENIZER_SETTINGS = ForeignSettings(
     },
     ignored={
         "where the files came from": (
-            *("name_or_path", "_name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file"),
+            *(
+                "name_or_path",
+                "_name_or_path",
+                "special_tokens_map_file",
+                "tokenizer_file",
+                "vocab_file",
+                "merges_file",
+            ),
             *(
                 "slow_tokenizer_class",
                 "processor_class",
@@ -60,10 +63,12 @@ TOKENIZER_SETTINGS = ForeignSettings(
         ),
         "chats": ("chat_template", "response_template", "response_schema", "chat_control_tokens"),
         "how ids become a text": (
+            "errors",
             "clean_up_tokenization_spaces",
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
         ),
-        "a BERT has [CLS] and [SEP] instead": ("add_bos_token", "add_eos_token", "add_prefix_space", "legacy"),
+        "the start and the separator are in the template": ("add_bos_token", "add_eos_token", "legacy"),
+        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id"),
         "Transformers sets it in each call": (
             *("max_length", "stride", "truncation_strategy", "truncation", "padding", "pad_to_multiple_of"),
             *("add_special_tokens", "return_tensors", "verbose"),
@@ -71,7 +76,8 @@ TOKENIZER_SETTINGS = ForeignSettings(
         "padding is masked": ("pad_token_type_id",),
     },
 )
-"""tokenizer_config.json. Other names that end in _token are tokens, which are applied."""
+"""tokenizer_config.json. Other names that end in _token are tokens, which are applied. A class that does not have a
+setting, such as case, leaves it out, as in Transformers."""
 
 TOKENIZER_PARTS = ForeignSettings(
     applied=("model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "truncation", "padding"),
@@ -81,134 +87,117 @@ TOKENIZER_PARTS = ForeignSettings(
 """tokenizer.json. Of truncation and padding Transformers reads only the sides; it sets the rest in each call."""
 
 
-def bert_tokenizer(
-    ids: Mapping[str, int], *, lowercase: bool = True, strip_accents: bool | None = None, split_chinese: bool = True
-) -> Tokenizer:
-    """BERT's tokenizer, without added tokens.
+def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
+    """The tokenizer of a folder, with its added tokens, and the names of its special tokens.
 
-    Args:
-      ids: the id of each token, special tokens included.
-      lowercase, strip_accents, split_chinese: as for `WordPieceVocabulary.of_pieces`.
-    """
-    refuse_lacking(ids)
-    tokenizer = Tokenizer(WordPiece(dict(ids), unk_token=UNK))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=split_chinese, strip_accents=strip_accents, lowercase=lowercase
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
-    return tokenizer
-
-
-def read_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder, with its added tokens.
-
-    BertTokenizer takes from tokenizer.json only the tokens; PreTrainedTokenizerFast takes all of it. The settings of
-    case and accents of a BertTokenizer are those of tokenizer_config.json.
+    BertTokenizer and other classes take from tokenizer.json only the tokens; PreTrainedTokenizerFast takes all of it.
+    Further settings of these classes, such as case, are those of tokenizer_config.json.
 
     Raises:
-      FileNotFoundError: when the folder has neither tokenizer.json nor vocab.txt.
-      ValueError: naming the file, for other classes, for settings that are not supported, and for files that are not a
-        WordPiece tokenizer with BERT's special tokens.
+      FileNotFoundError: when the folder has no tokenizer.
+      ValueError: naming the file, for other classes, for settings that are not supported, and for files that are not
+        such a tokenizer.
     """
-    settings, whole = settings_in(folder / SETTINGS), settings_in(folder / WHOLE)
-    class_name = settings.get("tokenizer_class") or settings_in(folder / "config.json").get("tokenizer_class")
-    class_name = class_name or _BERT[0]
-    if class_name not in (*_BERT, *_AS_WRITTEN):
-        expected = ", ".join((*_BERT, *_AS_WRITTEN))
+    settings, whole, config = (settings_in(folder / name) for name in (SETTINGS, WHOLE, "config.json"))
+    known = classes()
+    by_name = {name: one for one in known for name in one.names}
+    default = next((one for one in known if config.get("model_type") in one.model_types), BERT)
+    class_name = settings.get("tokenizer_class") or config.get("tokenizer_class") or default.names[0]
+    if class_name not in (*by_name, *_AS_WRITTEN):
+        expected = ", ".join((*by_name, *_AS_WRITTEN))
         raise ValueError(
             f"{folder}: the tokenizer class {class_name} is not supported; expected {expected}. "
-            f"If its tokens are a BERT's, set tokenizer_class to {_BERT[0]} in {SETTINGS} of a copy"
+            f"If its tokens are those of {default.names[0]}, set tokenizer_class to it in {SETTINGS} of a copy"
         )
+    own = by_name.get(class_name)
     _check_settings(folder, settings, whole)
-    file = next((folder / name for name in (WHOLE, PIECES) if (folder / name).is_file()), None)
-    if file is None:
-        raise FileNotFoundError(f"{folder} has neither {WHOLE} nor {PIECES}")
-    if class_name in _AS_WRITTEN and file.name != WHOLE:
-        raise ValueError(f"{folder}: the tokenizer class {class_name} needs {WHOLE}, not {PIECES}")
+    others = (own or default).files
+    names = (WHOLE,) if (folder / WHOLE).is_file() else others
+    if not names or not all((folder / name).is_file() for name in names):
+        expected = f"neither {WHOLE} nor {' and '.join(others)}" if others else f"no {WHOLE}"
+        raise FileNotFoundError(f"{folder} has {expected}")
+    if own is None and names != (WHOLE,):
+        raise ValueError(f"{folder}: the tokenizer class {class_name} needs {WHOLE}, not {' and '.join(names)}")
     # The library raises plain Exceptions for files that are not tokenizers.
     try:
-        if file.name == PIECES:
-            # Not splitlines(), which also splits at other characters; some of them are tokens.
-            lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-            tokenizer = bert_tokenizer(ids_of([line.rstrip("\r") for line in lines]), **_case(settings))
-        else:
+        if own is not None and own.read is not None and names == own.files:
+            whole = own.read(folder)
+        named, extra, numbered = _further_tokens(folder, settings, whole)
+        if own is None:
+            special = SpecialTokens.of({**default.named, **named})
             tokenizer = Tokenizer.from_str(json.dumps(whole))
-            refuse_other_models(tokenizer)
             tokenizer.no_truncation()
             tokenizer.no_padding()
-            if class_name in _BERT:
-                tokenizer = bert_tokenizer(whole["model"]["vocab"], **_case(settings))
-        named, extra, numbered = _further_tokens(folder, settings, whole)
-        if class_name in _BERT:
-            named = _NAMED | named
-        _refuse_other_names(_NAMED | named)
+        else:
+            named = {**own.named, **named}
+            special = SpecialTokens.of(named)
+            _refuse_other_models(own, whole)
+            tokenizer = own.build(whole, named, settings)
         _add_tokens(tokenizer, named, extra, numbered)
-        _check_template(tokenizer)
-        if _SEGMENTS not in settings.get("model_input_names", (_SEGMENTS,) if class_name in _BERT else ()):
-            tokenizer.post_processor = _without_segments(tokenizer)
+        if own is not None:
+            own.finish(tokenizer, named, settings)
+        _check_template(tokenizer, special)
+        if _SEGMENTS not in settings.get("model_input_names", (_SEGMENTS,) if own and own.segments else ()):
+            remove_segments(tokenizer, special)
     except Exception as error:
-        raise ValueError(f"{file} is not a WordPiece tokenizer: {error}") from error
-    return tokenizer
+        kind = (own or default).kind
+        raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
+    return tokenizer, special
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: Path, *, max_length: int | None = None) -> None:
+def write_tokenizer(
+    tokenizer: Tokenizer, special: SpecialTokens, folder: Path, *, max_length: int | None = None
+) -> None:
     """Writes the files that `read_tokenizer` and Transformers read as this tokenizer.
 
     Args:
       tokenizer: without truncation and padding.
+      special: the names of its special tokens.
       folder: an existing folder.
       max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
     """
     settings: dict[str, Any] = {} if max_length is None else {"model_max_length": max_length}
-    if _is_bert(tokenizer):
+    if _is_bert(tokenizer, special):
         normalizer: Any = tokenizer.normalizer
         case = (normalizer.lowercase, normalizer.strip_accents, normalizer.handle_chinese_chars)
-        settings |= {"tokenizer_class": _BERT[0], **dict(zip(_CASE, case, strict=True))}
+        settings |= {"tokenizer_class": BERT.names[0], **dict(zip(CASE, case, strict=True))}
         ids = tokenizer.get_vocab(with_added_tokens=False)
         pieces = "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))
         (folder / PIECES).write_text(pieces, encoding="utf-8")
     else:
-        settings |= {"tokenizer_class": _AS_WRITTEN[0], "model_input_names": ["input_ids", _SEGMENTS, "attention_mask"]}
+        segments = [_SEGMENTS] if num_segments(tokenizer) > 1 else []
+        settings |= {"tokenizer_class": _AS_WRITTEN[0], "model_input_names": ["input_ids", *segments, "attention_mask"]}
     (folder / WHOLE).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-    (folder / SETTINGS).write_text(json.dumps(settings | _NAMED, indent=2) + "\n", encoding="utf-8")
+    (folder / SETTINGS).write_text(json.dumps(settings | special.settings(), indent=2) + "\n", encoding="utf-8")
 
 
-def ids_of(pieces: Sequence[str]) -> dict[str, int]:
-    """The id of each token, which is its index. Raises: ValueError when tokens are not distinct."""
-    ids = {piece: index for index, piece in enumerate(pieces)}
-    if len(ids) != len(pieces):
-        twice = next(piece for index, piece in enumerate(pieces) if ids[piece] != index)
-        raise ValueError(f"the tokens of a vocabulary must be distinct, but {twice!r} occurs twice")
-    return ids
+def num_segments(tokenizer: Tokenizer) -> int:
+    """The number of segments that a tokenizer tells apart in pairs."""
+    return 1 + max(tokenizer.encode("", "").type_ids, default=0)
 
 
-def refuse_other_models(tokenizer: Tokenizer) -> None:
-    """Raises: ValueError unless the tokenizer is a WordPiece."""
-    kind = type(tokenizer.model).__name__
-    if kind != "WordPiece":
-        raise ValueError(f"expected a WordPiece tokenizer, as BERT has, got {kind}")
+def remove_segments(tokenizer: Tokenizer, special: SpecialTokens) -> None:
+    """Gives pairs the template of a model that does not get their segments: all are 0."""
+    if num_segments(tokenizer) == 1:
+        return
+    cls, sep = special.cls, special.sep
+    between = [f"{token}:0" for token in tokenizer.encode("", "").tokens[1:-1]]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}",
+        pair=" ".join([cls, "$A", *between, "$B:0", f"{sep}:0"]),
+        special_tokens=[with_id(tokenizer, token) for token in dict.fromkeys((cls, sep))],
+    )
 
 
-def refuse_lacking(pieces: Iterable[str]) -> None:
-    """Raises: ValueError unless BERT's special tokens are among the tokens."""
-    missing = [token for token in SPECIAL if token not in pieces]
-    if missing:
-        raise ValueError(f"a BERT vocabulary needs {', '.join(SPECIAL)}; missing: {', '.join(missing)}")
-
-
-def _case(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "lowercase": settings.get("do_lower_case", True),
-        "strip_accents": settings.get("strip_accents"),
-        "split_chinese": settings.get("tokenize_chinese_chars", True),
-    }
+def _refuse_other_models(own: TokenizerClass, whole: Mapping[str, Any]) -> None:
+    kind = whole["model"].get("type", own.kind)
+    if kind != own.kind:
+        raise ValueError(f"expected a {own.kind} tokenizer, as {own.names[0]} has, got {kind}")
 
 
 def _check_settings(folder: Path, settings: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
     """Raises: ValueError for settings that change tokens and are not applied."""
-    for name in _CASE:
+    for name in (*CASE, "add_prefix_space", "trim_offsets"):
         value = settings.get(name, True)
         if not isinstance(value, bool) and not (value is None and name == "strip_accents"):
             raise ValueError(f"{folder / SETTINGS}: {name} must be true or false, got {value!r}")
@@ -273,8 +262,8 @@ def _add_tokens(
     as_held = {repr(token) for token in held}
     tokens: list[Any] = [token for _, token in sorted(numbered.items()) if repr(token) not in as_held]
     contents = {token.content for token in held} | {token.content for token in tokens}
-    first = ("bos_token", "eos_token", *_NAMED)
-    in_order = [*(named.get(name) for name in first), *(named[name] for name in named if name not in first), *extra]
+    rest = [named[name] for name in named if name not in _ORDER]
+    in_order = [*(named.get(name) for name in _ORDER), *rest, *extra]
     for token in in_order:
         if token is not None and str(token) not in contents:
             contents.add(str(token))
@@ -285,39 +274,27 @@ def _add_tokens(
     tokenizer.add_tokens(tokens)
 
 
-def _refuse_other_names(named: Mapping[str, Any]) -> None:
-    wrong = [
-        f"{name} {str(named[name])!r}, expected {token!r}"
-        for name, token in _NAMED.items()
-        if str(named[name]) != token
-    ]
-    if wrong:
-        raise ValueError(f"its special tokens have other names than BERT's: {', '.join(wrong)}")
-
-
-def _without_segments(tokenizer: Tokenizer) -> processors.TemplateProcessing:
-    """The template of a model that does not get the segments of pairs: all are 0."""
-    special = [(token, tokenizer.token_to_id(token)) for token in (CLS, SEP)]
-    return processors.TemplateProcessing(
-        single=f"{CLS} $A {SEP}", pair=f"{CLS} $A {SEP} $B:0 {SEP}:0", special_tokens=special
-    )
-
-
-def _check_template(tokenizer: Tokenizer) -> None:
-    """Raises: ValueError unless texts are read as [CLS] A [SEP], and pairs as [CLS] A [SEP] B [SEP]."""
-    (text,) = tokenizer.encode_batch([UNK], add_special_tokens=False)
-    single, pair = tokenizer.encode(UNK), tokenizer.encode(UNK, UNK)
-    first, last = [CLS, *text.tokens, SEP], [*text.tokens, SEP]
+def _check_template(tokenizer: Tokenizer, special: SpecialTokens) -> None:
+    """Raises: ValueError unless texts are read as [CLS] A [SEP], and pairs as [CLS] A [SEP] B [SEP], with one [SEP] or
+    more between them."""
+    (text,) = tokenizer.encode_batch([special.mask], add_special_tokens=False)
+    single, pair = tokenizer.encode(special.mask), tokenizer.encode(special.mask, special.mask)
+    first, last = [special.cls, *text.tokens, special.sep], [*text.tokens, special.sep]
+    more = len(pair.tokens) - len(first) - len(last)
+    middle = len(pair.tokens) - len(last)
     if (
         single.tokens != first
-        or pair.tokens != [*first, *last]
-        or any(single.type_ids + pair.type_ids[: len(first)])
-        or set(pair.type_ids[len(first) :]) not in ({0}, {1})
+        or pair.tokens != [*first, *[special.sep] * more, *last]
+        or any(single.type_ids + pair.type_ids[:middle])
+        or set(pair.type_ids[middle:]) not in ({0}, {1})
     ):
-        raise ValueError(f"its post-processor must give [CLS] A [SEP] and [CLS] A [SEP] B [SEP], got {pair.tokens}")
+        raise ValueError(
+            f"its post-processor must give {special.cls} A {special.sep} and {special.cls} A {special.sep} B "
+            f"{special.sep}, got {pair.tokens}"
+        )
 
 
-def _is_bert(tokenizer: Tokenizer) -> bool:
+def _is_bert(tokenizer: Tokenizer, special: SpecialTokens) -> bool:
     """Whether a BertTokenizer with the same tokens and settings of case is this tokenizer."""
     normalizer: Any = tokenizer.normalizer
     if not isinstance(normalizer, normalizers.BertNormalizer):
@@ -325,10 +302,11 @@ def _is_bert(tokenizer: Tokenizer) -> bool:
     ids = tokenizer.get_vocab(with_added_tokens=False)
     like = bert_tokenizer(
         ids,
+        special,
         lowercase=normalizer.lowercase,
         strip_accents=normalizer.strip_accents,
         split_chinese=normalizer.handle_chinese_chars,
     )
     parts = [json.loads(each.to_str()) for each in (tokenizer, like)]
     same = all(parts[0][name] == parts[1][name] for name in ("model", "normalizer", "pre_tokenizer"))
-    return same and max(tokenizer.encode(UNK, UNK).type_ids) == 1
+    return same and num_segments(tokenizer) > 1

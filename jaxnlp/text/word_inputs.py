@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from jaxnlp.text import list_of_strings, most_frequent, require_fields
-from jaxnlp.text.wordpiece import CLS, SEP, UNK, WordPieceVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
 """Ids of padding, of unknown words and characters, and of the first word or character of the vocabulary."""
@@ -40,7 +40,7 @@ class WordInputs:
 
     words: Words
     characters: Words
-    pieces: WordPieceVocabulary | None = None
+    pieces: EncoderVocabulary | None = None
     lowercase: bool = True
     zero_digits: bool = True
     max_characters: int = 20
@@ -129,8 +129,8 @@ class WordInputs:
             raise ValueError("these inputs have no BERT tokenizer")
         new = list(dict.fromkeys(word for word in words if word not in self._pieces_of))
         if new:
-            unknown = np.array([self.pieces.id_of(UNK)], np.int32)
-            pairs = zip(new, self.pieces.encode_all(new), strict=True)
+            unknown = np.array([self.pieces.id_of(self.pieces.special.unk)], np.int32)
+            pairs = zip(new, self.pieces.encode_words(new), strict=True)
             self._pieces_of.update({word: ids if len(ids) else unknown for word, ids in pairs})
         return [self._pieces_of[word] for word in words]
 
@@ -152,7 +152,8 @@ class WordInputs:
             arrays["characters"][row, : len(ids)] = ids
         if self.pieces is not None:
             parts = self.word_pieces(words)
-            first, last = (np.array([self.pieces.id_of(name)], np.int32) for name in (CLS, SEP))
+            special = self.pieces.special
+            first, last = (np.array([self.pieces.id_of(name)], np.int32) for name in (special.cls, special.sep))
             arrays["pieces"] = np.concatenate([first, *parts, last])
             starts = np.cumsum([1, *map(len, parts[:-1])])
             arrays["first_pieces"] = starts.astype(np.int32)
@@ -271,6 +272,6 @@ class WordInputs:
         if not isinstance(minimum_count, int | None):
             raise ValueError("word inputs: minimum_count is not of type int")
         pieces = fields.get("pieces")
-        vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
+        vocabulary = None if pieces is None else EncoderVocabulary.from_json(pieces)
         rest = {name: fields[name] for name in kinds}
         return cls(words, characters, vocabulary, minimum_count=minimum_count, **rest)

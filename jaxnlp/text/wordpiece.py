@@ -1,95 +1,19 @@
-"""WordPiece: the tokens of BERT, by the `tokenizers` library."""
+"""WordPiece vocabularies: of given tokens, or of texts."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from collections.abc import Sequence
 
-import numpy as np
-from tokenizers import Encoding, Tokenizer, normalizers
 from tokenizers.trainers import WordPieceTrainer
 
-from jaxnlp.text.raw_texts import as_texts, padded_rows
-from jaxnlp.text.tokenizer_files import (
-    CLS,
-    MASK,
-    PAD,
-    SEP,
-    SPECIAL,
-    UNK,
-    bert_tokenizer,
-    ids_of,
-    read_tokenizer,
-    refuse_lacking,
-    refuse_other_models,
-    write_tokenizer,
-)
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, TokenizedTexts, padded_texts, refuse_lacking
+from jaxnlp.text.tokenizer_classes.bert import SPECIAL, add_template, bert_tokenizer, ids_of
 
 __all__ = ["CLS", "MASK", "PAD", "SEP", "SPECIAL", "UNK", "TokenizedTexts", "WordPieceVocabulary", "padded_texts"]
 
-
-class TokenizedTexts(NamedTuple):
-    """The tokens of texts or pairs of texts: [CLS] text [SEP], or [CLS] first [SEP] second [SEP].
-
-    Attributes:
-      tokens: ids of each text or pair, without padding.
-      segments: as `tokens`: 0 up to the first [SEP], 1 after it.
-      truncated_rows: indices of the texts or pairs that were too long.
-    """
-
-    tokens: list[np.ndarray]
-    segments: list[np.ndarray]
-    truncated_rows: list[int]
-
-    @property
-    def truncated(self) -> int:
-        """Number of texts or pairs that were too long."""
-        return len(self.truncated_rows)
+PAD, UNK, CLS, SEP, MASK = SPECIAL
 
 
-def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """A batch of tokens: rows of texts, padded with 0 and with empty rows.
-
-    Args:
-      rows: at most B, each of S texts of at most T tokens.
-      size: B.
-      length: T.
-
-    Returns:
-      tokens [B, S, T] int32, and a mask [B, S, T] bool, False for padding. The mask is True for the first token of
-      every text, also in empty rows: softmax and mean need at least one token.
-    """
-    shape = (size, len(rows[0]), length)
-    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    mask[:, :, 0] = True
-    for index, row in enumerate(rows):
-        for column, text in enumerate(row):
-            tokens[index, column, : len(text)], mask[index, column, : len(text)] = text, True
-    return tokens, mask
-
-
-class WordPieceVocabulary:
-    """BERT's tokens, which are words and parts of words, their ids, and the tokenizer of texts.
-
-    Attributes:
-      tokenizer: of the `tokenizers` library; do not change it.
-    """
-
-    unit = "tokens"
-    """The plural noun for tokens in metrics."""
-
-    def __init__(self, tokenizer: Tokenizer):
-        """A copy of a tokenizer, without its truncation and padding.
-
-        Raises: ValueError unless it is a WordPiece with BERT's special tokens whose V tokens have the ids 0..V - 1.
-        """
-        refuse_other_models(tokenizer)
-        ids = tokenizer.get_vocab()  # before the copy, which loses one of two tokens with the same id
-        refuse_lacking(ids)
-        _refuse_gaps(ids)
-        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
+class WordPieceVocabulary(EncoderVocabulary):
+    """A vocabulary of WordPiece with BERT's special tokens."""
 
     @classmethod
     def of_pieces(
@@ -111,9 +35,10 @@ class WordPieceVocabulary:
         Raises:
           ValueError: when tokens are not distinct, or special tokens are missing.
         """
-        tokenizer = bert_tokenizer(
-            ids_of(pieces), lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese
-        )
+        ids = ids_of(pieces)
+        refuse_lacking(ids, SPECIAL)
+        tokenizer = bert_tokenizer(ids, lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese)
+        add_template(tokenizer)
         tokenizer.add_special_tokens(list(SPECIAL))
         return cls(tokenizer)
 
@@ -155,145 +80,3 @@ class WordPieceVocabulary:
         tokenizer.train_from_iterator(texts, trainer)
         ids = tokenizer.get_vocab()
         return cls.of_pieces(sorted(ids, key=ids.__getitem__), lowercase=lowercase)
-
-    @classmethod
-    def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
-        """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_tokenizer`.
-
-        Raises:
-          FileNotFoundError: when the folder has neither tokenizer.json nor vocab.txt.
-          ValueError: naming the file, when it is not a tokenizer that this library supports.
-        """
-        return cls(read_tokenizer(folder))
-
-    @property
-    def size(self) -> int:
-        """V."""
-        return self.tokenizer.get_vocab_size()
-
-    @property
-    def lowercase(self) -> bool:
-        """Whether texts are lowercased."""
-        return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
-
-    def lowercased(self) -> "WordPieceVocabulary":
-        """The same tokens, for texts that are lowercased first."""
-        if self.lowercase:
-            return self
-        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
-        own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
-        return WordPieceVocabulary(tokenizer)
-
-    def id_of(self, piece: str) -> int:
-        """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
-        token_id = self.tokenizer.token_to_id(piece)
-        if token_id is None:
-            raise KeyError(piece)
-        return token_id
-
-    def __repr__(self) -> str:
-        return f"WordPieceVocabulary({self.size:,} {self.unit})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WordPieceVocabulary) and self.tokenizer.to_str() == other.tokenizer.to_str()
-
-    def __hash__(self) -> int:
-        return hash(self.tokenizer.to_str())
-
-    def __call__(
-        self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *, max_length: int = 512
-    ) -> dict[str, np.ndarray]:
-        """The input of a BERT: `tokens`, `segments` [B, T] int32 and `attention_mask` [B, T] bool; one text is one row.
-
-        Raises: ValueError for arguments that are not texts.
-        """
-        seconds = None if pairs is None else as_texts(pairs)
-        tokens, segments, _ = self.tokenize(as_texts(texts), seconds, max_length=max_length)
-        mask = padded_rows([np.ones(len(row), np.int32) for row in tokens]).astype(bool)
-        return {"tokens": padded_rows(tokens), "segments": padded_rows(segments), "attention_mask": mask}
-
-    def encode(self, text: str) -> np.ndarray:
-        """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""
-        return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
-
-    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """`encode` of each text, [N] int32, on all cores."""
-        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(encoding.ids, np.int32) for encoding in encodings]
-
-    def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_length: int) -> TokenizedTexts:
-        """The tokens of texts, or of pairs of texts, with special tokens.
-
-        In a pair that is too long, the longer text is truncated until both are equally long; then both are truncated.
-
-        Args:
-          texts: the texts, or the first texts of pairs.
-          pairs: the second text of each; None = single texts.
-          max_length: maximum length in tokens, special tokens included.
-
-        Raises:
-          ValueError: when the numbers of texts and pairs differ, or `max_length` has no room for a token of each text.
-        """
-        if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(
-                f"expected a second text for each text; got {len(texts)} texts and {len(pairs)} second texts"
-            )
-        least = 3 if pairs is None else 5
-        if max_length < least:
-            raise ValueError(f"max_length must be at least {least}, got {max_length}")
-        items: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        self.tokenizer.enable_truncation(max_length, strategy="longest_first")
-        try:
-            encodings: list[Encoding] = self.tokenizer.encode_batch(items)
-        finally:
-            self.tokenizer.no_truncation()
-        return TokenizedTexts(
-            [np.array(encoding.ids, np.int32) for encoding in encodings],
-            [np.array(encoding.type_ids, np.int32) for encoding in encodings],
-            [index for index, encoding in enumerate(encodings) if encoding.overflowing],
-        )
-
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of a sequence of ids, as strings."""
-        return [str(self.tokenizer.id_to_token(int(token_id))) for token_id in ids]
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids, a blank between words, without special tokens."""
-        return self.tokenizer.decode([int(token_id) for token_id in ids])
-
-    def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
-        return {"wordpiece": json.loads(self.tokenizer.to_str())}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Self:
-        """The vocabulary whose `to_json` this is. Raises: ValueError when it is not a vocabulary."""
-        value = fields.get("wordpiece") if isinstance(fields, dict) else None
-        if not isinstance(value, dict):
-            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(value).__name__}")
-        try:
-            return cls(Tokenizer.from_str(json.dumps(value)))
-        # The library raises plain Exceptions for objects that are not tokenizers.
-        except Exception as error:
-            raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
-
-    def save(self, folder: Path, *, max_length: int | None = None) -> None:
-        """Writes tokenizer files, which Transformers and `of_folder` read.
-
-        Args:
-          folder: an existing folder.
-          max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
-        """
-        write_tokenizer(self.tokenizer, folder, max_length=max_length)
-
-
-def _refuse_gaps(pieces: Mapping[str, int]) -> None:
-    """Raises ValueError unless the ids are 0 to V - 1: an id outside the embeddings gives NaN, and of two tokens with
-    one id the second is lost."""
-    for expected, (piece, token_id) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
-        if token_id != expected:
-            raise ValueError(
-                f"the ids of {len(pieces)} tokens must be 0 to {len(pieces) - 1}, each once, but {piece!r} has "
-                f"{token_id}; expected {expected}"
-            )

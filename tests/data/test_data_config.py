@@ -114,5 +114,7 @@ def test_a_path_is_refused_where_a_source_reads_none():
 def test_a_processor_of_another_kind_is_refused():
     words = WordVocabulary(["a"])
     assert require_processor(words, WordVocabulary) is words
-    with pytest.raises(DataError, match="this data set needs a CharacterVocabulary, got a WordVocabulary; use a model"):
+    with pytest.raises(
+        DataError, match="this data set needs the class CharacterVocabulary, got WordVocabulary; use a model"
+    ):
         require_processor(words, CharacterVocabulary)

@@ -9,6 +9,7 @@ from data.masked_text import MaskedText, TokenizedDocuments
 from jaxnlp.text.wordpiece import UNK, WordPieceVocabulary
 from jaxnlp.text.words import WordVocabulary
 from tests.data.masked_text_helpers import PIECES, TEXT, VOCABULARY, config, first_batches, rows_of, same, texts_of
+from tests.encoder_folders import save_tokenizer
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_texts_that_do_not_suffice_are_refused(file, text, message):
 
 
 def test_what_does_not_fit_is_refused(file, tmp_path):
-    with pytest.raises(DataError, match=r"needs a WordPieceVocabulary, got a WordVocabulary"):
+    with pytest.raises(DataError, match=r"needs the class EncoderVocabulary, got WordVocabulary"):
         config(file).load(0, WordVocabulary(["a"]))
     folder = tmp_path / "saved"
     folder.mkdir()
@@ -115,6 +116,11 @@ def test_what_does_not_fit_is_refused(file, tmp_path):
         config(file, vocabulary=str(folder)).load(0, other)
     with pytest.raises(FileNotFoundError, match=r"has neither tokenizer\.json nor vocab\.txt"):
         config(file, vocabulary=str(tmp_path)).load(0)
+    save_tokenizer("roberta", tmp_path / "roberta")
+    with pytest.raises(
+        DataError, match=r"need BERT's special tokens, \[PAD\], .*, got <pad>, <unk>, <s>, </s>, <mask>"
+    ):
+        config(file, vocabulary=str(tmp_path / "roberta")).load(0)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(DataError, match=r"data\.vocabulary: .*vocab\.txt is not a WordPiece tokenizer"):
         config(file, vocabulary=str(tmp_path)).load(0)

@@ -129,7 +129,7 @@ def test_a_given_vocabulary_is_used_and_another_kind_refused(folder):
     wider = CharacterVocabulary([*own.processor.characters, "Ж"])
     assert questions(folder).load(0, wider).processor == wider
     assert pretraining(folder).load(0, own.processor).processor == own.processor
-    with pytest.raises(DataError, match="needs a CharacterVocabulary, got a WordVocabulary"):
+    with pytest.raises(DataError, match="needs the class CharacterVocabulary, got WordVocabulary"):
         questions(folder).load(0, WordVocabulary(["a"]))
     with pytest.raises(DataError, match="not in the vocabulary of 3 characters"):
         questions(folder).load(0, CharacterVocabulary.of("a", special=PAD + MASK))

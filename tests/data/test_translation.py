@@ -151,7 +151,7 @@ def test_an_earlier_processor_is_kept(folder):
     assert again.fingerprint == first.fingerprint
     assert "saved by an earlier run or start, so data.vocabulary_size and similar options are not" in again.description
     assert "saved" not in first.description
-    with pytest.raises(DataError, match="this data set needs a TranslationProcessor, got a Subwords"):
+    with pytest.raises(DataError, match="this data set needs the class TranslationProcessor, got Subwords"):
         config(folder).load(0, first.processor.source)
 
 

@@ -149,7 +149,7 @@ def test_the_processor_of_an_earlier_run_is_used_and_must_have_the_same_options(
     for field, value in (("system", "arc_eager"), ("tags", "none"), ("subtypes", False), ("minimum_count", 2)):
         with pytest.raises(DataError, match=f"data.{field} "):
             dataclasses.replace(config, **{field: value}).load(0, processor)
-    with pytest.raises(DataError, match="needs a WordPieceVocabulary"):
+    with pytest.raises(DataError, match="needs the class EncoderVocabulary"):
         config.load(0, object())
 
 

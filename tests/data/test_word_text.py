@@ -306,7 +306,7 @@ def test_a_given_vocabulary_is_used_and_another_kind_refused(folder):
     own = config(folder).load(0).processor
     wider = WordVocabulary([*own.words, "more"], unknown=own.unknown)
     assert config(folder).load(0, wider).processor == wider
-    with pytest.raises(DataError, match="needs a WordVocabulary, got a CharacterVocabulary"):
+    with pytest.raises(DataError, match="needs the class WordVocabulary, got CharacterVocabulary"):
         config(folder).load(0, CharacterVocabulary("ab"))
     with pytest.raises(DataError, match=r"data.source wikitext2: not in the vocabulary of 1 words: .*; use a model"):
         config(folder).load(0, WordVocabulary(["a"]))

@@ -225,7 +225,7 @@ def parsed(file):
         ("kind = {'bert': 3}", {"bert"}),
         ("rows = processor.vocabulary_size", {"vocabulary"}),
         ("from jaxnlp.text.words import WordVocabulary", {"wordvocabulary"}),
-        ("from jaxnlp.convert.bert import BertWeights", {"bert", "bertweights"}),
+        ("from jaxnlp.convert.encoder import EncoderWeights", {"encoderweights"}),
         ("isinstance(corpus.processor, TextClassifierProcessor)", {"textclassifierprocessor"}),
         ("evaluation.metrics['perplexity']", {"perplexity"}),
         ("scores.bleu_of(texts)", {"bleu"}),

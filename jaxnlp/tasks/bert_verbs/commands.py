@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import OF_TEXTS, Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, head_prefix, save_pretrained
 from jaxnlp.input_files.notes import report_blank, report_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
@@ -28,7 +28,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     vocabulary_of,
 )
 from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportCommand, ExportedHead, description, heads_file
-from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_CLASS, PROGRAM_FILE, torch_classifier
+from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
 from jaxnlp.text.raw_texts import blank_rows, one_line
 
 
@@ -109,12 +109,12 @@ class Export(ExportCommand):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
     The directory includes the pretraining heads, and the pooling and the maximum length for sentence-transformers. A
-    single head on the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification, for
-    one class, several classes or a number. A single head with another pooling becomes a class of the program
-    classify.py in the directory, which Transformers runs with trust_remote_code=True. Other heads are not part of any
-    Transformers BERT class, so they are saved separately in heads.safetensors. Classes of Transformers that would
-    initialise these heads at random refuse the directory. `jaxnlp.load_pretrained` and the verbs read it back, with its
-    heads.
+    single head on the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification, or
+    that of its family, such as RobertaForSequenceClassification, for one class, several classes or a number. A single
+    head with another pooling becomes a class of the program classify.py in the directory, which Transformers runs with
+    trust_remote_code=True. Other heads are not part of any Transformers class, so they are saved separately in
+    heads.safetensors. Classes of Transformers that would initialise these heads at random refuse the directory.
+    `jaxnlp.load_pretrained` and the verbs read it back, with its heads.
     """
 
     summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
@@ -125,14 +125,14 @@ class Export(ExportCommand):
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
         further_files = {HEADS: heads_file(trained.model.config, others)} if others else {}
         if others or classifier is not None:
-            further_files[EXPORTED] = description(trained, trained.model.config, exported_head_of(trained))
+            further_files[EXPORTED] = description(trained, trained.model.config, exported_head_of(trained, classifier))
         program = torch_classifier(trained, max_length_of(trained))
         if program is not None:
             further_files[PROGRAM_FILE] = program.encode()
         save_pretrained(
             self.folder, pretrained, classifier=classifier, further_heads=bool(others), further_files=further_files
         )
-        kind = architecture(pretrained.heads, classifier if program is None else None)
+        kind = architecture(pretrained.config, pretrained.heads, classifier if program is None else None)
         hint = ", with its heads" if EXPORTED in further_files else ""
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp{hint}")
         if pretrained.pooling == "pooler":
@@ -147,7 +147,7 @@ class Export(ExportCommand):
             )
         if program is not None:
             print(f"{self.folder / PROGRAM_FILE}: classifies texts with PyTorch; Transformers runs it, too")
-        if program is not None or kind == "BertForSequenceClassification":
+        if classifier is not None:
             trust = ", trust_remote_code=True" * (program is not None)
             print(
                 f"{self.folder}: for the same results as jaxnlp, also of long texts: "
@@ -180,18 +180,20 @@ def classifier_of(trained: Trained) -> Classifier | None:
     A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
     """
     config: Any = trained.model.config
-    head = exported_head_of(trained)
-    if head is None:
-        return None
-    targets, layer = config.only_head(trained.processor).targets, trained.params[head.name]
-    kernel, bias = (head.scale * np.asarray(layer[name]) for name in ("kernel", "bias"))
-    program = None if config.pooling == "pooler" else PROGRAM_CLASS
-    names, rate = targets.names or ("number",), config.head_dropout_rate
-    return Classifier(kernel, head.shift + bias, rate, names, targets.problem, program=program)
-
-
-def exported_head_of(trained: Trained) -> ExportedHead | None:
-    """The only head of a classifier as the weights of Transformers have it."""
-    config: Any = trained.model.config
     only = config.only_head(trained.processor) if isinstance(config, BertClassifierConfig) else None
-    return only and ExportedHead(only.head, OF_TEXTS.prefix, only.targets.width, only.targets.lowest)
+    if only is None:
+        return None
+    targets, layer = only.targets, trained.params[only.head]
+    kernel, bias = (targets.width * np.asarray(layer[name]) for name in ("kernel", "bias"))
+    program = None if config.pooling == "pooler" else Path(PROGRAM_FILE).stem
+    names, rate = targets.names or ("number",), config.head_dropout_rate
+    return Classifier(kernel, targets.lowest + bias, rate, names, targets.problem, program=program)
+
+
+def exported_head_of(trained: Trained, classifier: Classifier | None) -> ExportedHead | None:
+    """The only head of a classifier as the weights of Transformers have it."""
+    if classifier is None:
+        return None
+    config: Any = trained.model.config
+    only = config.only_head(trained.processor)
+    return ExportedHead(only.head, head_prefix(config.encoder, classifier), only.targets.width, only.targets.lowest)

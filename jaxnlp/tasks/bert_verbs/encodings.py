@@ -16,8 +16,8 @@ from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, padded_texts
 from jaxnlp.text.raw_texts import refuse_blank, require_texts
-from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 
 
@@ -33,7 +33,7 @@ class Embeddings(NamedTuple):
     truncated_rows: Sequence[int]
 
 
-def vocabulary_of(trained: Trained) -> WordPieceVocabulary:
+def vocabulary_of(trained: Trained) -> EncoderVocabulary:
     """The tokenizer of a model of texts."""
     return getattr(trained.processor, "vocabulary", trained.processor)
 
@@ -153,8 +153,8 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     """
     encoder = encoder_config(trained)
     refuse_blank((text,) if pair is None else (text, pair))
-    if pair is not None and encoder.num_segments < 2:
-        raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
+    if pair is not None:
+        encoder.check_segments(vocabulary_of(trained).num_segments)
     limit = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
     vocabulary = vocabulary_of(trained)
     tokenized = vocabulary.tokenize([text], None if pair is None else [pair], max_length=limit)

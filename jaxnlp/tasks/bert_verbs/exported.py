@@ -13,7 +13,6 @@ from safetensors.numpy import load_file, save
 
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
-from jaxnlp.convert.pretrained import HEAD_PREFIXES
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.tasks import Command, Task, Trained
@@ -83,8 +82,9 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     task = from_json(parts.get("task"), Task, where=f"{folder / EXPORTED}: task")
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
     processor = processor_from_json(parts.get("processor"), where=f"{folder / EXPORTED}: processor")
-    bert = flatten_dict(read_pretrained(folder, ignore=HEAD_PREFIXES).params)
-    others = flatten_dict(_heads(folder, parts.get("head")))
+    head = _head(folder, parts.get("head"))
+    bert = flatten_dict(read_pretrained(folder, ignore=() if head is None else (head.prefix,)).params)
+    others = flatten_dict(_other_params(folder, head))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     model = config.build(processor)
     expected = parameter_shapes(model, *config.inputs(processor))
@@ -96,16 +96,23 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     return Trained(task, model, jax.device_put(params, jax.local_devices()[0]), processor, name=str(path))
 
 
-def _heads(folder: Path, head: Any) -> Params:
-    """The parameters outside the BERT, [inputs, outputs] for kernels. Args: head: the fields of an `ExportedHead`."""
+def _head(folder: Path, fields: Any) -> ExportedHead | None:
+    """The head in the weights of Transformers; None = the others are in `heads.safetensors`."""
     if (folder / HEADS).is_file():
-        return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
+        return None
     try:
-        return read_head(folder, ExportedHead(**head))
+        return ExportedHead(**fields)
     except TypeError as error:
         raise PretrainedError(
             f"{folder} has neither {HEADS} nor the head of {EXPORTED}; export the run again"
         ) from error
+
+
+def _other_params(folder: Path, head: ExportedHead | None) -> Params:
+    """The parameters outside the BERT, [inputs, outputs] for kernels."""
+    if head is not None:
+        return read_head(folder, head)
+    return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
 
 
 def read_head(folder: Path, head: ExportedHead) -> Params:

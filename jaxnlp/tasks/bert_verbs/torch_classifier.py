@@ -1,16 +1,17 @@
 """A PyTorch program for exported weights: a classifier whose pooling no class of Transformers has."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from jaxnlp.convert.encoders import families
+from jaxnlp.convert.pretrained import OF_TEXTS
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.targets import Number, Targets
 from jaxnlp.tasks import Trained
 
 PROGRAM_FILE = "classify.py"
-PROGRAM_CLASS = "classify.BertForSequenceClassification"
-"""The class of the program as Transformers' `auto_map` names it."""
 
 _POOLING: Mapping[Pooling, str] = {
     "cls": "hidden[:, 0]",
@@ -36,20 +37,22 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 NAMES = {names}
 
 
-class BertForSequenceClassification(transformers.BertPreTrainedModel):
+class {prefix}ForSequenceClassification(transformers.{prefix}PreTrainedModel):
     """Transformers' class of this name with another vector of a text."""
+
+    _keys_to_ignore_on_load_unexpected = {barriers}
 
     def __init__(self, config):
         super().__init__(config)
-        self.bert = transformers.BertModel(config, add_pooling_layer={pooler})
-        self.dropout = torch.nn.Dropout(config.classifier_dropout)
+        self.{base} = transformers.{prefix}Model(config{pooler})
+        self.dropout = torch.nn.Dropout(config.{rate})
         self.classifier = torch.nn.Linear(config.hidden_size, config.num_labels)
         # Transformers' class refuses a bias of this shape. It would compute another vector.
         self.classifier.bias = torch.nn.Parameter(torch.zeros(1, config.num_labels))
         self.post_init()
 
     def forward(self, input_ids, attention_mask=None, token_type_ids=None, **others):
-        hidden = self.bert(input_ids, attention_mask, token_type_ids, **others).last_hidden_state
+        hidden = self.{base}({inputs}, **others).last_hidden_state
         mask = (torch.ones_like(input_ids) if attention_mask is None else attention_mask)[..., None]
         positions = torch.arange(1, hidden.shape[1] + 1, device=hidden.device)[:, None]
         vectors = self.dropout({pooling})
@@ -59,7 +62,7 @@ class BertForSequenceClassification(transformers.BertPreTrainedModel):
 @functools.cache
 def loaded():
     folder = pathlib.Path(__file__).parent
-    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    model = {prefix}ForSequenceClassification.from_pretrained(folder).eval()
     return transformers.AutoTokenizer.from_pretrained(folder), model
 
 
@@ -93,9 +96,15 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
     head = config.only_head(trained.processor)
     if head is None:
         return None
+    family = families()[config.encoder.model_type]
     return _PROGRAM.format(
         pooling=_POOLING[config.pooling],
-        pooler=config.encoder.use_pooler,
+        prefix=family.prefix,
+        base=family.base,
+        barriers=[re.escape(name) for name in family.barriers],
+        rate=family.dropout[OF_TEXTS.name],
+        pooler=f", add_pooling_layer={config.encoder.use_pooler}" if family.reads_segments else "",
+        inputs=f"input_ids, attention_mask{', token_type_ids' if family.reads_segments else ''}",
         max_length=max_length,
         names=list(head.targets.names),
         texts=head.texts,

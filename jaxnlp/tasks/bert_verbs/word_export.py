@@ -19,9 +19,10 @@ class ExportWords(ExportCommand):
     """Writes the BERT of a tagger or a parser as a directory that Hugging Face Transformers reads, with its tokenizer.
 
     A tagger that is only a BERT, without CRF, recurrent layers, word embeddings and characters, becomes a
-    BertForTokenClassification with its labels. Its scores of a word are those of the word's first token. Of all other
-    models the directory has the BERT; their other parameters are not part of any Transformers BERT class, so they are
-    saved separately in heads.safetensors. `jaxnlp.load_pretrained` and the verbs read back the whole model.
+    BertForTokenClassification with its labels, or that of its family, such as RobertaForTokenClassification. Its scores
+    of a word are those of the word's first token. Of all other models the directory has the BERT; their other
+    parameters are not part of any Transformers class, so they are saved separately in heads.safetensors.
+    `jaxnlp.load_pretrained` and the verbs read back the whole model.
     """
 
     def __call__(self, trained: Trained) -> None:
@@ -35,7 +36,7 @@ class ExportWords(ExportCommand):
         save_pretrained(
             self.folder, pretrained, classifier=tagger, further_heads=tagger is None, further_files=further_files
         )
-        name = architecture(None, tagger)
+        name = architecture(pretrained.config, None, tagger)
         print(f"{self.folder}: transformers.{name}.from_pretrained reads it, and jaxnlp the whole model")
         if tagger is None:
             print(
@@ -65,7 +66,7 @@ def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
     bert = {name: value for name, value in rest.pop("bert").items() if name != "pooler"}
     shape = dataclasses.replace(config.encoder, use_pooler=False)
     others = {**params, **({NAME: rest} if rest else {})}
-    return Pretrained(shape, bert, None, trained.processor.inputs.pieces), others
+    return Pretrained(shape, bert, None, trained.processor.inputs.pieces.of_words), others
 
 
 def token_classifier_of(trained: Trained) -> Classifier | None:

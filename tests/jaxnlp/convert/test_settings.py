@@ -10,10 +10,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import read_pretrained
 from jaxnlp.convert.settings import (
-    MODEL,
     MODULE,
     NORMALIZE,
     POOLING,
@@ -41,7 +41,7 @@ OLDER = re.findall(
 )
 """What earlier versions of Transformers wrote for a BERT."""
 KNOWN = {
-    "model": MODEL,
+    **{name: family.rules for name, family in families().items()},
     "module": MODULE,
     "normalize": NORMALIZE,
     "pooling": POOLING,
@@ -55,18 +55,20 @@ def test_each_setting_has_one_rule(known):
     assert len(known.names) == len(set(known.names)) > 0
 
 
-def test_all_settings_of_transformers_config_are_known_and_its_defaults_are_supported():
-    config = transformers.BertConfig().to_dict()
+@pytest.mark.parametrize("model_type", families())
+def test_all_settings_of_transformers_config_are_known_and_its_defaults_are_supported(model_type):
+    rules, config = families()[model_type].rules, transformers.AutoConfig.for_model(model_type).to_dict()
     base = inspect.signature(transformers.PretrainedConfig.__init__).parameters.keys() - {"self"}
-    assert MODEL.problems(config) == []
-    assert (base | config.keys() | set(OLDER)) - set(MODEL.names) == set()
+    older = set(OLDER) - {"position_embedding_type", "classifier_dropout"} if model_type == "distilbert" else set(OLDER)
+    assert rules.problems(config) == []
+    assert (base | config.keys() | older) - set(rules.names) == set()
 
 
 def test_all_settings_of_sentence_transformers_are_known(folder, tmp_path):
     theirs = SentenceTransformer(modules=[Transformer(str(folder)), Pooling(8), Normalize()], truncate_dim=4)
     theirs.save(str(tmp_path / "saved"))
     for name, known in (
-        ("config.json", MODEL),
+        ("config.json", families()["bert"].rules),
         ("config_sentence_transformers.json", SENTENCE_MODEL),
         ("sentence_bert_config.json", TRANSFORMER),
         ("1_Pooling/config.json", POOLING),

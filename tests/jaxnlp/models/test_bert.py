@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from jaxnlp.convert.bert import from_huggingface, to_huggingface
+from jaxnlp.convert.encoder import from_huggingface, to_huggingface
 from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.positions import sinusoidal_positions

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from jaxnlp.convert.bert import to_huggingface
+from jaxnlp.convert.encoder import to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.nn.recurrent import CellName
@@ -125,7 +125,10 @@ def test_an_encoder_is_adopted_from_any_bert_and_the_head_from_a_model_of_this_k
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: BertSpanConfig(encoder=BertConfig(num_segments=1)), "num_segments must be at least 2"),
+        (
+            lambda: BertSpanConfig(encoder=BertConfig(num_segments=1)).check(PROCESSOR),
+            "num_segments must be at least 2",
+        ),
         (lambda: dataclasses.replace(RECURRENT, widths=()), "model.widths needs at least one layer"),
         (lambda: dataclasses.replace(RECURRENT, feature_width=0), "model.feature_width must be at least 1"),
         (lambda: dataclasses.replace(RECURRENT, widths=(4,), hidden_dropout_rate=0.1), "hidden_dropout_rate"),

@@ -131,7 +131,7 @@ def test_a_processor_that_cannot_be_is_refused(changes, message):
     ("changes", "message"),
     [
         ({"vocabulary": None}, "vocabulary is missing or not of type dict"),
-        ({"vocabulary": {}}, "wordpiece: expected a tokenizer"),
+        ({"vocabulary": {}}, "tokenizer: expected a tokenizer"),
         ({"max_length": "3"}, "max_length is missing or not of type int"),
         ({"parts": None}, "parts is missing or not of type list"),
         ({"parts": [3]}, "parts must be names, targets and texts"),

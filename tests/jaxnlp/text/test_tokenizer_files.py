@@ -9,11 +9,10 @@ import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from jaxnlp.text.tokenizer_classes.bert import PIECES, SPECIAL
 from jaxnlp.text.tokenizer_files import (
     ADDED,
-    PIECES,
     SETTINGS,
-    SPECIAL,
     SPECIAL_MAP,
     TOKENIZER_PARTS,
     TOKENIZER_SETTINGS,
@@ -91,6 +90,7 @@ LISTED = {
         ({"additional_special_tokens": ["[E1]", "[drug]"]}, {}),
         ({"extra_special_tokens": ["[E1]"], "additional_special_tokens": ["[drug]"]}, {}),
         ({"extra_special_tokens": {"image_token": "<img>"}}, {}),
+        ({"pad_token": "<pad>", "mask_token": "<mask>"}, {}),
         ({"image_token": "<img>", "mask_token": {"__type": "AddedToken", **added("[MASK]", lstrip=True)}}, {}),
         ({}, {"special_tokens_map__json": {"mask_token": added("[MASK]", rstrip=True), "unk_token": "[UNK]"}}),
         ({}, {"special_tokens_map__json": {"additional_special_tokens": ["[E1]"], "x_token": "spe"}}),
@@ -151,7 +151,7 @@ def test_another_tokenizer_json_gives_the_tokens_of_transformers(tmp_path, parts
     tokenizer.save(str(folder / WHOLE))
     ours = assert_equal_to_transformers(folder)
     (tmp_path / "ours").mkdir()
-    write_tokenizer(ours.tokenizer, tmp_path / "ours")
+    write_tokenizer(ours.tokenizer, ours.special, tmp_path / "ours")
     (tmp_path / "ours" / "config.json").write_text('{"model_type": "bert"}')
     assert assert_equal_to_transformers(tmp_path / "ours") == ours
 
@@ -185,8 +185,7 @@ def test_what_transformers_writes_is_read_with_its_tokens(tmp_path):
         ({"clean_text": False}, {}, "clean_text False, expected True"),
         ({"wordpieces_prefix": "@"}, {}, "wordpieces_prefix '@', expected '##'"),
         ({"auto_map": {"AutoTokenizer": ["a.B", None]}}, {}, "auto_map .*expected None"),
-        ({"pad_token": "<pad>"}, {}, r"other names than BERT's: pad_token '<pad>', expected '\[PAD\]'"),
-        ({"mask_token": None}, {}, r"mask_token 'None', expected '\[MASK\]'"),
+        ({"mask_token": None}, {}, r"needs special tokens; missing: mask_token"),
         ({"word_splitter": "mecab"}, {}, "tokenizer_config.json: .*unknown settings: word_splitter; .*remove them"),
         ({}, {"special_tokens_map__json": {"word_splitter": "x"}}, "special_tokens_map.json: .*word_splitter"),
         ({}, {"added_tokens__json": []}, "added_tokens.json: expected an object, got list"),

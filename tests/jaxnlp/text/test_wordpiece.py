@@ -310,11 +310,14 @@ def test_files_that_hold_something_else_are_named(tmp_path, content):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "wordpiece: expected a tokenizer as an object, got NoneType"),
-        ([], "wordpiece: expected a tokenizer as an object, got NoneType"),
-        ({"wordpiece": 3}, "wordpiece: expected a tokenizer as an object, got int"),
-        ({"wordpiece": {"model": 1}}, "wordpiece: not a WordPiece tokenizer: "),
-        ({"wordpiece": json.loads(Tokenizer(BPE()).to_str())}, "wordpiece: not a WordPiece tokenizer: expected a Wor"),
+        ({}, "tokenizer: expected a tokenizer as an object, got NoneType"),
+        ([], "tokenizer: expected a tokenizer as an object, got NoneType"),
+        ({"tokenizer": 3}, "tokenizer: expected a tokenizer as an object, got int"),
+        ({"tokenizer": {"model": 1}, "special": list(SPECIAL)}, "tokenizer: not a tokenizer of an encoder: "),
+        (
+            {"tokenizer": json.loads(Tokenizer(BPE()).to_str()), "special": list(SPECIAL)},
+            "the vocabulary needs .* missing",
+        ),
     ],
     ids=str,
 )

@@ -301,10 +301,10 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
     params = {name: value for name, value in found.params.items() if name != "pooler"}
     plain = found._replace(config=dataclasses.replace(found.config, use_pooler=False), params=params)
     save_pretrained(tmp_path / "plain", plain)
-    without_pooler = {"init_from": str(tmp_path / "plain"), "model.pooling": "pooler"}
+    without_pooler = {"init_from": str(tmp_path / "plain"), "model.pooling": "pooler", "model.freeze_encoder": True}
     for error, changes, message in (
         (RunError, {"init_from": "/nowhere"}, r"--init-from: there is no folder /nowhere"),
-        (RunError, without_pooler, r"--init-from .*plain: model\.pooling pooler needs an encoder with a pooler"),
+        (RunError, without_pooler, r"--init-from .*plain: it has no pooler, and model\.freeze_encoder would keep"),
         (RunError, {"data.max_length": 17}, r"inputs have up to 17 tokens, but the model reads at most 16"),
         (ConfigError, {"best_metric": "exact_match"}, r"best_metric must be one of .*mean_score"),
     ):

@@ -99,9 +99,9 @@ def test_attention_of_a_long_text_ends_at_the_maximum_length(trained):
             attend(trained, "the cat", max_length=wrong)
 
 
-def test_an_encoder_without_segment_embeddings_reads_no_pair(make_trained):
+def test_an_encoder_with_fewer_segments_than_its_tokenizer_reads_no_pair(make_trained):
     encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40, num_segments=1)
-    with pytest.raises(ValueError, match="no segment embeddings, so text pairs are not supported; remove the pair"):
+    with pytest.raises(ValueError, match=r"num_segments must be at least 2, for the first and the second text, got 1"):
         attend(make_trained("sst", encoder=encoder), "the cat", "the dog")
 
 

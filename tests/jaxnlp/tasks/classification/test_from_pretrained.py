@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
-from jaxnlp.convert.bert import WeightsError
+from jaxnlp.convert.encoder import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.convert.bert import TENSOR_PREFIXES, WeightsError, from_huggingface, to_huggingface
+from jaxnlp.convert.encoder import WeightsError, from_huggingface, tensor_prefixes, to_huggingface
+from jaxnlp.convert.encoders import families
 from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
 
 VOCABULARY = 11
@@ -53,7 +54,7 @@ def test_import_then_export_gives_the_same_bits_under_the_same_names(heads):
         assert found[name].flags.c_contiguous
 
 
-@pytest.mark.parametrize("prefix", TENSOR_PREFIXES)
+@pytest.mark.parametrize("prefix", tensor_prefixes(families()["bert"]))
 def test_prefixes_are_understood(prefix):
     expected = from_huggingface(tensors(), CONFIG, VOCABULARY).params
     prefixed = {prefix + name: tensor for name, tensor in tensors().items()}

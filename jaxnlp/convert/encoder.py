@@ -1,36 +1,39 @@
-"""Converts BERT's weights between the names of Hugging Face Transformers and the parameters of `jaxnlp.models.bert`."""
+"""Converts an encoder's weights between the names of Hugging Face Transformers and the parameters of
+`jaxnlp.models.bert`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxnlp.convert.encoders import EncoderFamily, EncoderNames, families
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.typing import Params
 
-TENSOR_PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
-"""Possible prefixes of the encoder's names. BertModel and sentence-transformers use no prefix, models with heads use
-`bert.`, and saved whole modules of sentence-transformers or of a trainer use the others."""
-_MARK = "embeddings.word_embeddings.weight"
+
+def tensor_prefixes(family: EncoderFamily) -> tuple[str, ...]:
+    """Possible prefixes of the encoder's names. A model without heads and sentence-transformers use no prefix, models
+    with heads use the family's, and saved whole modules of sentence-transformers or of a trainer use the others."""
+    return ("", f"{family.base}.", "model.", "auto_model.", "0.auto_model.")
 
 
 class WeightsError(ValueError):
     """Tensors do not fit the model; the message lists them."""
 
 
-class BertWeights(NamedTuple):
+class EncoderWeights(NamedTuple):
     """Parameters of `Bert`, and parameters of `PretrainingHeads`: of both heads, of one head, or None."""
 
     params: Params
     heads: Params | None
 
 
-def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int) -> BertWeights:
+def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int) -> EncoderWeights:
     """Parameters that compute the same function; floats of any precision become float32.
 
     Args:
-      tensors: tensors by name; names of the pretraining heads start with `cls.`.
-      config: the model's shape.
+      tensors: tensors by name, with the names of the family in Transformers.
+      config: the model's shape, and its model type.
       vocabulary_size: V.
 
     Returns:
@@ -39,40 +42,45 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
     Raises:
       WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
-    prefix = next((prefix for prefix in TENSOR_PREFIXES if prefix + _MARK in tensors), None)
+    family = families()[config.model_type]
+    names, mark = family.names, f"{family.names.tokens}.weight"
+    prefix = next((prefix for prefix in tensor_prefixes(family) if prefix + mark in tensors), None)
     if prefix is None:
-        raise WeightsError(f"this is not a BERT checkpoint: none of its {len(tensors)} tensors is called {_MARK}")
+        raise WeightsError(
+            f"this is not a {family.title} checkpoint: none of its {len(tensors)} tensors is called {mark}"
+        )
     by_name: dict[str, tuple[str, np.ndarray]] = {}
     for name, tensor in tensors.items():
         short = _modern(name.removeprefix(prefix))
+        if short.startswith(f"{family.classifier_pooler}."):
+            short = names.pooler + short.removeprefix(family.classifier_pooler)
         if short == "embeddings.position_ids":
             continue
         if short in by_name:
-            raise WeightsError(f"{by_name[short][0]} and {name} are the same tensor of BERT; remove one of them")
+            raise WeightsError(f"{by_name[short][0]} and {name} are the same tensor of {family.title}; remove one")
         by_name[short] = (name, tensor)
-    entries = list(_encoder(config, vocabulary_size))
-    for head in _heads(config, vocabulary_size):
-        if any(name.startswith(head.prefix) for name in by_name):
-            entries += head.entries
-    _check(by_name, entries)
+    entries = list(_encoder(config, names, vocabulary_size))
+    for head in _heads(config, names, vocabulary_size):
+        if any(name in by_name for entry in head for name in entry.names):
+            entries += head
+    _check(by_name, entries, family)
 
     trees: dict[str, Any] = {"encoder": {}, "heads": {}}
     for entry in entries:
         arrays = [by_name[name][1] for name in entry.names]
         _put(trees[entry.tree], entry.path, entry.join([np.asarray(array, np.float32) for array in arrays]))
     trees = _stacked(trees)
-    return BertWeights(trees["encoder"], trees["heads"] or None)
+    return EncoderWeights(trees["encoder"], trees["heads"] or None)
 
 
 def to_huggingface(
     params: Params, config: BertConfig, vocabulary_size: int, heads: Params | None = None
 ) -> dict[str, np.ndarray]:
-    """Tensors by Transformers' names: those of BertModel, or with heads those of BertForPreTraining or of one head.
+    """Tensors by Transformers' names: those of a model without heads, such as BertModel, or with pretraining heads.
 
     Args:
       params: parameters of `Bert`.
-      config: the model's shape; its positions are learned, and it has neither `pre_norm` nor `scale_embeddings`, since
-        Transformers' BERT does not support other variants.
+      config: the model's shape, and its model type; its family in Transformers must support its other fields.
       vocabulary_size: V.
       heads: parameters of `PretrainingHeads`, or of one of the two heads.
 
@@ -80,22 +88,21 @@ def to_huggingface(
       Copies, float32. `from_huggingface` converts them to the same bits.
 
     Raises:
-      WeightsError: for variants that Transformers' BERT does not support, and parameters that do not fit the config.
+      WeightsError: for variants that Transformers does not support, and parameters that do not fit the config.
     """
-    strange = [
-        f"{name} = {getattr(config, name)}"
-        for name in ("positions", "pre_norm", "scale_embeddings")
-        if getattr(config, name) != getattr(BertConfig(), name)
-    ]
-    if strange:
-        raise WeightsError(f"Transformers' BERT does not support {', '.join(strange)}")
-    trees = {"encoder": params, "heads": heads}
+    family = checked_family(config)
+    names, trees = family.names, {"encoder": params, "heads": heads}
     tensors: dict[str, np.ndarray] = {}
-    prefix = "" if heads is None else "bert."
-    entries = list(_encoder(config, vocabulary_size))
-    for head in _heads(config, vocabulary_size):
-        if heads is not None and any(entry.path[0] in heads for entry in head.entries):
-            entries += head.entries
+    prefix = "" if heads is None else f"{family.base}."
+    entries = list(_encoder(config, names, vocabulary_size))
+    if heads is not None:
+        held = [
+            head for head in _heads(config, names, vocabulary_size) if any(entry.path[0] in heads for entry in head)
+        ]
+        unknown = heads.keys() - {entry.path[0] for head in held for entry in head}
+        if unknown:
+            raise WeightsError(f"Transformers' {family.title} has no head {', '.join(sorted(unknown))}")
+        entries += [entry for head in held for entry in head]
     for entry in entries:
         try:
             array = np.asarray(_get(trees[entry.tree], entry.path), np.float32)
@@ -107,12 +114,29 @@ def to_huggingface(
         for name, shape, part in zip(entry.names, entry.shapes, parts, strict=True):
             if part.shape != shape:
                 raise WeightsError(f"{'/'.join(map(str, entry.path))} gives {name} {part.shape}, expected {shape}")
-            whole = name if name.startswith("cls.") else prefix + name
+            whole = name if name.startswith(family.outside) else prefix + name
             tensors[whole] = np.array(part, order="C")
-    if "cls.predictions.bias" in tensors:
-        for copy, original in _COPIES.items():
+    if names.token_bias in tensors:
+        for copy, original in _copies(names).items():
             tensors[copy] = tensors[original if original in tensors else prefix + original].copy()
     return tensors
+
+
+def checked_family(config: BertConfig) -> EncoderFamily:
+    """The family as which an encoder is exported. Raises: WeightsError unless it supports the encoder's variants."""
+    known = families()
+    if config.model_type not in known:
+        raise WeightsError(f"model.encoder.model_type must be one of {', '.join(known)}, got {config.model_type!r}")
+    family = known[config.model_type]
+    strange = [
+        f"{name} = {getattr(config, name)}" for name, value in family.fixed.items() if getattr(config, name) != value
+    ]
+    strange += [
+        f"{name} = None" for name in family.fields.values() if name == "padding_id" and config.padding_id is None
+    ]
+    if strange:
+        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    return family
 
 
 class _Entry(NamedTuple):
@@ -134,11 +158,10 @@ class _Entry(NamedTuple):
     split: Callable[[np.ndarray], list[np.ndarray]]
 
 
-_COPIES = {
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-"""Tensors that some files store twice: the output layer of masked tokens shares the embedding."""
+def _copies(names: EncoderNames) -> dict[str, str]:
+    """Tensors that some files store twice: the output layer of masked tokens shares the embedding."""
+    copies = {f"{names.output}.weight": f"{names.tokens}.weight", f"{names.output}.bias": names.token_bias}
+    return {copy: original for copy, original in copies.items() if copy != original}
 
 
 def _plain(tree: str, path: tuple[str | int, ...], name: str, *shape: int) -> _Entry:
@@ -190,48 +213,36 @@ def _norm(tree: str, path: tuple[str, ...], name: str, width: int, *stack: int) 
     yield _plain(tree, (*path, "bias", *stack), f"{name}.bias", width)
 
 
-def _encoder(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
-    tree, width, hidden = "encoder", config.width, config.feed_forward_width or 4 * config.width
-    embeddings = "embeddings"
-    yield _plain(tree, ("tokens", "embedding"), f"{embeddings}.word_embeddings.weight", vocabulary_size, width)
-    yield _plain(tree, ("positions",), f"{embeddings}.position_embeddings.weight", config.max_positions, width)
-    yield _plain(tree, ("segments",), f"{embeddings}.token_type_embeddings.weight", config.num_segments, width)
-    yield from _norm(tree, ("embedding_norm",), f"{embeddings}.LayerNorm", width)
+def _encoder(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Iterator[_Entry]:
+    tree, width, hidden = "encoder", config.width, config.hidden_width
+    yield _plain(tree, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, width)
+    yield _plain(tree, ("positions",), f"{names.positions}.weight", config.position_rows, width)
+    if names.segments is not None:
+        yield _plain(tree, ("segments",), f"{names.segments}.weight", config.num_segments, width)
+    yield from _norm(tree, ("embedding_norm",), names.embedding_norm, width)
     for layer in range(config.num_layers):
-        here = f"encoder.layer.{layer}"
-        attention = tuple(f"{here}.attention.self.{part}" for part in ("query", "key", "value"))
-        block = "blocks"
+        here, block = names.block.format(layer), "blocks"
+        attention = tuple(here + part for part in names.qkv)
         yield from _dense(tree, (block, "attention", "qkv"), attention, width, width, layer, heads=config.num_heads)
-        yield from _dense(tree, (block, "attention", "out"), (f"{here}.attention.output.dense",), width, width, layer)
-        yield from _norm(tree, (block, "attention_norm"), f"{here}.attention.output.LayerNorm", width, layer)
-        yield from _dense(tree, (block, "feed_forward", "up"), (f"{here}.intermediate.dense",), hidden, width, layer)
-        yield from _dense(tree, (block, "feed_forward", "down"), (f"{here}.output.dense",), width, hidden, layer)
-        yield from _norm(tree, (block, "feed_forward_norm"), f"{here}.output.LayerNorm", width, layer)
+        yield from _dense(tree, (block, "attention", "out"), (here + names.attention,), width, width, layer)
+        yield from _norm(tree, (block, "attention_norm"), here + names.attention_norm, width, layer)
+        yield from _dense(tree, (block, "feed_forward", "up"), (here + names.up,), hidden, width, layer)
+        yield from _dense(tree, (block, "feed_forward", "down"), (here + names.down,), width, hidden, layer)
+        yield from _norm(tree, (block, "feed_forward_norm"), here + names.feed_forward_norm, width, layer)
     if config.use_pooler:
-        yield from _dense(tree, ("pooler",), ("pooler.dense",), width, width)
+        yield from _dense(tree, ("pooler",), (names.pooler,), width, width)
 
 
-class _Head(NamedTuple):
-    """A pretraining head: the prefix of its tensors' names, and its parameters."""
-
-    prefix: str
-    entries: list[_Entry]
-
-
-def _heads(config: BertConfig, vocabulary_size: int) -> tuple[_Head, _Head]:
-    """Masked tokens and next sentences; a file may have only one of them."""
-    tree, width, masked = "heads", config.width, "cls.predictions."
-    return (
-        _Head(
-            masked,
-            [
-                *_dense(tree, ("transform",), (f"{masked}transform.dense",), width, width),
-                *_norm(tree, ("norm",), f"{masked}transform.LayerNorm", width),
-                _plain(tree, ("token_bias",), f"{masked}bias", vocabulary_size),
-            ],
-        ),
-        _Head("cls.seq_relationship.", list(_dense(tree, ("follows",), ("cls.seq_relationship",), 2, width))),
-    )
+def _heads(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Iterator[list[_Entry]]:
+    """The pretraining heads: masked tokens, and next sentences. A file may have only one of them."""
+    tree, width = "heads", config.width
+    yield [
+        *_dense(tree, ("transform",), (names.transform,), width, width),
+        *_norm(tree, ("norm",), names.norm, width),
+        _plain(tree, ("token_bias",), names.token_bias, vocabulary_size),
+    ]
+    if names.follows is not None:
+        yield list(_dense(tree, ("follows",), (names.follows,), 2, width))
 
 
 def _modern(name: str) -> str:
@@ -239,22 +250,22 @@ def _modern(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _check(by_name: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> None:
+def _check(by_name: dict[str, tuple[str, np.ndarray]], entries: list[_Entry], family: EncoderFamily) -> None:
     """Raises WeightsError unless `by_name` contains exactly the tensors of the entries."""
     expected = {name: shape for entry in entries for name, shape in zip(entry.names, entry.shapes, strict=True)}
     wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in by_name]
     own = {theirs.partition(".")[0] for name, (theirs, _) in by_name.items() if name in expected}
-    unknown: set[str] = set()
+    unknown, copies = set[str](), _copies(family.names)
     for name, (theirs, tensor) in by_name.items():
-        if name in _COPIES and _COPIES[name] in by_name:
-            if not np.array_equal(tensor, by_name[_COPIES[name]][1]):
-                wrong.append(f"{theirs} is not tied: it differs from {_COPIES[name]}")
+        if name in copies and copies[name] in by_name:
+            if not np.array_equal(tensor, by_name[copies[name]][1]):
+                wrong.append(f"{theirs} is not tied: it differs from {copies[name]}")
         elif name not in expected:
             wrong.append(f"unknown: {theirs} {tensor.shape}")
             first = theirs.partition(".")[0]
             unknown.add(
                 theirs if first in own or first == theirs else f"{first}."
-            )  # never a prefix that would also leave out tensors of BERT
+            )  # never a prefix that would also leave out tensors of the encoder
         elif tensor.shape != expected[name]:
             wrong.append(f"{theirs} {tensor.shape}, expected {expected[name]}")
         elif tensor.dtype.kind != "f" and tensor.dtype.name != "bfloat16":
@@ -271,7 +282,7 @@ def _check(by_name: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) ->
             if begin
             else ""
         )
-        raise WeightsError(f"tensors that do not fit this BERT: {len(wrong)}{lines}{more}{hint}")
+        raise WeightsError(f"tensors that do not fit this {family.title}: {len(wrong)}{lines}{more}{hint}")
 
 
 def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:

@@ -1,0 +1,91 @@
+"""Families of encoders, one a file: what Transformers calls their settings and tensors.
+
+All are variants of `jaxnlp.models.bert.Bert`. A new family is a new file with a `FAMILY`; it has no code of its own.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+
+class EncoderNames(NamedTuple):
+    """The tensors of an encoder, without `.weight` and `.bias`.
+
+    Attributes:
+      tokens, positions, segments: tables of embeddings; None = the family has no segments.
+      embedding_norm: the normalisation of their sum.
+      block: of each block, with {} for its index; the next seven names follow it.
+      qkv: queries, keys and values.
+      attention, attention_norm: the output layer of the attention, and the normalisation after it.
+      up, down, feed_forward_norm: the feed-forward layers, and the normalisation after them.
+      pooler: the dense layer of the pooler.
+      transform, norm: layers of the head of masked tokens.
+      token_bias: the whole name of the bias of that head's output layer.
+      output: the output layer itself, whose tensors some files store again.
+      follows: the head of next sentences; None = the family has none.
+    """
+
+    tokens: str
+    positions: str
+    segments: str | None
+    embedding_norm: str
+    block: str
+    qkv: tuple[str, str, str]
+    attention: str
+    attention_norm: str
+    up: str
+    down: str
+    feed_forward_norm: str
+    pooler: str
+    transform: str
+    norm: str
+    token_bias: str
+    output: str
+    follows: str | None
+
+
+class EncoderFamily(NamedTuple):
+    """How Transformers stores the encoders of a model type.
+
+    Attributes:
+      title: its name in messages.
+      prefix: of the names of its classes, such as Bert in BertModel.
+      base: the encoder in a model with heads, the first part of its tensors' names.
+      outside: first parts of the names of tensors that are not in the encoder.
+      names: of its tensors.
+      fields: settings of config.json that are fields of `BertConfig`.
+      rules: what is done with each setting of config.json.
+      fixed: fields of `BertConfig` that no setting gives, and their values in this family.
+      classifier: first part of the names of the output layer of a classifier of texts.
+      classifier_pooler: the pooler in a classifier of texts.
+      dropout: the setting of the dropout before a head's output layer, by the end of the name of the head's class.
+      reads_segments: whether its classes take the segments of tokens, and may have a pooler.
+    """
+
+    title: str
+    prefix: str
+    base: str
+    outside: tuple[str, ...]
+    names: EncoderNames
+    fields: Mapping[str, str]
+    rules: ForeignSettings
+    fixed: Mapping[str, Any]
+    classifier: str
+    classifier_pooler: str
+    dropout: Mapping[str, str]
+    reads_segments: bool = True
+
+    @property
+    def barriers(self) -> tuple[str, ...]:
+        """Biases of heads. Empty ones make classes of Transformers refuse weights, where they would add a random
+        head."""
+        return tuple(dict.fromkeys(("classifier.bias", f"{self.classifier}bias")))
+
+
+def families() -> dict[str, EncoderFamily]:
+    """The families, by their `model_type`: the names of the files of this folder, with hyphens."""
+    names = [info.name for info in pkgutil.iter_modules(__path__)]
+    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}

@@ -1,0 +1,273 @@
+"""The tokens of an encoder's texts: any tokenizer of the `tokenizers` library with an encoder's special tokens."""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer, normalizers
+
+from jaxnlp.text import list_of_strings
+from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.tokenizer_classes import SpecialTokens
+from jaxnlp.text.tokenizer_classes.bert import SPECIAL
+from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, remove_segments, write_tokenizer
+
+
+class TokenizedTexts(NamedTuple):
+    """The tokens of texts or pairs of texts: [CLS] text [SEP], or [CLS] first [SEP] second [SEP].
+
+    Attributes:
+      tokens: ids of each text or pair, without padding.
+      segments: as `tokens`: 0 up to the first [SEP], 1 after it.
+      truncated_rows: indices of the texts or pairs that were too long.
+    """
+
+    tokens: list[np.ndarray]
+    segments: list[np.ndarray]
+    truncated_rows: list[int]
+
+    @property
+    def truncated(self) -> int:
+        """Number of texts or pairs that were too long."""
+        return len(self.truncated_rows)
+
+
+def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """A batch of tokens: rows of texts, padded with 0 and with empty rows.
+
+    Args:
+      rows: at most B, each of S texts of at most T tokens.
+      size: B.
+      length: T.
+
+    Returns:
+      tokens [B, S, T] int32, and a mask [B, S, T] bool, False for padding. The mask is True for the first token of
+      every text, also in empty rows: softmax and mean need at least one token.
+    """
+    shape = (size, len(rows[0]), length)
+    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    mask[:, :, 0] = True
+    for index, row in enumerate(rows):
+        for column, text in enumerate(row):
+            tokens[index, column, : len(text)], mask[index, column, : len(text)] = text, True
+    return tokens, mask
+
+
+class EncoderVocabulary:
+    """The tokens of an encoder, which are words and parts of words, their ids, and the tokenizer of texts.
+
+    Attributes:
+      tokenizer: of the `tokenizers` library; do not change it.
+      special: the names of its special tokens.
+    """
+
+    unit = "tokens"
+    """The plural noun for tokens in metrics."""
+
+    def __init__(self, tokenizer: Tokenizer, special: SpecialTokens = SPECIAL):
+        """A copy of a tokenizer, without its truncation and padding.
+
+        Raises: ValueError unless it has the special tokens, and its V tokens have the ids 0..V - 1.
+        """
+        ids = tokenizer.get_vocab()  # before the copy, which loses one of two tokens with the same id
+        refuse_lacking(ids, special)
+        _refuse_gaps(ids)
+        self.special = special
+        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
+        """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_tokenizer`.
+
+        Raises:
+          FileNotFoundError: when the folder has no tokenizer.
+          ValueError: naming the file, when it is not a tokenizer that this library supports.
+        """
+        return cls(*read_tokenizer(folder))
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return self.tokenizer.get_vocab_size()
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether texts are lowercased."""
+        return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
+
+    @functools.cached_property
+    def num_segments(self) -> int:
+        """The number of segments that it tells apart in pairs: 2, as in BERT, or 1, as in RoBERTa."""
+        return num_segments(self.tokenizer)
+
+    def min_length(self, texts: int = 1) -> int:
+        """The minimum length of an input of one or two texts, special tokens included: a token of each text."""
+        return texts + self.tokenizer.num_special_tokens_to_add(texts == 2)
+
+    def lowercased(self) -> "EncoderVocabulary":
+        """The same tokens, for texts that are lowercased first."""
+        if self.lowercase:
+            return self
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+        return EncoderVocabulary(tokenizer, self.special)
+
+    def without_segments(self) -> "EncoderVocabulary":
+        """The same tokens, for an encoder that does not read segments: those of all tokens are 0."""
+        if self.num_segments == 1:
+            return self
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        remove_segments(tokenizer, self.special)
+        return EncoderVocabulary(tokenizer, self.special)
+
+    def id_of(self, piece: str) -> int:
+        """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
+        token_id = self.tokenizer.token_to_id(piece)
+        if token_id is None:
+            raise KeyError(piece)
+        return token_id
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size:,} {self.unit})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EncoderVocabulary):
+            return False
+        return self.special == other.special and self.tokenizer.to_str() == other.tokenizer.to_str()
+
+    def __hash__(self) -> int:
+        return hash(self.tokenizer.to_str())
+
+    def __call__(
+        self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *, max_length: int = 512
+    ) -> dict[str, np.ndarray]:
+        """What an encoder reads: `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool; one text is one row.
+
+        Raises: ValueError for arguments that are not texts.
+        """
+        seconds = None if pairs is None else as_texts(pairs)
+        tokens, segments, _ = self.tokenize(as_texts(texts), seconds, max_length=max_length)
+        mask = padded_rows([np.ones(len(row), np.int32) for row in tokens]).astype(bool)
+        return {"tokens": padded_rows(tokens), "segments": padded_rows(segments), "attention_mask": mask}
+
+    def encode(self, text: str) -> np.ndarray:
+        """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""
+        return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """`encode` of each text, [N] int32, on all cores."""
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+    def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
+        """The ids of the tokens of each word, [N] int32, as after a blank in a text."""
+        return self.of_words.encode_all(words)
+
+    @functools.cached_property
+    def of_words(self) -> "EncoderVocabulary":
+        """The same tokens, for texts that start with a word after a blank: byte-level BPE puts one before them."""
+        parts = json.loads(self.tokenizer.to_str())
+        changed = _with_blanks(parts["pre_tokenizer"])
+        if changed == parts["pre_tokenizer"]:
+            return self
+        tokenizer = Tokenizer.from_str(json.dumps(parts | {"pre_tokenizer": changed}))
+        return EncoderVocabulary(tokenizer, self.special)
+
+    def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_length: int) -> TokenizedTexts:
+        """The tokens of texts, or of pairs of texts, with special tokens.
+
+        In a pair that is too long, the longer text is truncated until both are equally long; then both are truncated.
+
+        Args:
+          texts: the texts, or the first texts of pairs.
+          pairs: the second text of each; None = single texts.
+          max_length: maximum length in tokens, special tokens included.
+
+        Raises:
+          ValueError: when the numbers of texts and pairs differ, or `max_length` has no room for a token of each text.
+        """
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(
+                f"expected a second text for each text; got {len(texts)} texts and {len(pairs)} second texts"
+            )
+        least = self.min_length(1 if pairs is None else 2)
+        if max_length < least:
+            raise ValueError(f"max_length must be at least {least}, got {max_length}")
+        items: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        self.tokenizer.enable_truncation(max_length, strategy="longest_first")
+        try:
+            encodings: list[Encoding] = self.tokenizer.encode_batch(items)
+        finally:
+            self.tokenizer.no_truncation()
+        return TokenizedTexts(
+            [np.array(encoding.ids, np.int32) for encoding in encodings],
+            [np.array(encoding.type_ids, np.int32) for encoding in encodings],
+            [index for index, encoding in enumerate(encodings) if encoding.overflowing],
+        )
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of a sequence of ids, as strings."""
+        return [str(self.tokenizer.id_to_token(int(token_id))) for token_id in ids]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a sequence of ids, a blank between words, without special tokens."""
+        return self.tokenizer.decode([int(token_id) for token_id in ids])
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"tokenizer": json.loads(self.tokenizer.to_str()), "special": list(self.special)}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The vocabulary whose `to_json` this is. Raises: ValueError when it is not a vocabulary."""
+        value = fields.get("tokenizer") if isinstance(fields, dict) else None
+        if not isinstance(value, dict):
+            raise ValueError(f"tokenizer: expected a tokenizer as an object, got {type(value).__name__}")
+        try:
+            return cls(Tokenizer.from_str(json.dumps(value)), SpecialTokens(*list_of_strings(fields, "special")))
+        # The library raises plain Exceptions for objects that are not tokenizers.
+        except Exception as error:
+            raise ValueError(f"tokenizer: not a tokenizer of an encoder: {error}") from error
+
+    def save(self, folder: Path, *, max_length: int | None = None) -> None:
+        """Writes tokenizer files, which Transformers and `of_folder` read.
+
+        Args:
+          folder: an existing folder.
+          max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
+        """
+        write_tokenizer(self.tokenizer, self.special, folder, max_length=max_length)
+
+
+def refuse_lacking(pieces: Iterable[str], special: SpecialTokens) -> None:
+    """Raises: ValueError unless the special tokens are among the tokens."""
+    missing = [token for token in dict.fromkeys(special) if token not in pieces]
+    if missing:
+        raise ValueError(f"the vocabulary needs {', '.join(special)}; missing: {', '.join(missing)}")
+
+
+def _with_blanks(part: Any) -> Any:
+    """A pre-tokenizer as JSON, which puts a blank before the first word of a text if it is a byte-level one."""
+    if isinstance(part, list):
+        return [_with_blanks(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    part = {name: _with_blanks(value) for name, value in part.items()}
+    return part | ({"add_prefix_space": True} if part.get("type") == "ByteLevel" else {})
+
+
+def _refuse_gaps(pieces: Mapping[str, int]) -> None:
+    """Raises ValueError unless the ids are 0 to V - 1: an id outside the embeddings gives NaN, and of two tokens with
+    one id the second is lost."""
+    for expected, (piece, token_id) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
+        if token_id != expected:
+            raise ValueError(
+                f"the ids of {len(pieces)} tokens must be 0 to {len(pieces) - 1}, each once, but {piece!r} has "
+                f"{token_id}; expected {expected}"
+            )

@@ -1,0 +1,75 @@
+"""Tokenizers of Transformers, one class a file: each is made from the tokens of its files, and from a few settings.
+
+A new class is a new file with a `CLASS`.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
+
+
+class SpecialTokens(NamedTuple):
+    """The special tokens of an encoder's texts: padding, unknown, start, separator, and a masked token."""
+
+    pad: str
+    unk: str
+    cls: str
+    sep: str
+    mask: str
+
+    @classmethod
+    def of(cls, named: Mapping[str, Any]) -> "SpecialTokens":
+        """Those of the settings `pad_token` and so on. Raises: ValueError naming the ones that are missing."""
+        missing = [f"{name}_token" for name in cls._fields if named.get(f"{name}_token") is None]
+        if missing:
+            raise ValueError(f"an encoder's tokenizer needs special tokens; missing: {', '.join(missing)}")
+        return cls(*(str(named[f"{name}_token"]) for name in cls._fields))
+
+    def settings(self) -> dict[str, str]:
+        """The settings whose tokens these are."""
+        return {f"{name}_token": token for name, token in self._asdict().items()}
+
+
+class TokenizerClass(NamedTuple):
+    """A class of Transformers.
+
+    Attributes:
+      names: of the class.
+      model_types: for which it is the default.
+      kind: of its model in the `tokenizers` library.
+      files: with the tokens, where there is no tokenizer.json; () = it needs tokenizer.json.
+      named: its default special tokens, by the name of the setting.
+      segments: whether it numbers the segments of pairs by default.
+      read: the content of tokenizer.json, as far as `build` reads it, from these files in a folder; None = no files.
+      build: the tokenizer without added tokens and template. Arguments: the content of tokenizer.json, the special
+        tokens by the names of their settings, and tokenizer_config.json.
+      finish: adds the template, when all tokens have their ids. Further arguments: as `build`, without the first.
+    """
+
+    names: tuple[str, ...]
+    model_types: tuple[str, ...]
+    kind: str
+    files: tuple[str, ...]
+    named: Mapping[str, str]
+    segments: bool
+    read: Callable[[Path], dict[str, Any]] | None
+    build: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Tokenizer]
+    finish: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any]], None]
+
+
+def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:
+    """A token and its id, as templates have them. Raises: ValueError when the tokenizer does not have the token."""
+    token_id = tokenizer.token_to_id(token)
+    if token_id is None:
+        raise ValueError(f"the tokenizer does not have the token {token}")
+    return token, token_id
+
+
+def classes() -> list[TokenizerClass]:
+    """The classes of this folder's files."""
+    names = [info.name for info in pkgutil.iter_modules(__path__)]
+    return [importlib.import_module(f"{__name__}.{name}").CLASS for name in names]

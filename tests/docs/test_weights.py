@@ -1,0 +1,108 @@
+"""The page about weights says what the code does."""
+
+import importlib.metadata
+import re
+import tracemalloc
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.convert.encoders import families
+from jaxnlp.convert.pretrained import OF_SPANS, OF_TEXTS, OF_TOKENS, read_pretrained
+from jaxnlp.models import parameter_shapes
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.text.tokenizer_classes import classes
+from tests.encoder_folders import make_model, save_tokenizer
+from train.optimizer import AdamW
+
+
+@pytest.fixture
+def page(root):
+    return (root / "docs" / "weights.md").read_text(encoding="utf-8")
+
+
+def rows_of(page, heading):
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:1] == "|"]
+    return [[cell.strip("| ") for cell in row] for row in rows[2:]]
+
+
+def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page):
+    rows, known = rows_of(page, "What loads"), families()
+    assert [row[0] for row in rows] == [known[row[1].strip("`")].title for row in rows]
+    assert {row[1].strip("`") for row in rows} == known.keys()
+    kinds = {"WordPiece": "WordPiece", "byte-level BPE": "BPE", "SentencePiece unigram": "Unigram"}
+    for _, _, tokenizer, heads in rows:
+        kind, _, names = tokenizer.partition(": ")
+        for name in re.findall(r"`(\w+)`", names):
+            (held,) = (one for one in classes() if name in one.names)
+            assert held.kind == kinds[kind]
+        assert heads.startswith("masked tokens")
+    follows = {row[1].strip("`") for row in rows if row[3].endswith("next sentences")}
+    assert follows == {name for name, family in known.items() if family.names.follows is not None}
+
+
+def test_the_exported_classes_are_those_of_the_code(page):
+    named = " ".join(row[1] for row in rows_of(page, "What is exported"))
+    for head in (OF_TEXTS, OF_TOKENS, OF_SPANS):
+        assert f"AutoModel{head.name}`" in named
+
+
+def test_the_tested_versions_are_installed(page):
+    section = " ".join(page.partition("\n## What is checked\n")[2].split())
+    for name, package in (
+        ("Transformers", "transformers"),
+        ("tokenizers", "tokenizers"),
+        ("sentence-transformers", "sentence-transformers"),
+        ("PyTorch", "torch"),
+    ):
+        (shown,) = re.findall(rf"{name} (\d+\.\d+\.\d+)", section)
+        assert shown == importlib.metadata.version(package).partition("+")[0], name
+
+
+ROBERTA = {"num_segments": 1, "padding_id": 1}
+LARGE = {"num_layers": 24, "num_heads": 16, "width": 1024, **ROBERTA}
+SHAPES = {
+    "distilbert-base-uncased": ({"num_layers": 6, "num_segments": 0, "use_pooler": False}, 30_522),
+    "bert-base-uncased": ({}, 30_522),
+    "roberta-base": (ROBERTA, 50_265),
+    "xlm-roberta-base": (ROBERTA, 250_002),
+    "roberta-large": (LARGE, 50_265),
+    "xlm-roberta-large": (LARGE, 250_002),
+}
+
+
+def test_the_memory_of_parameters_is_that_of_their_shapes(page):
+    rows = rows_of(page, "Memory")
+    assert [row[0].strip("`") for row in rows] == [*SHAPES]
+    for name, shown, memory in rows:
+        fields, size = SHAPES[name.strip("`")]
+        shapes = parameter_shapes(Bert(BertConfig(**fields), size), jax.ShapeDtypeStruct((1, 1), np.int32))
+        count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+        assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {np.dtype(np.float32)}
+        assert (shown, memory) == (f"{count:,}", f"{4 * count / 1e6:,.0f} MB")
+
+
+def test_training_takes_parameters_gradients_and_two_moments(page):
+    config = BertConfig(num_layers=1, num_heads=2, width=8, **ROBERTA)
+    shapes = parameter_shapes(Bert(config, 20), jax.ShapeDtypeStruct((1, 1), np.int32))
+    state = jax.eval_shape(AdamW().direction(config.parameter).init, shapes)
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state) if leaf.shape)
+    count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    (shown,) = map(int, re.findall(r"Training with AdamW takes (\d+):", page))
+    assert shown == 2 * 4 + held / count  # parameters and gradients, and what the optimizer keeps
+
+
+def test_reading_takes_as_many_bytes_as_the_page_says(page, tmp_path):
+    (most,) = map(int, re.findall(r"takes up to (\d+) bytes for each parameter", page))
+    save_tokenizer("roberta", tmp_path)
+    sizes = {"vocab_size": 20_000, "hidden_size": 256, "intermediate_size": 1024}
+    model = make_model("roberta", **sizes)
+    model.save_pretrained(tmp_path)
+    tracemalloc.start()
+    read_pretrained(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    count = sum(tensor.numel() for tensor in model.parameters())
+    assert most - 1 < peak / count < most
