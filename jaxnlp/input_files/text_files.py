@@ -35,12 +35,14 @@ def check_encoding(name: str, field: str = "encoding") -> None:
         ) from error
 
 
-def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = True, may_be_empty: bool = False) -> str:
+def read_text_file(
+    path: Path, encoding: str | None = None, *, old_line_ends: bool = True, may_be_empty: bool = False
+) -> str:
     """The text of a file, uncompressed if it is a gzip file; line ends become LF.
 
     Args:
       path: the file.
-      encoding: of the file; a byte-order mark is removed.
+      encoding: of the file; None = UTF-8, and --data.encoding is not an option. A byte-order mark is removed.
       old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
       may_be_empty: whether an empty file has an empty text; otherwise it is an error.
 
@@ -52,7 +54,7 @@ def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = T
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"the text file {path} {problem}; give a text file (--data.path, --data.train, --file)")
-    text = decoded(path.read_bytes(), path, encoding)
+    text = decoded(path.read_bytes(), path, encoding or UTF_8, option=encoding is not None)
     if not text and not may_be_empty:
         raise DataError(f"{path} is empty; give a file with text")
     return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")

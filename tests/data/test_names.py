@@ -306,11 +306,10 @@ def test_a_file_of_questions_is_a_split(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Ada. Born .\nAb.\n", "line 2: a document must have at least 4 characters, got 'Ab.'; remove the line"),
         (f"Ada. Born {MASK}.\n", f"line 1: contains {MASK!r} (U+2047), which is the MASK token; replace it"),
         (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: contains {PAD!r} (U+25A1), which is the PAD token; replace it"),
     ],
-    ids=["short", "mask", "pad"],
+    ids=["mask", "pad"],
 )
 def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, message):
     path = tmp_path / "wiki.txt"
@@ -325,11 +324,10 @@ def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, m
         ("Where?\tHere\nWhere was she born?\n", "line 2: expected a tab and place, got 'Where was she born?'"),
         ("Where?\nWhere?\tHere\n", "line 2: expected no tab and place, got 'Where?\\tHere'"),
         ("\tHere\n", "line 1: expected 'question', or 'question TAB place', got '\\tHere'"),
-        ("Where?\t\n", "line 1: expected 'question', or 'question TAB place', got 'Where?\\t'"),
         ("Where?\tHere\tThere\n", "line 1: expected 'question', or 'question TAB place'"),
         (f"Where{MASK}?\tHere\n", f"line 1: contains {MASK!r}"),
     ],
-    ids=["no_tab", "a_tab", "empty", "no_place", "two_tabs", "mask"],
+    ids=["no_tab", "a_tab", "empty", "two_tabs", "mask"],
 )
 def test_a_line_that_is_no_question_is_refused_with_its_number(tmp_path, text, message):
     path = tmp_path / "questions.tsv"
@@ -350,6 +348,38 @@ def test_blank_lines_are_skipped_and_counted_and_questions_keep_their_places(fol
     path.write_text("\n\n")
     with pytest.raises(DataError, match="all 2 lines are without text"):
         read_questions(path)
+
+
+def test_short_documents_and_questions_without_a_place_stop_no_training(tmp_path, caplog):
+    path = tmp_path / "file.tsv"
+    path.write_text("Ada. Born .\nAb.\nBob. Born .\n")
+    assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
+    path.write_text("Where?\tHere\nWhen?\t \nWho?\tAda\t\n")
+    asked, source = read_questions(path, labelled=True)
+    assert [(question.text, question.answer) for question in asked] == [("Where?", "Here"), ("Who?", "Ada")]
+    assert source.indices == [0, 2]
+    assert caplog.messages == [
+        f"{path}: lines shorter than 4 characters, which are skipped: 1 of 3, the first in line 2",
+        f"{path}: questions without a place, which are skipped: 1 of 3, the first in line 2",
+    ]
+
+
+def test_questions_of_dev_and_test_may_have_other_characters_than_those_of_training(folder):
+    for name, line in (
+        ("birth_dev.tsv", "Where was Žé born?\tÅrhus\n"),
+        ("birth_test_inputs.tsv", "Where was ÿ born?\n"),
+    ):
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(line)
+    corpus = questions(folder).load(0)
+    assert {"Ž", "é", "Å", "ÿ"} <= set(corpus.processor.characters)
+    assert corpus.split("dev").examples[-1].text == "Where was Žé born?"
+
+
+def test_an_encoding_is_not_an_option_of_these_files(folder):
+    (folder / "birth_dev.tsv").write_text("Where was Zoë born?\tOslo\n", encoding="latin1")
+    with pytest.raises(DataError, match=r"line 1, .* probably Latin-1; convert it: iconv"):
+        questions(folder).load(0)
 
 
 def test_training_questions_must_have_places(folder):
