@@ -175,9 +175,9 @@ class Images(DataConfig):
         if self.source == "digits":
             return held_out_part(digits(), self.validation_fraction, self.split_seed)
         read = functools.partial(read_images, resize=self.resize, skip_broken=self.skip_broken)
-        images = read(Path(str(self.path)), channels=channels)
+        images = read(Path(str(self.path)).expanduser(), channels=channels)
         if self.validation_path is not None:
-            held_out = read(Path(self.validation_path), images.classes, channels=images.images.shape[3])
+            held_out = read(Path(self.validation_path).expanduser(), images.classes, channels=images.images.shape[3])
             if held_out.images.shape[1:] != images.images.shape[1:]:
                 raise DataError(
                     f"{self.validation_path}: images of shape {held_out.images.shape[1:]}, but training images have "

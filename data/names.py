@@ -29,28 +29,24 @@ from jaxnlp.text.questions import Question
 
 
 def read_documents(path: Path) -> list[str]:
-    """The lines of a file, one document each. Blank lines are skipped; a warning counts them.
+    """The lines of a file, one document each. Blank and very short lines are skipped; warnings count them.
 
     Raises:
-      FileNotFoundError, DataError: when it cannot be read, or a line is not a document; the message has the line and
+      FileNotFoundError, DataError: when it cannot be read, or a line has a special token; the message has the line and
         the reason.
     """
     lines = _lines(path)
-    documents = [line for line in lines if line.strip()]
     for number, line in enumerate(lines, 1):
         _refuse_special(line, path, number)
-        if 0 < len(line.strip()) < SHORTEST_DOCUMENT:
-            raise DataError(
-                f"{path}, line {number}: a document must have at least {SHORTEST_DOCUMENT} characters, got {line!r}; "
-                "remove the line"
-            )
-    return documents
+    short = [number for number, line in enumerate(lines, 1) if 0 < len(line.strip()) < SHORTEST_DOCUMENT]
+    warn_of_skipped(path, short, len(lines), "lines", f"shorter than {SHORTEST_DOCUMENT} characters")
+    return [line for line in lines if len(line.strip()) >= SHORTEST_DOCUMENT]
 
 
 def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Question], SourceRows]:
     """The questions of a file, and all its lines: `question TAB place`, or only questions, without a tab.
 
-    Blank lines are skipped; a warning counts them.
+    Blank lines, and questions with a blank place, are skipped; warnings count them.
 
     Args:
       path: the file.
@@ -60,13 +56,13 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Qu
       FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
         message has the line and the reason.
     """
-    questions, indices, lines = list[Question](), list[int](), _lines(path)
+    questions, indices, without, lines = list[Question](), list[int](), list[int](), _lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         _refuse_special(line, path, number)
         text, tab, answer = line.partition("\t")
-        if not text.strip() or "\t" in answer or (tab and not answer.strip()):
+        if not text.strip() or "\t" in answer.strip():
             raise DataError(f"{path}, line {number}: expected 'question', or 'question TAB place', got {line!r}")
         labelled = bool(tab) if labelled is None else labelled
         if labelled != bool(tab):
@@ -74,8 +70,12 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Qu
                 f"{path}, line {number}: expected {'a' if labelled else 'no'} tab and place, got {line!r}; "
                 "give places to all questions or to none"
             )
+        if tab and not answer.strip():
+            without.append(number)
+            continue
         questions.append(Question(text.strip(), answer.strip() if tab else None))
         indices.append(number - 1)
+    warn_of_skipped(path, without, len(lines), "questions", "without a place")
     return questions, SourceRows(indices, [str(number) for number in range(1, len(lines) + 1)])
 
 
@@ -114,8 +114,9 @@ class NamesCorpus:
 
     @property
     def vocabulary(self) -> CharacterVocabulary:
-        """PAD and MASK, then the characters of the documents and the training questions, and the line feed."""
-        lines = [*self.documents, *(f"{question.text}{question.answer}" for question in self.train)]
+        """PAD and MASK, then the characters of the documents and all questions, and the line feed."""
+        questions = (*self.train, *self.dev, *self.test)
+        lines = [*self.documents, *(f"{question.text}{question.answer or ''}" for question in questions)]
         return CharacterVocabulary.of("\n".join(lines), special=PAD + MASK)
 
     @property
@@ -215,7 +216,7 @@ class _NamesConfig(DataConfig):
         return kept, held_out
 
     def vocabulary_of(self, names: NamesCorpus, processor: Any) -> CharacterVocabulary:
-        """The processor as a vocabulary, or the vocabulary of the documents and training questions."""
+        """The processor as a vocabulary, or the vocabulary of the documents and questions."""
         return names.vocabulary if processor is None else require_processor(processor, CharacterVocabulary)
 
     def corpus(

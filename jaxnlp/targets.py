@@ -301,11 +301,12 @@ class Number(Targets):
 
     def parse(self, text: str) -> float:
         try:
-            number = float(text)
+            number = math.nan if "_" in text else float(text)  # Python reads 1_5 as 15
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise ValueError(f"must be a finite number, such as 2.5, got {text.strip()!r}")
+            remedy = "; write 4.5 for 4,5, and 1234.5 for 1,234.5" if "," in text else ""
+            raise ValueError(f"must be a finite number, such as 2.5, got {text.strip()!r}{remedy}")
         return number
 
     def show(self, label: float) -> str:

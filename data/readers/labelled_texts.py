@@ -27,6 +27,8 @@ from jaxnlp.text.classifier_processor import LabelledText
 
 _LIST = re.compile(r"""\[(['"].*)?\]$""")
 """A list in Python's notation."""
+_MISSING = {"na", "n/a", "nan", "null", "none"}
+"""Names of missing values, in lower case, as R, pandas, databases and Python write them."""
 _logger = logging.getLogger(__name__)
 
 Predicted = Literal["class", "classes", "number"]
@@ -95,7 +97,7 @@ class TextSource:
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
         files = {"train": self.path, "validation": self.validation, "test": self.test}
-        paths = {name: Path(file) for name, file in files.items() if file is not None}
+        paths = {name: Path(file).expanduser() for name, file in files.items() if file is not None}
         try:
             return {name: (path, self.read(path, None if name == "test" else True)[0]) for name, path in paths.items()}
         except MissingColumnsError as error:
@@ -104,6 +106,8 @@ class TextSource:
 
     def read(self, path: Path, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
         """The rows of a file with a text and, except for several classes, a label; and all its rows.
+
+        Among numbers, names of missing values such as NA are missing labels.
 
         Args:
           path: the file.
@@ -120,6 +124,8 @@ class TextSource:
             separator=self.separator if several else None,
         )
         rows = rows_with_texts(path, table.rows)
+        if self.predict == "number":
+            rows = [row._replace(label="") if str(row.label).lower() in _MISSING else row for row in rows]
         if not several:
             rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
         return rows, table.source(rows)
@@ -152,6 +158,10 @@ class TextSource:
         by_case = collections.defaultdict(list)
         for name in ordered:
             by_case[name.casefold()].append(name)
+        for name in filter(lambda name: name.lower() in _MISSING, ordered):
+            _logger.warning(
+                "%s: the label %s is a class; if its rows have no label, make their field empty", path, name
+            )
         for same in by_case.values():
             if len(same) > 1:
                 _logger.warning("%s: %s are different classes; they differ only in case", path, " and ".join(same))
@@ -211,7 +221,7 @@ def table_source(given: str, dialect: Dialect) -> TextSource:
     Raises: FileNotFoundError; DataError naming the file.
     """
     _, train, validation = table_files(given)
-    header = read_header(Path(train), dialect)
+    header = read_header(Path(train).expanduser(), dialect)
     if (LABEL in header) == (SCORE in header):
         raise DataError(
             f"{train}, line 1: expected the column {LABEL} for classes, or {SCORE} for numbers, got {', '.join(header)}"

@@ -14,7 +14,12 @@ from jaxnlp.text.translation import SentencePair
 
 _logger = logging.getLogger(__name__)
 _HEADINGS = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "sentence", "translation", "reference"}
-"""Headings of columns of sentences, besides codes of languages."""
+"""Headings of columns of sentences, besides names and codes of languages."""
+_LANGUAGES = {
+    *("arabic", "chinese", "czech", "dutch", "english", "finnish", "french", "german", "greek", "hebrew", "hindi"),
+    *("italian", "japanese", "korean", "latin", "persian", "polish", "portuguese", "romanian", "russian", "spanish"),
+    *("swedish", "turkish", "ukrainian", "urdu", "vietnamese", "deutsch", "español", "français", "italiano"),
+}
 _LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?")
 _QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 
@@ -121,9 +126,9 @@ def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
 
 
 def _warn_of_header(path: Path, first: tuple[str, str]) -> None:
-    """Warns when the first pair looks like headings: names of columns, or codes of languages."""
+    """Warns when the first pair looks like headings: names of columns, or names or codes of languages."""
     cells = [text.strip().lower() for text in first]
-    if all(cell in _HEADINGS or _LANGUAGE.fullmatch(cell) for cell in cells):
+    if all(cell in _HEADINGS | _LANGUAGES or _LANGUAGE.fullmatch(cell) for cell in cells):
         _logger.warning(
             "%s: line 1 is read as a pair: %s; if it is a header, remove it", path, " and ".join(map(repr, first))
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxnlp.targets import Targets
+from jaxnlp.targets import Number, Targets
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
 
 
@@ -43,6 +43,7 @@ def summary(
     repeated = {name: sum(common_texts(rows, train)) for name, rows in splits.items()}
     lines += [f"{counted} of {name} that are also in training: {count:,}" for name, count in repeated.items() if count]
     lines += _classes_without_rows(targets, splits)
+    lines += _unreachable_numbers(targets, splits)
     shares = "".join(f"; {share:.1%} of the tokens of {name} are unknown" for name, share in (unknown or {}).items())
     origin = ", which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count are not used"
     lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary{origin if given else ''}{shares}")
@@ -66,4 +67,19 @@ def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[Labell
         missing = [label for label, count in zip(targets.names, counts, strict=True) if not count]
         if missing:
             notes.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")
+    return notes
+
+
+def _unreachable_numbers(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:
+    """Notes on splits with numbers that no prediction reaches, since predictions are on the scale of training."""
+    if not isinstance(targets, Number):
+        return []
+    notes = list[str]()
+    for name, rows in splits.items():
+        numbers = [row.label for row in rows if row.label is not None]
+        if outside := [number for number in numbers if not targets.lowest <= number <= targets.highest]:
+            notes.append(
+                f"numbers of {name} beyond those of training, which no prediction reaches: {len(outside):,} of "
+                f"{len(numbers):,}, such as {outside[0]:g}"
+            )
     return notes

@@ -68,6 +68,8 @@ def read_tagged(
 ) -> TaggedFile:
     """The sentences of a file.
 
+    If some sentences have a label of each word, all others are skipped and counted.
+
     Args:
       path: the file; decompressed if its name ends in .gz.
       format: auto = see `tagged_format`.
@@ -91,16 +93,16 @@ def read_tagged(
     if not sentences:
         raise DataError("; ".join([f"{path} has no sentences", *counts.notes()]))
     without = [one for one in sentences if one.labels is None]
+    if len(without) < len(sentences):
+        for one in without:
+            where = f"sentence {one.number}, line {one.line}"
+            counts.add_sentence("without a label of each word and skipped", where)
+        sentences, without = [one for one in sentences if one.labels is not None], []
     if without and labelled:
         commas = format == "columns" and all("," in word for word in without[0].words)
         hint = "; write tabs between the columns, not commas" if commas else ""
         where = f"{path}, line {without[0].line} (sentence {without[0].number})"
         raise DataError(f"{where}: expected a label for each word, got none{hint}")
-    if without and len(without) < len(sentences):
-        raise DataError(
-            f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "
-            "some; label all sentences or none"
-        )
     return TaggedFile(str(path), sentences, counts)
 
 
@@ -135,13 +137,7 @@ def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSent
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue
-        labels = None if set(sentence.upos) == {UNSPECIFIED} else sentence.upos
+        labels = None if UNSPECIFIED in sentence.upos else sentence.upos
         numbered = enumerate(sentence.lines, sentence.line)
         lines = tuple(line_number for line_number, line in numbered if line.split("\t")[0].isdecimal())
-        if labels and UNSPECIFIED in labels:
-            word = labels.index(UNSPECIFIED)
-            where = position(str(path), lines[word], number, word + 1)
-            raise DataError(
-                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {UNSPECIFIED}"
-            )
         yield RawSentence(lines, number, sentence.words, labels)

@@ -1,6 +1,7 @@
 """Sources of texts: Python's documentation, a public corpus, or the user's file."""
 
 import glob
+import logging
 import pydoc_data.topics
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from jaxnlp.input_files.text_files import UTF_8, read_text_file
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
 """The alternative to the files of a known text."""
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
+
+_logger = logging.getLogger(__name__)
 
 
 def python_topics() -> list[str]:
@@ -59,7 +62,8 @@ def source_text(source: TextSource, path: str | None = None, encoding: str = UTF
 def text_files(given: Sequence[str]) -> list[Path]:
     """The text files that were given: their names, folders, and patterns such as "poems/*.txt"; sorted.
 
-    A folder means all files in it and below it whose names end in .txt or .txt.gz.
+    A folder means all files in it and below it whose names end in .txt or .txt.gz. Files and folders whose names start
+    with a dot are copies and notes of other programs, and are ignored. A warning counts other files that are ignored.
 
     Raises:
       DataError: when a file is given twice, or a folder or a pattern has no files.
@@ -70,11 +74,17 @@ def text_files(given: Sequence[str]) -> list[Path]:
     for name in given:
         path = Path(name).expanduser()
         if path.is_dir():
-            there = [file for file in path.rglob("*") if file.is_file()]
+            there = [file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path))]
             files = [file for file in there if file.name.lower().endswith((".txt", ".txt.gz"))]
+            others = sorted({*there} - {*files})
             if not files:
                 raise DataError(
                     f'the folder {path} has no .txt files; give others by a pattern: --data.path "{path}/*"'
+                )
+            if others:
+                _logger.warning(
+                    "%s: files that are ignored, because their names do not end in .txt or .txt.gz: %s, such as %s",
+                    *(path, f"{len(others):,}", others[0].relative_to(path)),
                 )
         elif path.is_file():
             files = [path]
@@ -94,8 +104,14 @@ def text_files(given: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
 def source_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:
     """The texts of a source: one, or one for each file of the user's.
+
+    Of several files, blank ones are skipped; a warning counts them.
 
     Args:
       source: as for `source_text`; only `text_file` takes several files.
@@ -113,4 +129,13 @@ def source_documents(source: TextSource, path: str | Sequence[str] | None = None
         return [source_text(source, *given)]
     if not given:
         raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
-    return [read_text_file(file, encoding) for file in text_files(given)]
+    files = text_files(given)
+    if len(files) == 1:
+        return [read_text_file(files[0], encoding)]
+    texts = [read_text_file(file, encoding, may_be_empty=True) for file in files]
+    blank = [file for file, text in zip(files, texts, strict=True) if not text.strip()]
+    if len(blank) == len(files):
+        raise DataError(f"all {len(files):,} files are blank, such as {blank[0]}; give files with text")
+    if blank:
+        _logger.warning("blank files, which are skipped: %d of %d, the first is %s", len(blank), len(files), blank[0])
+    return [text for text in texts if text.strip()]

@@ -1,5 +1,6 @@
 """Texts for a verb: words of its command, lines of a file or of standard input, or rows of a table."""
 
+import io
 import os
 import shlex
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from jaxnlp.corpus import DataError
+from jaxnlp.input_files.delimited import DELIMITERS, between, header_fields
 from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, TableRow, is_table, read_table
-from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate
+from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, uncompressed
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -47,26 +49,29 @@ def rows_of(
     file: Path | None,
     *,
     count: int,
-    columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
+    columns: TextColumns | None = TextColumns(),  # noqa: B008  # a constant
 ) -> Iterator[Row]:
     """The texts of a command, or of a file; without both, of standard input.
 
     A file is checked completely before its first row, so a wrong line stops no work that has started. Standard input
-    is checked line by line. A note on standard error names a text that is the name of a file.
+    is checked line by line. Notes on standard error name a text that is the name of a file, and count single texts with
+    a tab.
 
     Args:
       texts: the texts of the command.
       pairs: the second text of each pair; empty if `count` is 1.
-      file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input.
+      file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input. It is
+        decompressed if it is a gzip file.
       count: number of texts in a row, 1 or 2.
-      columns: of a table.
+      columns: of a table; None = every file has one row a line, whatever its suffix, and tabs are part of the texts.
 
     Yields:
       Rows of `count` texts. Blank texts keep their places.
 
     Raises:
-      ValueError: naming the text, or the file and its line, that lacks a tab or is not UTF-8; when texts come from two
-        sources, or from no source; when the only text is "-", which means standard input in --file.
+      ValueError: naming the text, or the file and its line, that lacks a tab or is not UTF-8; when the first line has
+        the names of a table's columns; when texts come from two sources, or from no source; when the only text is "-",
+        which means standard input in --file.
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
@@ -147,32 +152,51 @@ def _check_names(texts: Sequence[str], pairs: Sequence[str]) -> None:
         print(f"note: {named} is read as a text; to read the file, give --file {shlex.quote(named)}", file=sys.stderr)
 
 
-def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int) -> Iterator[Row]:
+def _rows_of_file(file: Path, columns: TextColumns | None, *, given: bool, count: int) -> Iterator[Row]:
     """The rows of a file, of a table, or of standard input. Raises: ValueError as `rows_of`, OSError."""
-    if is_table(file):
+    if columns is not None and is_table(file):
         yield from (row.texts for row in table_rows(file, columns, count))
         return
     if file.is_file():
-        for _ in _rows_of_lines(file, given=given, count=count):
+        for _ in _rows_of_lines(file, columns, given=given, count=count):
             pass
-    empty = True
-    for row in _rows_of_lines(file, given=given, count=count):
-        empty = False
+    number, with_tab = 0, list[int]()
+    for number, row in enumerate(_rows_of_lines(file, columns, given=given, count=count), 1):
+        if count == 1 and "\t" in row[0]:
+            with_tab.append(number)
         yield row
-    if empty:
+    if not number:
         remedy = "it should have one text a line" if given else "give texts, or --file with one text a line"
         raise ValueError(f"{name_of(file)} is empty; {remedy}")
+    if with_tab and columns is not None:
+        counted = f"{len(with_tab):,} of {number:,} lines, the first in line {with_tab[0]:,}"
+        print(f"note: {name_of(file)}: each line is read as one text, also one with a tab: {counted}", file=sys.stderr)
 
 
 def _opened(file: Path, given: bool) -> BinaryIO:
     if str(file) != "-":
-        return open(file, "rb")
+        source = open(file, "rb")  # noqa: SIM115  # the caller closes it; a pipe can be opened only once
+        if not is_gzip(source.peek(2), file):
+            return source
+        with source:
+            return io.BytesIO(uncompressed(source.read(), file))
     if sys.stdin is None or (sys.stdin.isatty() and not given):
         raise ValueError("give texts, or --file with one text a line, or such lines on standard input")
     return sys.stdin.buffer
 
 
-def _rows_of_lines(file: Path, *, given: bool, count: int) -> Iterator[Row]:
+def _refuse_header(line: str, where: str, columns: TextColumns, count: int) -> None:
+    """Raises ValueError when the first line has the names of the columns: then the lines are those of a table."""
+    for delimiter in DELIMITERS:
+        names = header_fields(line, delimiter)
+        if len(names) > 1 and {*columns.texts[:count]} <= {*names}:
+            raise ValueError(
+                f"{where}: the names of columns between {between(delimiter)}, {', '.join(names)}; this file is "
+                "read as one text a line: give the table in a file with a name in .tsv or .csv"
+            )
+
+
+def _rows_of_lines(file: Path, columns: TextColumns | None, *, given: bool, count: int) -> Iterator[Row]:
     source = _opened(file, given)
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
@@ -181,9 +205,14 @@ def _rows_of_lines(file: Path, *, given: bool, count: int) -> Iterator[Row]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                known = file.read_bytes() if file.is_file() else line
+                known = line
+                if file.is_file():
+                    with _opened(file, given) as whole:
+                        known = whole.read()
                 start = known.index(line) + error.start
                 raise ValueError(bad_byte(known, start, where, option=False)) from error
+            if number == 1 and columns is not None:
+                _refuse_header(text, where, columns, count)
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if count == 2 and not text.strip():
                 row = ("", "")

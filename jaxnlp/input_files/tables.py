@@ -235,13 +235,18 @@ def _delimited_table(
         TableRow(
             line,
             str(number) if columns.id is None else fields[indices[columns.id]],
-            tuple(fields[indices[name]] for name in columns.texts),
-            fields[indices[columns.label]].strip() if columns.label in indices else None,
+            tuple(_unless_null(fields[indices[name]]) for name in columns.texts),
+            _unless_null(fields[indices[columns.label]].strip()) if columns.label in indices else None,
             tuple(fields),
         )
         for number, (line, fields) in enumerate(records[1:], 1)
     ]
     return UserTable(header, rows)
+
+
+def _unless_null(field: str) -> str:
+    """The field; an empty one instead of the sign of MySQL and PostgreSQL for a missing value."""
+    return "" if field == r"\N" else field
 
 
 def _indices(

@@ -35,13 +35,16 @@ def check_encoding(name: str, field: str = "encoding") -> None:
         ) from error
 
 
-def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = True) -> str:
+def read_text_file(
+    path: Path, encoding: str | None = None, *, old_line_ends: bool = True, may_be_empty: bool = False
+) -> str:
     """The text of a file, uncompressed if it is a gzip file; line ends become LF.
 
     Args:
       path: the file.
-      encoding: of the file; a byte-order mark is removed.
+      encoding: of the file; None = UTF-8, and --data.encoding is not an option. A byte-order mark is removed.
       old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
+      may_be_empty: whether an empty file has an empty text; otherwise it is an error.
 
     Raises:
       FileNotFoundError: when there is no such file.
@@ -51,8 +54,8 @@ def read_text_file(path: Path, encoding: str = UTF_8, *, old_line_ends: bool = T
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"the text file {path} {problem}; give a text file (--data.path, --data.train, --file)")
-    text = decoded(path.read_bytes(), path, encoding)
-    if not text:
+    text = decoded(path.read_bytes(), path, encoding or UTF_8, option=encoding is not None)
+    if not text and not may_be_empty:
         raise DataError(f"{path} is empty; give a file with text")
     return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
 
@@ -68,11 +71,8 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
 
     Raises: DataError as `read_text_file`.
     """
-    if raw.startswith(_GZIP) or str(file).lower().endswith(".gz"):
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{file} is not a gzip file, or is damaged: {error}") from error
+    if is_gzip(raw, file):
+        raw = uncompressed(raw, file)
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -83,6 +83,19 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
     if not _is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
         _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
     return text
+
+
+def is_gzip(start: bytes, file: Path | str) -> bool:
+    """Whether a file is compressed, by its name or by its first bytes."""
+    return start.startswith(_GZIP) or str(file).lower().endswith(".gz")
+
+
+def uncompressed(raw: bytes, file: Path | str) -> bytes:
+    """The bytes in a gzip file. Raises: DataError naming the file when it is damaged."""
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file} is not a gzip file, or is damaged: {error}") from error
 
 
 def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: str, why: str) -> None:

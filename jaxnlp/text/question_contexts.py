@@ -124,7 +124,8 @@ class QuestionProcessor:
         long = [one.question for one in questions if len(encoded[one.question].ids) > longest]
         if long:
             _logger.warning(
-                "%s questions are longer than %s tokens and truncated, such as %.60s", len(long), longest, long[0]
+                "questions that are longer than %s tokens and truncated: %d of %d, such as %.60s",
+                *(longest, len(long), len(questions), long[0]),
             )
         for index, one in enumerate(questions):
             question, context = encoded[one.question].ids[:longest], encoded[one.context]

@@ -61,9 +61,11 @@ def test_numbers_are_scaled_and_scaled_back():
     assert NUMBER.values([2.5]).tolist() == [2.5]
     assert (NUMBER.lowest, NUMBER.width, ONE.lowest, ONE.width) == (1.0, 4.0, 0.0, 1.0)
     assert (NUMBER.parse(" 2.5 "), NUMBER.show(2.5), NUMBER.outputs, NUMBER.names) == (2.5, "2.5", 1, ())
-    for text in ("nan", "inf", "many", ""):
+    for text in ("nan", "inf", "many", "", "1_5"):
         with pytest.raises(ValueError, match=r"must be a finite number, such as 2.5, got"):
             NUMBER.parse(text)
+    with pytest.raises(ValueError, match=r"got '4,5'; write 4\.5 for 4,5, and 1234\.5 for 1,234\.5"):
+        NUMBER.parse("4,5")
 
 
 @pytest.mark.parametrize(

@@ -72,15 +72,16 @@ class Generate(Command):
         self._started(trained)._print(trained)
 
     def _started(self, trained: Trained) -> "Generate":
-        """This request, with a prompt that the vocabulary has in place of the default prompt."""
+        """This request, with a prompt that the vocabulary has in place of the default prompt; a warning counts unknown
+        words."""
+        vocabulary = trained.processor
+        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
+            _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
         if self.prompt != LINE_BREAK:
             return self
         return dataclasses.replace(self, prompt=known_prompt(self.prompt, trained.processor))
 
     def _print(self, trained: Trained) -> None:
-        vocabulary = trained.processor
-        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
-            _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
         stop = self._stop_token(trained)
         if self.num_beams > 1:
             self._search(trained, stop)

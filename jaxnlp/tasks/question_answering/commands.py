@@ -31,7 +31,8 @@ class Predict(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Questions; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one question a line; - = standard input."""
+    """A UTF-8 file with one question a line; a tab and what follows it, such as a place, are not read; - = standard
+    input."""
     json: bool = False
     """Print a JSON object for each question, with its answer."""
 
@@ -42,7 +43,8 @@ class Predict(Command):
           ValueError, OSError: for questions that are missing or cannot be read, and when the model can read none.
         """
         count, blank, skipped = 0, list[int](), list[str]()
-        for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
+        lines = rows_of(self.texts, (), self.file, count=1, columns=None)
+        for rows in chunks((line.partition("\t")[0],) for (line,) in lines):
             blank += blank_rows(rows, count)
             readable = list[str]()
             for (question,) in rows:

@@ -138,6 +138,38 @@ def test_classes_that_differ_only_in_case_are_reported(tmp_path, caplog):
     assert "POS and pos are different classes; they differ only in case" in caplog.text
 
 
+@pytest.mark.parametrize("missing", ["NA", "N/A", "nan", "NULL", "None", r"\N", ""])
+def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_path, caplog, missing):
+    path = written(tmp_path, f"text,label\na,1\nb,{missing}\nc,2\nd,2\n")
+    numbers = TextSource(Columns(("text",), "label"), str(path), predict="number")
+    assert [row.label for row in numbers.read(path)[0]] == ["1", "2", "2"]
+    assert caplog.messages == [f"{path}: rows without a label, which are skipped: 1 of 4, the first in line 3"]
+    caplog.clear()
+    classes = TextSource(Columns(("text",), "label"), str(path))
+    names = classes.targets((path, classes.read(path)[0])).names
+    if missing in ("", r"\N"):
+        assert names == ("1", "2")
+    else:
+        assert set(names) == {"1", "2", missing}
+        assert (
+            f"{path}: the label {missing} is a class; if its rows have no label, make their field empty" in caplog.text
+        )
+
+
+def test_a_text_that_a_database_wrote_as_missing_is_blank(tmp_path):
+    path = written(tmp_path, "text\tlabel\n\\N\tx\nb\ty\n", "table.tsv")
+    rows, source = TextSource(Columns(("text",), "label"), str(path)).read(path)
+    assert [row.texts for row in rows] == [("b",)]
+    assert list(source.cells[0]) == [r"\N", "x"]
+
+
+def test_a_path_may_start_with_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written(tmp_path, "text,label\na,x\nb,y\n")
+    assert len(TextSource(Columns(("text",), "label"), "~/table.csv").tables()["train"][1]) == 2
+    assert table_source("mine=~/table.csv", Dialect()).columns.label == "label"
+
+
 @pytest.mark.parametrize("label", ["\"['a', 'b']\"", "[]"])
 def test_classes_that_are_written_as_a_python_list_are_refused(tmp_path, label):
     path = written(tmp_path, f'text,label\nx,"a,b"\ny,{label}\n')

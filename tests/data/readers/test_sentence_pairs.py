@@ -153,7 +153,8 @@ def test_quotes_of_spreadsheets_are_reported(tmp_path, caplog, lines, count):
 
 
 @pytest.mark.parametrize(
-    ("first", "warned"), [("source\ttarget", True), ("en\tde_DE", True), ("EN \tDE", True), ("Go.\tVa !", False)]
+    ("first", "warned"),
+    [("source\ttarget", True), ("en\tde_DE", True), ("EN \tDE", True), ("English\tGerman", True), ("Go.\tVa !", False)],
 )
 def test_a_first_line_that_looks_like_headings_is_reported(tmp_path, caplog, first, warned):
     path = tmp_path / "pairs.tsv"

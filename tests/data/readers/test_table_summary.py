@@ -28,6 +28,15 @@ def test_numbers_have_their_ends_and_their_mean():
     processor = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(1.0, 5.0)))
     lines = summary(processor, rows((("a",), 1.0), (("b",), 5.0)), {}, [3, 3], 0).splitlines()
     assert lines[1] == "numbers in training from 1 to 5, mean 3"
+    assert not any("beyond" in line for line in lines)
+
+
+def test_numbers_that_no_prediction_reaches_are_counted():
+    processor = TextClassifierProcessor(VOCABULARY, 8, one_part(Number(1.0, 5.0)))
+    splits = {"validation": rows((("c",), 5.0), (("d",), 7.5), (("e",), 0.0)), "test": rows((("f",), None))}
+    lines = summary(processor, rows((("a",), 1.0), (("b",), 5.0)), splits, [3, 3], 0).splitlines()
+    note = "numbers of validation beyond those of training, which no prediction reaches: 2 of 3, such as 7.5"
+    assert [line for line in lines if "beyond" in line] == [note]
 
 
 def test_a_vocabulary_that_is_given_and_unknown_tokens_are_reported():

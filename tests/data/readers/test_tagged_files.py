@@ -93,7 +93,6 @@ def test_conllu_gives_universal_tags(write):
         ("\n\n", "x.txt", "x.txt has no sentences"),
         ("tokens\tlabels\nAnn\tPROPN\n", "x.tsv", "x.tsv, line 1: a header, tokens labels; remove this line"),
         ("Token\tPOS\nAnn\tPROPN\n", "x.tsv", "x.tsv, line 1: a header, Token POS; remove this line"),
-        ('{"words": ["a"], "labels": ["O"]}\n{"words": ["a"]}', "x.json", r"line 2 \(sentence 2\): has no labels"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named_by_file_line_and_sentence(write, text, name, message):
@@ -118,5 +117,18 @@ def test_labels_outside_the_scheme_are_named_by_their_line_also_where_a_line_is_
         check_labels(read_tagged(path), "bio")
     rows = ["# text = a b", "1-2\tab" + "\t_" * 8, "1\ta\t_\tX" + "\t_" * 6, "2\tb\t_\t" + "\t_" * 6]
     path = write("\n".join(rows) + "\n", "x.conllu")
-    with pytest.raises(DataError, match=r"x.conllu, line 4 \(sentence 1, word 2\): expected a tag in the column UPOS"):
+    with pytest.raises(DataError, match=r"x.conllu, line 3 \(sentence 1\): expected a label for each word, got none"):
         read_tagged(path)
+
+
+def test_sentences_without_a_label_of_each_word_stop_no_others(write):
+    tagged, half = "1\ta\t_\tX" + "\t_" * 6, "1\ta\t_\tX" + "\t_" * 6 + "\n2\tb\t_" + "\t_" * 7
+    untagged = "1\tc\t_" + "\t_" * 7
+    file = read_tagged(write("\n\n".join([tagged, half, untagged, tagged]) + "\n", "x.conllu"))
+    assert [(one.number, one.labels) for one in file.sentences] == [(1, ("X",)), (4, ("X",))]
+    note = "2 sentences are without a label of each word and skipped (first: sentence 2, line 3)"
+    assert file.counts.notes() == (note,)
+    rows = '{"words": ["a"], "labels": ["O"]}\n{"words": ["b"]}'
+    file = read_tagged(write(rows, "x.json"), labelled=None)
+    assert [one.words for one in file.sentences] == [("a",)]
+    assert file.counts.notes()[0].startswith("1 sentence is without a label")

@@ -1,4 +1,5 @@
 import gzip
+import logging
 import re
 from collections import Counter
 
@@ -102,6 +103,32 @@ def test_files_folders_and_patterns_are_sorted_files(poems, given, expected):
 def test_files_that_cannot_be_meant_are_refused(poems, given, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}"):
         text_files(given)
+
+
+def test_copies_and_notes_of_other_programs_are_not_texts(poems, tmp_path):
+    for name in (".ipynb_checkpoints/a-checkpoint.txt", "deep/._c.txt", ".hidden.txt"):
+        path = tmp_path / "poems" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"\0\5\x16\7")
+    assert [path.name for path in text_files(["."])] == ["E.TXT", "a.txt", "b.txt", "d.txt.gz", "c.txt"]
+    assert [path.name for path in text_files([".hidden.txt"])] == [".hidden.txt"]
+
+
+def test_other_files_of_a_folder_are_counted(poems, caplog):
+    text_files(["."])
+    assert caplog.messages == [
+        ".: files that are ignored, because their names do not end in .txt or .txt.gz: 1, such as notes.md"
+    ]
+
+
+def test_blank_files_do_not_stop_the_others(poems, tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    (tmp_path / "poems" / "b.txt").write_bytes(b"")
+    (tmp_path / "poems" / "d.txt.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf \n"))
+    assert source_documents("text_file", ("a.txt", "b.txt", "d.txt.gz")) == ["a.txt\n"]
+    assert caplog.messages == ["blank files, which are skipped: 2 of 3, the first is b.txt"]
+    with pytest.raises(DataError, match=r"all 2 files are blank, such as b\.txt"):
+        source_documents("text_file", ("b.txt", "d.txt.gz"))
 
 
 def test_each_file_of_the_users_is_a_document(poems):

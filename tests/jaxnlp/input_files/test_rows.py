@@ -101,6 +101,56 @@ def test_all_bytes_of_a_file_decide_which_encoding_it_probably_has(tmp_path):
         rows(tmp_path / "x")
 
 
+def test_a_compressed_file_has_the_rows_of_the_file_that_was_compressed(tmp_path):
+    raw = "a\r\n\ncafé".encode()
+    for name in ("x.txt.gz", "x"):
+        (tmp_path / name).write_bytes(gzip.compress(raw))
+        assert rows(tmp_path / name) == [("a",), ("",), ("café",)]
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"a\nb\xe9\n"))
+    with pytest.raises(ValueError, match=r"x\.gz, line 2: byte 0xe9 is not UTF-8; the file is probably Latin-1"):
+        rows(tmp_path / "x.gz")
+    (tmp_path / "x.gz").write_bytes(b"plain")
+    with pytest.raises(ValueError, match=r"x\.gz is not a gzip file, or is damaged"):
+        rows(tmp_path / "x.gz")
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "names"),
+    [
+        (b"id\ttext\tlabel\n1\ta\tx\n", 1, "tabs, id, text, label"),
+        (b"\xef\xbb\xbftext,label\r\na,x\r\n", 1, "commas, text, label"),
+        (b"text\tpair\na\tb\n", 2, "tabs, text, pair"),
+    ],
+)
+def test_a_table_whose_name_is_not_that_of_a_table_is_not_read_as_texts(
+    tmp_path, on_standard_input, content, count, names
+):
+    (tmp_path / "x.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"x\.txt, line 1: the names of columns between {names}; .*name in \.tsv or"):
+        rows(tmp_path / "x.txt", count=count)
+    on_standard_input(content)
+    with pytest.raises(ValueError, match=f"standard input, line 1: the names of columns between {names}; "):
+        rows(count=count)
+    (tmp_path / "x.txt").write_bytes(b"text\nabout text, or a label\n")
+    assert len(rows(tmp_path / "x.txt")) == 2
+
+
+def test_single_texts_with_a_tab_are_counted(tmp_path, capsys):
+    (tmp_path / "x.txt").write_text("a\nb\tc\n\td\n")
+    assert rows(tmp_path / "x.txt") == [("a",), ("b\tc",), ("\td",)]
+    note = f"note: {tmp_path / 'x.txt'}: each line is read as one text, also one with a tab: 2 of 3 lines, the first in"
+    assert capsys.readouterr().err == f"{note} line 2\n"
+    (tmp_path / "x.txt").write_text("a\tb\n")
+    assert rows(tmp_path / "x.txt", count=2) == [("a", "b")]
+    assert capsys.readouterr().err == ""
+
+
+def test_without_columns_every_file_has_a_row_a_line(tmp_path, capsys):
+    (tmp_path / "x.tsv").write_text("text\tlabel\na\n")
+    assert list(rows_of((), (), tmp_path / "x.tsv", count=1, columns=None)) == [("text\tlabel",), ("a",)]
+    assert capsys.readouterr().err == ""
+
+
 def test_standard_input_is_read_where_nothing_else_is_given(on_standard_input):
     for file in (None, Path("-")):
         on_standard_input(b"one\ntwo\n")

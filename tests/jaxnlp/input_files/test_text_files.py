@@ -75,9 +75,12 @@ def test_bytes_that_are_not_utf8_are_named_with_their_place_and_the_probable_enc
         place = re.sub(r"\d+$", lambda found: str(int(found[0]) + 3), place)
     path = written(tmp_path, mark + content)
     with pytest.raises(DataError) as error:
-        read_text_file(path)
+        read_text_file(path, "utf-8")
     assert str(error.value).startswith(f"{path}, {place}: byte {byte} is not ")
     assert mark or advice in str(error.value)
+    with pytest.raises(DataError) as error:
+        read_text_file(path)
+    assert "--data.encoding" not in str(error.value)
 
 
 def test_bytes_that_are_not_of_the_given_encoding_are_named(tmp_path):

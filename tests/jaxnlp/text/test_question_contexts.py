@@ -103,7 +103,7 @@ def test_answers_have_the_accents_that_the_tokenizer_removes(context):
 
 def test_a_long_question_is_truncated_with_a_note_and_leaves_room_for_the_context(caplog):
     (window, *_) = windows("Ann was born in Lima.", question="where was " * 40)
-    assert "1 questions are longer than 8 tokens and truncated, such as where was where" in caplog.text
+    assert "questions that are longer than 8 tokens and truncated: 1 of 1, such as where was where" in caplog.text
     assert tokens(window)[1:10] == [*(["where", "was"] * 4), SEP]
     assert (window.offsets[:, 1] > 0).sum() >= 3
 

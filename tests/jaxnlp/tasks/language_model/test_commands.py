@@ -193,6 +193,9 @@ def test_unknown_words_of_a_prompt_are_counted_and_a_stop_must_be_known(word_mod
     with pytest.raises(ValueError, match=r"^stop must be a word of the vocabulary, got 'zzz'"):
         Generate(prompt="w1", stop="zzz", max_new_tokens=2)(word_model)
     caplog.clear()
+    word_model.generate(["w1", "w1 zzz"], max_new_tokens=2)
+    assert caplog.messages == ["unknown words of the prompt become <unk>; their number: 1"]
+    caplog.clear()
     Generate(prompt="w1", stop="<unk>", max_new_tokens=2)(word_model)
     assert not caplog.text
 

@@ -33,6 +33,15 @@ def test_each_question_has_a_line(trained, tmp_path, capsys):
     assert capsys.readouterr().out == printed
 
 
+def test_files_of_the_assignment_are_read_with_and_without_places(trained, tmp_path, capsys):
+    Predict(texts=("a?", "bad?"))(trained)
+    printed = capsys.readouterr().out
+    for name, content in (("test_inputs.tsv", "a?\nbad?\n"), ("dev.tsv", "a?\tbeach\nbad?\thead\n")):
+        (tmp_path / name).write_text(content)
+        Predict(file=tmp_path / name)(trained)
+        assert capsys.readouterr() == (printed, "")
+
+
 def test_a_question_that_cannot_be_read_stops_no_others(trained, tmp_path, capsys):
     questions = ["a?", "who?", "", "bad?", "a" * 20]
     (tmp_path / "questions.txt").write_text("\n".join(questions))
