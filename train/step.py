@@ -204,8 +204,7 @@ def train_step(
         )
     step, progress = state.step + 1, metrics[objective.progress][1]
 
-    # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place, without a copy. Not
-    # measured on a GPU yet.
+    # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place, without a copy.
     def updated(state: TrainState) -> TrainState:
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, progress=progress)
         params = optax.apply_updates(state.params, updates)

@@ -53,8 +53,9 @@ class Parallel(Protocol):
         """Lays out a state, or part of one, that was read from a checkpoint, for the step."""
 
     def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
-        """Pads a batch, splits it into accumulation parts, and lays it out over the devices; also a batch of each
-        part."""
+        """Pads a batch, splits it into accumulation parts, and lays it out over the devices.
+
+        If the batch has a batch of each of several parts, it does so with each."""
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """The carry before the first batch, for this many rows before padding, laid out for the step."""

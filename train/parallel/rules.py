@@ -95,7 +95,7 @@ def by_name(tree: PyTree) -> dict[str, Placement]:
 
 
 def notes(tree: PyTree) -> list[str]:
-    """A line for each parameter that is whole on devices that share others."""
+    """A line for each parameter that stays whole although the devices share others."""
     return [f"{name} is whole on each device: {one.note}" for name, one in by_name(tree).items() if one.note]
 
 

@@ -1,0 +1,170 @@
+"""`python -m benchmarks.checkpoints`: what a checkpoint costs a run: the pause, the time to write, the memory.
+
+It measures one process, and two that share the state (fsdp), on CPUs, and writes the table of docs/scaling.md.
+`python -m benchmarks.checkpoints --table` writes it again from the recorded rows.
+"""
+
+import datetime
+import gc
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchmarks.compiled import text_of_words
+from benchmarks.markdown import with_table
+from jaxnlp.saving.checkpoints import checkpoint_steps
+from train.config import update
+from train.parallel import make_parallel
+from train.recipes import load_recipe
+from train.run import folder as run_folder
+from train.run.begin import begin
+from train.run.checkpoint import Checkpoints
+from train.run.machine import commit, device_name
+from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected
+from train.run.setup import set_up
+
+PAGE, RESULTS = Path("docs/scaling.md"), Path("docs/results/checkpoints.json")
+MARKERS = ("<!-- begin checkpoints -->", "<!-- end checkpoints -->")
+RUNS = {"one process": 1, "two processes, fsdp": 2}
+CHANGES = {
+    "data.sequence_length": 64,
+    "data.batch_size": 8,
+    "model.context_length": 64,
+    "model.width": 512,
+    "model.num_heads": 8,
+    "model.num_layers": 8,
+}
+"""Of the recipe gpt_text_file: 25 million parameters."""
+TIMED_STEPS = 10
+
+
+def measured(text: Path, folder: Path) -> dict[str, float]:
+    """Trains, saves while it goes on, and restores, in this process."""
+    config = update(load_recipe("gpt_text_file"), **CHANGES, **{"data.path": text})
+    layout = make_parallel("fsdp" if jax.process_count() > 1 else "jit")
+    setup = set_up(begin(config, folder), devices=layout.devices)
+    layout = layout.of_model(setup.config.model, setup.abstract_state.params)
+    step, batches = layout.compile_train(setup.step, setup.abstract_state), iter(setup.corpus.train)
+    with Checkpoints(folder, keep=1) as checkpoints:
+        run = checkpoints.resume(setup, layout, batches)
+        run_folder.create(folder, setup.spec, setup.begun.typed_model)
+
+        def advance() -> None:
+            run.state, output = step(run.state, layout.put_batch(next(batches)))
+            run.step += 1
+            jax.block_until_ready(output)
+
+        advance()  # which compiles
+        _begin_of_a_peak()
+        started = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            advance()
+        found = {"step_seconds": (time.perf_counter() - started) / TIMED_STEPS, "state_bytes": _bytes_here(run.state)}
+        saved, training = run.step, _peak()
+        _begin_of_a_peak()
+        started = time.perf_counter()
+        checkpoints.save(layout.fetch(run.state), setup.spec, run, None, batches.get_state())
+        found["pause_seconds"] = time.perf_counter() - started
+        while saved not in checkpoint_steps(folder):
+            advance()
+        found |= {"written_seconds": time.perf_counter() - started, "steps_meanwhile": run.step - saved}
+        found["saving_bytes"] = _peak() - training
+    run.state = None
+    gc.collect()
+    before, started = _begin_of_a_peak(), time.perf_counter()
+    with Checkpoints(folder, keep=1) as checkpoints:
+        jax.block_until_ready(checkpoints.resume(setup, layout, iter(setup.corpus.train)).state)
+    return found | {"restoring_seconds": time.perf_counter() - started, "restoring_bytes": _peak() - before}
+
+
+def _bytes_here(tree: Any) -> int:
+    """The bytes of the shards that this process has of an array, or of several."""
+    return sum(shard.data.nbytes for x in jax.tree.leaves(tree) for shard in x.addressable_shards)
+
+
+def _begin_of_a_peak() -> int:
+    """The resident memory, in bytes; `_peak()` is then the largest from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _peak() -> int:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def rows() -> list[dict[str, Any]]:
+    """A row for each process of each run."""
+    found = []
+    for name, processes in RUNS.items():
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            text_of_words(folder / "text.txt")
+            described = {ADDRESS: f"127.0.0.1:{_free_port()}", PROCESSES: str(processes), "JAX_PLATFORMS": "cpu"}
+            command = [sys.executable, "-m", "benchmarks.checkpoints", str(folder), str(processes)]
+            workers = [
+                subprocess.Popen(command, env=os.environ | described | {PROCESS: str(n)}, stdout=subprocess.PIPE)
+                for n in range(processes)
+            ]
+            for number, worker in enumerate(workers):
+                output, _ = worker.communicate()
+                if worker.returncode:
+                    raise RuntimeError(f"process {number} of the run {name!r} ended with status {worker.returncode}")
+                found.append({"run": name, "process": number, **json.loads(output.splitlines()[-1])})
+    where = {"device": device_name(), "date": datetime.date.today().isoformat(), "commit": commit()}
+    return [row | where for row in found]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a Markdown table, with the machine."""
+    where = rows[0]
+    lines = [
+        f"Measured on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        "",
+        "| run | process | MB of the state | ms for a step | ms of pause | s until it is written | steps meanwhile | "
+        "copies, saving | s to restore | copies, restoring |",
+        "| --- |" + " ---: |" * 9,
+    ]
+    for row in rows:
+        copies = [row[f"{what}_bytes"] / row["state_bytes"] for what in ("saving", "restoring")]
+        lines.append(
+            f"| {row['run']} | {row['process']} | {row['state_bytes'] / 1e6:.0f} | {row['step_seconds'] * 1e3:.0f} | "
+            f"{row['pause_seconds'] * 1e3:.0f} | {row['written_seconds']:.1f} | {row['steps_meanwhile']} | "
+            f"{copies[0]:.2f} | {row['restoring_seconds']:.1f} | {copies[1]:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    if len(arguments) == 2:  # a process of `rows`
+        folder, processes = Path(arguments[0]), int(arguments[1])
+        with connected(ProcessOptions(distributed=processes > 1)):
+            print(json.dumps(measured(folder / "text.txt", folder / "run")), flush=True)
+        return
+    if arguments != ["--table"]:
+        RESULTS.write_text(json.dumps(rows(), indent=1) + "\n", encoding="utf-8")
+    page, recorded = PAGE.read_text(encoding="utf-8"), json.loads(RESULTS.read_text(encoding="utf-8"))
+    PAGE.write_text(with_table(page, table(recorded), MARKERS), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
