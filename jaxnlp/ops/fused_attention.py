@@ -39,15 +39,17 @@ def why_not_flash(
     first_query: int | jax.Array,
 ) -> str | None:
     """Why `ops.flash_attention` cannot compute this call of q [B, T, H, K] and k [B, S, G, K]; None = it can."""
-    if (refusal := _why_not_here()) is not None:
+    on_tpu = target_platform() == "tpu"
+    if not on_tpu and (refusal := _why_not_here()) is not None:
         return refusal
     mesh = jax.sharding.get_abstract_mesh()
     if not mesh.empty and mesh.shape.get(MODEL_AXIS, 1) > 1:
         return f"computes all heads, and the devices of the mesh's axis {MODEL_AXIS} share them"
-    if q.dtype not in (jnp.bfloat16, jnp.float16, jnp.float32):
-        return f"computes in bfloat16, float16 or float32, got {q.dtype}"
-    # More would need more registers than there are, or more shared memory.
-    most = 64 if q.dtype == jnp.float32 or cuda_capability() in SMALL_SHARED_MEMORY else 128
+    if q.dtype not in (jnp.bfloat16, jnp.float32) and (on_tpu or q.dtype != jnp.float16):
+        return f"computes in bfloat16, float32 or on GPUs float16, got {q.dtype}"
+    # More would need more registers of a GPU than there are, or more shared memory.
+    small = not on_tpu and (q.dtype == jnp.float32 or cuda_capability() in SMALL_SHARED_MEMORY)
+    most = 64 if small else 128
     if q.shape[-1] > most:
         return f"takes head widths up to {most} here in {q.dtype}, got {q.shape[-1]}"
     if bias is not None:
