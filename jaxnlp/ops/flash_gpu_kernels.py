@@ -66,8 +66,9 @@ def forward(q_ref, k_ref, v_ref, extras: Extras, y_ref, statistic_ref, *, shape:
 
 def _gradients(q, k, v, dy, statistic, delta, t, s, head, mask, seeds, shape: Shape):
     """A * M and dZ / f, both [t, s] float32."""
-    z, da = _scores(q, k, t, s, mask, shape), tiles.product(dy, v, (1, 1), shape)
-    return tiles.gradients(z, da, statistic[:, None], delta[:, None], _kept(t, s, head, seeds, shape))
+    weights = jnp.exp2(_scores(q, k, t, s, mask, shape) - statistic[:, None])
+    da = tiles.product(dy, v, (1, 1), shape)
+    return tiles.gradients(weights, da, delta[:, None], _kept(t, s, head, seeds, shape))
 
 
 def backward_keys(q_ref, k_ref, v_ref, dy_ref, statistic_ref, delta_ref, extras: Extras, *out_refs, slots, shape):

@@ -99,7 +99,8 @@ def like(x: jax.Array, shape: tuple[int, ...], dtype: Any = None) -> jax.ShapeDt
 def product(x, y, summed: tuple[int, int], shape: Shape):
     """x and y [m, n] multiplied over these axes, in float32."""
     axes = (((summed[0],), (summed[1],)), ((), ()))
-    precision = shape.options.precision
+    # Products of bfloat16 are exact, and the compiler for TPUs refuses another precision of them.
+    precision = shape.options.precision if x.dtype == jnp.float32 else lax.Precision.DEFAULT
     return lax.dot_general(x, y, axes, precision=precision, preferred_element_type=jnp.float32)
 
 
@@ -130,9 +131,8 @@ def dropped(x, pairs):
     return x if pairs is None else jnp.where(pairs, x, 0.0)
 
 
-def gradients(z, da, statistic, delta, pairs):
-    """A * M and dZ / f, of the scores and of dY V^T."""
-    weights = jnp.exp2(z - statistic)
+def gradients(weights, da, delta, pairs):
+    """A * M and dZ / f, of A and of dA = dY V^T."""
     return dropped(weights, pairs), weights * (dropped(da, pairs) - delta)
 
 

@@ -62,8 +62,9 @@ class _Tile:
 
     def gradients(self, q, k, v, dy, statistic, delta, number: int):
         """A * M and dZ / f, both [s, t] float32."""
+        weights = jnp.exp2(self.scores(q, k) - statistic)
         da = tiles.product(v, dy, (1, 1), self.shape)
-        return tiles.gradients(self.scores(q, k), da, statistic, delta, self.kept(number))
+        return tiles.gradients(weights, da, delta, self.kept(number))
 
 
 def forward(
@@ -103,7 +104,20 @@ def forward(
 
 
 def backward_keys(
-    q_ref, k_ref, v_ref, dy_ref, statistic_ref, delta_ref, extras: Extras, dk_ref, dv_ref, dk_sum, dv_sum, *, shape, width
+    q_ref,
+    k_ref,
+    v_ref,
+    dy_ref,
+    statistic_ref,
+    delta_ref,
+    extras: Extras,
+    dk_ref,
+    dv_ref,
+    dk_sum,
+    dv_sum,
+    *,
+    shape,
+    width,
 ):
     """dK and dV [s, 128] of a block of keys, over all blocks of queries of each query head of the group."""
     columns, j, step = pl.program_id(1), pl.program_id(2), pl.program_id(3)

@@ -1,30 +1,15 @@
-"""What the kernels draw, and that JAX's compiler of kernels takes them; their values are in test_flash.py."""
+"""JAX's compiler of kernels takes those for GPUs; their values are in test_flash.py."""
 
 import contextlib
-import functools
 import re
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.ops.flash import flash_attention
 
 KERNELS = ("flash_forward", "flash_backward_keys", "flash_backward_queries")
-
-
-@pytest.mark.parametrize(("queries", "keys"), [(24, 16), (70, 100)])
-def test_dropout_keeps_exactly_the_pairs_of_the_mask(queries, keys):
-    # All weights are equal, and the values are one-hot: the result shows which keys each query has kept.
-    rows, heads = 2, 3
-    q, k = np.zeros((rows, queries, heads, 128), np.float32), np.zeros((rows, keys, heads, 128), np.float32)
-    v = np.broadcast_to(np.eye(keys, 128, dtype=np.float32)[None, :, None], k.shape)
-    dropped = {"dropout_rate": 0.3, "dropout_key": jax.random.key(5), "first_row": 4}
-    y = jax.jit(functools.partial(flash_attention, interpret=True, **dropped))(q, k, v)
-    kept = keep_mask(dropped["dropout_key"], (rows, heads, queries, keys), 0.3, first_row=4)
-    np.testing.assert_array_equal(np.asarray(y)[..., :keys] > 0.0, np.moveaxis(kept, 1, 2))
 
 
 def an_h100():
@@ -73,15 +58,3 @@ def test_mapped_calls_may_have_more_rows_than_a_grid_of_a_gpu():
     text = lowered(jax.vmap(gradients), jax.ShapeDtypeStruct((700, 100, 16, 3, 2, 16), jnp.bfloat16))
     # A GPU's second and third index end at 65,535: JAX makes one index of all.
     assert re.findall(r"grid_([xyz]) = (\d+)", text) == [("x", "140000"), ("y", "1"), ("z", "1")] * 3
-
-
-def test_the_gradient_has_the_precision_of_the_values():
-    """It was traced after the context, so that its products were in TF32."""
-
-    def values(packed):
-        with jax.default_matmul_precision("highest"):
-            return flash_attention(packed, causal=True).sum()
-
-    for function, products in ((values, 2), (jax.grad(values), 2 + 4 + 3)):
-        jaxpr = str(jax.make_jaxpr(function)(jnp.zeros((2, 16, 3, 2, 16))))
-        assert jaxpr.count("dot_general[") == jaxpr.count("precision=(Precision.HIGHEST") == products
