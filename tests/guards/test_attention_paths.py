@@ -1,4 +1,4 @@
-"""On Nvidia GPUs and TPUs the models' attention goes through kernels, and no array of all queries and keys is in memory."""
+"""On Nvidia GPUs and TPUs the models' attention is in kernels, and no array of all queries and keys is in memory."""
 
 import collections
 

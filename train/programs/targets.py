@@ -16,7 +16,7 @@ from train.cli.command_line import UsageError
 
 NVIDIA = {"h100": (9, 0)}
 """Nvidia GPUs, and their compute capabilities. The file NAME.txtpb next to this module describes each to XLA."""
-TARGETS = f"{', '.join(NVIDIA)} or cpu, also with a number of devices such as h100:8, or a TPU topology such as v5e:1x1 or v5e:2x2"
+TARGETS = f"{', '.join(NVIDIA)} or cpu, also with a number of devices such as h100:8, or a TPU topology such as v5e:2x2"
 
 
 class Target(NamedTuple):
