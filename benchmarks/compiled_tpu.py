@@ -28,27 +28,27 @@ MARKERS, ATTENTION_MARKERS = (
 )
 RUNS = ("multi30k_transformer", "bert_sst", "gpt_shakespeare", "gpt2_small")
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
-HEADS, WIDTH = 12, 64
+ROWS, HEADS, WIDTH = 64, 2, 64
 IMPLEMENTATIONS = ("flash", "vjp")
 
 
 def attention_bytes(target: Target, length: int, implementation: str) -> int | None:
-    """Temporary bytes of a layer's attention with its gradient, of one example; None = more than the device has.
+    """Temporary bytes of a layer's attention with its gradient; None = more than the device has.
 
-    It is causal, in bfloat16, with dropout: projection of x [1, T, D] to q, k and v, attention, and the gradients.
+    It is causal, in bfloat16, with dropout: projection of x [B, T, D] to q, k and v, attention, and the gradients.
     """
     on_device = jax.sharding.SingleDeviceSharding(target.devices[0])
     shape = functools.partial(jax.ShapeDtypeStruct, dtype=jnp.bfloat16, sharding=on_device)
     settings = {"causal": True, "dropout_rate": 0.1, "implementation": cast(Implementation, implementation)}
 
     def layer(x, w):
-        qkv = (x @ w).reshape(1, length, 3, HEADS, WIDTH)
+        qkv = (x @ w).reshape(ROWS, length, 3, HEADS, WIDTH)
         return packed_attention(qkv, dropout_key=jax.random.key(0), **settings).reshape(x.shape)
 
     def gradients(x, w, dy):
         return jax.vjp(layer, x, w)[1](dy)
 
-    x, w = shape((1, length, HEADS * WIDTH)), shape((HEADS * WIDTH, 3 * HEADS * WIDTH))
+    x, w = shape((ROWS, length, HEADS * WIDTH)), shape((HEADS * WIDTH, 3 * HEADS * WIDTH))
     with target.tracing():
         try:
             return jax.jit(gradients).lower(x, w, x).compile().memory_analysis().temp_size_in_bytes
