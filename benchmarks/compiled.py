@@ -49,7 +49,7 @@ def record(runs: dict[str, tuple[str, ...]], results: Path) -> None:
     results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def where() -> dict[str, str]:
+def where() -> dict[str, Any]:
     """The versions and the machine that compile. Call it after other processes: it keeps libtpu to this one."""
     return {
         "jax": importlib.metadata.version("jax"),

@@ -51,7 +51,8 @@ def attention_bytes(target: Target, length: int, implementation: str) -> int | N
     x, w = shape((ROWS, length, HEADS * WIDTH)), shape((HEADS * WIDTH, 3 * HEADS * WIDTH))
     with target.tracing():
         try:
-            return jax.jit(gradients).lower(x, w, x).compile().memory_analysis().temp_size_in_bytes
+            memory: Any = jax.jit(gradients).lower(x, w, x).compile().memory_analysis()
+            return memory.temp_size_in_bytes
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise

@@ -136,7 +136,7 @@ def gradients(weights, da, delta, pairs):
     return dropped(weights, pairs), weights * (dropped(da, pairs) - delta)
 
 
-def key_blocks(query_block, blocks: int, stops, shape: Shape):
+def key_blocks(query_block, blocks, stops, shape: Shape):
     """The number of blocks of keys, of `blocks`, that a block of queries may see."""
     stop: Any = blocks * shape.key_block
     if shape.options.causal:
