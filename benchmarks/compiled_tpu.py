@@ -26,7 +26,7 @@ RESULTS, ATTENTION = (Path(f"docs/results/compiled_tpu{name}.json") for name in 
 MARKERS, ATTENTION_MARKERS = (
     (f"<!-- begin {path.stem} -->", f"<!-- end {path.stem} -->") for path in (RESULTS, ATTENTION)
 )
-RUNS = ("multi30k_transformer", "bert_sst", "gpt_shakespeare", "gpt2_small")
+RUNS = ("multi30k_transformer", "bert_pretrain", "gpt_shakespeare", "gpt2_small")
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 ROWS, HEADS, WIDTH = 64, 2, 64
 IMPLEMENTATIONS = ("flash", "vjp")

@@ -134,7 +134,7 @@ def forward(options: Options, parts: Parts, extras: Extras) -> tuple[jax.Array, 
 def backward(
     options: Options, parts: Parts, extras: Extras, y: jax.Array, statistic: jax.Array, dy: jax.Array
 ) -> Parts:
-    """The gradients of the parts."""
+    """The gradients of the parts, from y and dy [B, T, H, K]."""
     shape = _shape(parts, options, (64, 64))
     lengths = [x.shape[1] for x in parts]
     delta = (y.astype(jnp.float32) * dy.astype(jnp.float32)).sum(axis=-1).swapaxes(1, 2) * (1.0 - options.rate)

@@ -77,7 +77,7 @@ class Extras(NamedTuple):
 
 
 def slots(parts: Parts) -> tuple[tuple[jax.Array, jax.Array, jax.Array], tuple[int, int, int]]:
-    """The arrays that have q, k and v, and the indices of these on the packed axis."""
+    """The arrays [B, T, N, H, K] that have q, k and v, and the indices of these on the axis N."""
     if len(parts) == 1:
         return (parts[0], parts[0], parts[0]), (0, 1, 2)
     if len(parts) == 2:
@@ -86,7 +86,7 @@ def slots(parts: Parts) -> tuple[tuple[jax.Array, jax.Array, jax.Array], tuple[i
 
 
 def padded(x: jax.Array, multiple: int, axis: int = 1) -> jax.Array:
-    """Zeros appended to an axis, up to a multiple."""
+    """x [...] with zeros appended to an axis, up to a multiple."""
     missing = -x.shape[axis] % multiple
     return jnp.pad(x, [(0, missing if a == axis else 0) for a in range(x.ndim)]) if missing else x
 

@@ -168,7 +168,7 @@ def forward(options: Options, parts: Parts, extras: Extras) -> tuple[jax.Array, 
 def backward(
     options: Options, parts: Parts, extras: Extras, y: jax.Array, statistic: jax.Array, dy: jax.Array
 ) -> Parts:
-    """The gradients of the parts."""
+    """The gradients of the parts, from y and dy [B, T, H, K]."""
     call = _Call(options, parts, extras)
     (q, k, _), _ = slots(parts)
     query_block, key_block = call.shape[2:4]
