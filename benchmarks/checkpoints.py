@@ -77,7 +77,7 @@ def measured(text: Path, folder: Path) -> dict[str, float]:
             advance()
         found |= {"written_seconds": time.perf_counter() - started, "steps_meanwhile": run.step - saved}
         found["saving_bytes"] = _peak() - training
-    run.state = None
+    del run, advance
     gc.collect()
     before, started = _begin_of_a_peak(), time.perf_counter()
     with Checkpoints(folder, keep=1) as checkpoints:

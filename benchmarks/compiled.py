@@ -44,14 +44,19 @@ def record(runs: dict[str, tuple[str, ...]], results: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         text = text_of_words(Path(folder) / "text.txt")
         rows = [{"run": run, **row} for run, arguments in runs.items() for row in compiled(arguments, text)]
-    where = {
+    here = where()
+    rows = [row | here for row in rows]
+    results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def where() -> dict[str, Any]:
+    """The versions and the machine that compile. Call it after other processes: it keeps libtpu to this one."""
+    return {
         "jax": importlib.metadata.version("jax"),
-        "device": device_name(),  # after the other processes: it keeps libtpu to this one
+        "device": device_name(),
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
     }
-    rows = [{**row, **where} for row in rows]
-    results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def text_of_words(path: Path, *, count: int = 400_000) -> Path:
@@ -62,9 +67,9 @@ def text_of_words(path: Path, *, count: int = 400_000) -> Path:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the versions and the machine that compiled."""
-    where = rows[0]
+    first = rows[0]
     lines = [
-        f"Compiled with jax {where['jax']} on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, at commit {first['commit'][:12]}.",
         "",
         "| run | program | CPU seconds | kernels | GB of arguments | GB of temporaries | estimated ms | of the peak |",
         "| --- | --- |" + " ---: |" * 6,

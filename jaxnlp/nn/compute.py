@@ -48,7 +48,7 @@ class TransformerCompute(Compute):
 
     attention: Implementation = "auto"
     """Gradient of attention by hand (vjp) or by autodiff (xla), JAX's fused GPU kernel (cudnn), or the library's
-    (flash); auto chooses."""
+    kernels for GPUs and TPUs (flash); auto chooses."""
     scan_layers: bool = False
     """Compile one block and loop over it: compiles faster, runs slower on CPU."""
     remat: bool = False

@@ -21,7 +21,7 @@ On a CPU the forward pass keeps only A of the three [T, S] arrays A, dA and dZ. 
 is computed again: there memory is scarcer than arithmetic. Since Y = A V, the sum over s is a sum over k of small
 arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed again.
 
-On Nvidia GPUs most calls do not come here: `ops.flash_attention` and cuDNN have no array [T, S] in memory.
+On Nvidia GPUs and TPUs most calls do not come here: `ops.flash_attention` and cuDNN have no array [T, S] in memory.
 """
 
 import functools
@@ -88,8 +88,8 @@ def dot_product_attention(
         (jvp)" to it.
         "xla": autodiff, which also serves `jax.jvp`, `jax.jacfwd`, `jax.linearize` and second derivatives.
         "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16. It takes no dropout and no bias.
-        "flash": `ops.flash_attention` on an Nvidia GPU. It takes dropout and a mask of keys [B or 1, 1, 1, S], and no
-        bias.
+        "flash": `ops.flash_attention` on an Nvidia GPU or a TPU. It takes dropout and a mask of keys [B or 1, 1, 1, S],
+        and no bias.
         "auto": "cudnn" where it is available, for attention_mask None and first_query 0; then "flash" where it takes
         the call; else "vjp".
 

@@ -1,4 +1,4 @@
-"""Attention by kernels for Nvidia GPUs, which have no array of all queries and keys in memory, and what they refuse."""
+"""Attention by kernels for accelerators, which have no array of all queries and keys in memory; what they refuse."""
 
 from collections.abc import Callable
 
@@ -20,11 +20,11 @@ def moved(first_query: int | jax.Array) -> bool:
     return not (isinstance(first_query, int | np.integer) and first_query == 0)
 
 
-def _why_not_here() -> str | None:
+def _why_not_here(devices: str = "an Nvidia GPU") -> str | None:
     """Why kernels for Nvidia GPUs are not available; None = they are."""
     capability = cuda_capability()
     if capability is None:
-        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
+        return f"needs {devices}, and the program is for the platform {target_platform()}"
     if capability < (8, 0):
         return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
     return None
@@ -39,15 +39,17 @@ def why_not_flash(
     first_query: int | jax.Array,
 ) -> str | None:
     """Why `ops.flash_attention` cannot compute this call of q [B, T, H, K] and k [B, S, G, K]; None = it can."""
-    if (refusal := _why_not_here()) is not None:
+    on_tpu = target_platform() == "tpu"
+    if not on_tpu and (refusal := _why_not_here("an Nvidia GPU or a TPU")) is not None:
         return refusal
     mesh = jax.sharding.get_abstract_mesh()
     if not mesh.empty and mesh.shape.get(MODEL_AXIS, 1) > 1:
         return f"computes all heads, and the devices of the mesh's axis {MODEL_AXIS} share them"
-    if q.dtype not in (jnp.bfloat16, jnp.float16, jnp.float32):
-        return f"computes in bfloat16, float16 or float32, got {q.dtype}"
-    # More would need more registers than there are, or more shared memory.
-    most = 64 if q.dtype == jnp.float32 or cuda_capability() in SMALL_SHARED_MEMORY else 128
+    if q.dtype not in (jnp.bfloat16, jnp.float32) and (on_tpu or q.dtype != jnp.float16):
+        return f"computes in bfloat16, in float32, and on GPUs in float16, got {q.dtype}"
+    # More would need more registers of a GPU than there are, or more shared memory.
+    small = not on_tpu and (q.dtype == jnp.float32 or cuda_capability() in SMALL_SHARED_MEMORY)
+    most = 64 if small else 128
     if q.shape[-1] > most:
         return f"takes head widths up to {most} here in {q.dtype}, got {q.shape[-1]}"
     if bias is not None:
@@ -135,7 +137,7 @@ def attend_flash(
     first_row: jax.Array,
 ) -> jax.Array:
     """`packed_attention` by `ops.flash_attention`."""
-    from jaxnlp.ops.flash import flash_attention  # here: only GPUs need its compiler
+    from jaxnlp.ops.flash import flash_attention  # here: only accelerators need its compilers
 
     key_mask = None
     if attention_mask is not None:

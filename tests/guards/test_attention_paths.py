@@ -1,4 +1,4 @@
-"""On an Nvidia GPU the models' attention goes through kernels, and no array of all queries and keys is in memory."""
+"""On Nvidia GPUs and TPUs the models' attention is in kernels, and no array of all queries and keys is in memory."""
 
 import collections
 
@@ -47,8 +47,9 @@ def equations(jaxpr):
                     yield from equations(part)
 
 
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("name", MODELS)
-def test_attention_of_a_training_step_is_in_kernels(name, monkeypatch):
+def test_attention_of_a_training_step_is_in_kernels(name, platform, monkeypatch):
     model, inputs, calls = MODELS[name]
     params = parameter_shapes(model, *inputs)
 
@@ -56,8 +57,9 @@ def test_attention_of_a_training_step_is_in_kernels(name, monkeypatch):
         output = model.apply({"params": params}, *inputs, deterministic=False, rngs={"dropout": dropout_key})
         return sum(x.astype(jnp.float32).sum() for x in jax.tree.leaves(output))
 
-    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
-    with compile_for("gpu"):
+    if platform == "gpu":
+        monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
+    with compile_for(platform):
         jaxpr = jax.make_jaxpr(jax.grad(loss))(params, inputs, jax.random.key(0))
     found = list(equations(jaxpr.jaxpr))
     kernels = collections.Counter(

@@ -76,7 +76,9 @@ def find_target(name: str) -> Target:
             os.environ.setdefault(f"TPU_{setting}", value)
         # Compiling opens no TPU, so other processes may use libtpu at the same time.
         os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-        return Target(name, list(_topology(name, "tpu").devices))
+        # Otherwise a host would have four chips.
+        one_chip = {"chips_per_host_bounds": [1, 1, 1]} if set(number.split("x")) == {"1"} else {}
+        return Target(name, list(_topology(name, "tpu", **one_chip).devices))
     raise UsageError(f"--target must be one of {TARGETS}, got {name!r}")
 
 
@@ -90,7 +92,7 @@ def _cpus(count: int) -> list[jax.Device]:
     return devices[:count]
 
 
-def _topology(name: str, platform: str, **options: str) -> topologies.TopologyDescription:
+def _topology(name: str, platform: str, **options: Any) -> topologies.TopologyDescription:
     try:
         if platform == "tpu":
             importlib.import_module("libtpu")

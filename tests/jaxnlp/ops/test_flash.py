@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.attention import dot_product_attention, unpacked
+from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.flash import flash_attention
 
 FIRST_ROW = 4
@@ -56,11 +57,20 @@ CASES = {
         {"masked": True, "dropout_rate": 0.3, "scale": 0.3},
     ),
     "more queries than keys, causal": (((1, 70, 1, 16), (1, 40, 1, 16), (1, 40, 1, 16)), {"causal": True}),
+    "packed, several heads in a block, longer than a block": (
+        ((2, 530, 3, 2, 64),),
+        {"causal": True, "masked": True, "dropout_rate": 0.1},
+    ),
+    "groups, longer than a block": (
+        ((1, 600, 4, 16), (1, 700, 2, 2, 16)),
+        {"causal": True, "first_query": 100, "dropout_rate": 0.1},
+    ),
 }
 
 
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("case", CASES)
-def test_values_and_gradients_equal_those_of_autodiff(case):
+def test_values_and_gradients_equal_those_of_autodiff(case, platform):
     shapes, settings = CASES[case]
     settings = dict(settings)
     packed = random_arrays(*shapes)
@@ -69,7 +79,9 @@ def test_values_and_gradients_equal_those_of_autodiff(case):
     if "dropout_rate" in settings:
         settings |= {"dropout_key": jax.random.key(3), "first_row": FIRST_ROW}
     upstream = random_arrays(unpacked(*packed)[0].shape)[0]
-    found, expected = (function(packed, upstream, **settings) for function in (with_gradients, by_autodiff))
+    with compile_for(platform):
+        found = with_gradients(packed, upstream, **settings)
+    expected = by_autodiff(packed, upstream, **settings)
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     if settings["key_mask"] is not None:  # a row that sees nothing: zero, and no gradient
@@ -78,11 +90,12 @@ def test_values_and_gradients_equal_those_of_autodiff(case):
             assert np.abs(x[1]).max() > 0.0
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_short_types_stay_near_float32(dtype):
+@pytest.mark.parametrize(("platform", "dtype"), [("gpu", "bfloat16"), ("gpu", "float16"), ("tpu", "bfloat16")])
+def test_short_types_stay_near_float32(platform, dtype):
     packed, upstream = random_arrays((2, 40, 3, 2, 16), (2, 40, 2, 16), dtype=jnp.dtype(dtype))
     settings = {"causal": True, "dropout_rate": 0.1, "dropout_key": jax.random.key(0)}
-    found = with_gradients([packed], upstream, **settings)
+    with compile_for(platform):
+        found = with_gradients([packed], upstream, **settings)
     exact = by_autodiff([packed.astype(np.float32)], upstream.astype(np.float32), **settings)
     for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
         assert ours.dtype == dtype

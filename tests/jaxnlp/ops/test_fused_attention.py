@@ -182,9 +182,40 @@ def test_flash_is_refused_what_it_cannot_do(changes, reason, monkeypatch):
         dot_product_attention(*inputs, **settings, causal=True, implementation="flash")
 
 
-def test_flash_is_refused_without_a_gpu():
-    with pytest.raises(ValueError, match=re.escape("implementation='flash' needs an Nvidia GPU")):
+def test_flash_is_refused_on_a_cpu():
+    with pytest.raises(ValueError, match=re.escape("implementation='flash' needs an Nvidia GPU or a TPU")):
         dot_product_attention(*random_inputs(), implementation="flash")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"dtype": "float32", "width": 128, "dropout_rate": 0.5, "dropout_key": 0}, None),
+        ({"attention_mask": np.ones((1, 1, 1, KEYS), bool), "first_query": 3}, None),
+        ({"dtype": "float16"}, "computes in bfloat16, in float32"),
+        ({"width": 136}, "takes head widths up to 128 here in bfloat16, got 136"),
+        ({"bias": np.ones((1, 1, 1, KEYS), np.float32)}, "takes no bias"),
+        ({"attention_mask": random_mask()}, "takes a mask of keys"),
+        ({"first_query": jnp.zeros((), jnp.int32)}, "needs a first_query that is a number"),
+    ],
+    ids=str,
+)
+def test_on_tpus_auto_takes_the_kernels_where_they_can_compute_the_call(changes, reason):
+    settings = {"causal": True} | {name: x for name, x in changes.items() if name not in ("dtype", "width")}
+    if "dropout_key" in settings:
+        settings["dropout_key"] = jax.random.key(settings["dropout_key"])
+    inputs = [jnp.asarray(x, changes.get("dtype", "bfloat16")) for x in random_inputs(width=changes.get("width", 8))]
+
+    def program(implementation):
+        attend = functools.partial(dot_product_attention, implementation=implementation, **settings)
+        return str(jax.make_jaxpr(attend)(*inputs))
+
+    with compile_for("tpu"):
+        assert ("pallas_call" in program("auto")) == (reason is None)
+        if reason is not None:
+            with pytest.raises(ValueError, match=f"^implementation='flash' .*{re.escape(reason)}"):
+                program("flash")
 
 
 @pytest.mark.parametrize("packing", [1, 2])

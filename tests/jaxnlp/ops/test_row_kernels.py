@@ -6,12 +6,14 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.flash import flash_attention
 from jaxnlp.typing import BATCH_AXIS
 
 
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("how", ["jit", "shard_map", "pmap", "vmap"])
-def test_shards_compute_what_the_whole_batch_does(devices, how):
+def test_shards_compute_what_the_whole_batch_does(devices, how, platform):
     shards, rows = len(devices), 2
     generator = np.random.default_rng(0)
     qkv = generator.normal(size=(shards * rows, 20, 3, 1, 16)).astype(np.float32)
@@ -22,8 +24,9 @@ def test_shards_compute_what_the_whole_batch_does(devices, how):
     @jax.jit
     def of_rows(qkv, upstream, key_mask, first_row=0):
         place = {"key_mask": key_mask, "first_row": first_row, "interpret": True}
-        y, vjp = jax.vjp(functools.partial(flash_attention, **place, **settings), qkv)
-        return y, vjp(upstream)
+        with compile_for(platform):
+            y, vjp = jax.vjp(functools.partial(flash_attention, **place, **settings), qkv)
+            return y, vjp(upstream)
 
     def of_a_shard(qkv, *others):
         return of_rows(qkv, *others, jax.lax.axis_index(BATCH_AXIS) * len(qkv))

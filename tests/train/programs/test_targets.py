@@ -52,3 +52,15 @@ def test_compiling_for_tpus_leaves_libtpu_to_other_processes(monkeypatch):
     assert find_target("v5e:1x2").devices == ["a", "b"]
     assert os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] == "1"
     assert os.environ["TPU_SKIP_MDS_QUERY"] == "1"
+
+
+@pytest.mark.parametrize(("name", "options"), [("v5e:1x1", {"chips_per_host_bounds": [1, 1, 1]}), ("v5e:2x2", {})])
+def test_one_tpu_is_a_host_with_one_chip(monkeypatch, name, options):
+    """libtpu refused it: hosts have four chips unless it is told otherwise."""
+    found = []
+    monkeypatch.setattr(
+        "train.programs.targets._topology", lambda *_, **given: found.append(given) or SimpleNamespace(devices=["a"])
+    )
+    monkeypatch.setattr("os.environ", {})
+    assert find_target(name).devices == ["a"]
+    assert found == [options]
