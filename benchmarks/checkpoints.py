@@ -22,14 +22,14 @@ from benchmarks.compiled import text_of_words
 from benchmarks.markdown import with_table
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from train.config import update
-from train.parallel import make_parallel
+from train.parallel import Parallel, make_parallel
 from train.recipes import load_recipe
 from train.run import folder as run_folder
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.machine import commit, device_name
 from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected
-from train.run.setup import set_up
+from train.run.setup import Setup, set_up
 
 PAGE, RESULTS = Path("docs/scaling.md"), Path("docs/results/checkpoints.json")
 MARKERS = ("<!-- begin checkpoints -->", "<!-- end checkpoints -->")
@@ -52,7 +52,18 @@ def measured(text: Path, folder: Path) -> dict[str, float]:
     layout = make_parallel("fsdp" if jax.process_count() > 1 else "jit")
     setup = set_up(begin(config, folder), devices=layout.devices)
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
-    step, batches = layout.compile_train(setup.step, setup.abstract_state), iter(setup.corpus.train)
+    found = _saving(setup, layout, folder)
+    gc.collect()
+    before, started = _begin_of_a_peak(), time.perf_counter()
+    with Checkpoints(folder, keep=1) as checkpoints:
+        jax.block_until_ready(checkpoints.resume(setup, layout, iter(setup.corpus.train)).state)
+    return found | {"restoring_seconds": time.perf_counter() - started, "restoring_bytes": _peak() - before}
+
+
+def _saving(setup: Setup, layout: Parallel, folder: Path) -> dict[str, float]:
+    """The additional memory is that above the peak of training."""
+    step = layout.compile_train(setup.step, setup.abstract_state)
+    batches: Any = iter(setup.corpus.train)
     with Checkpoints(folder, keep=1) as checkpoints:
         run = checkpoints.resume(setup, layout, batches)
         run_folder.create(folder, setup.spec, setup.begun.typed_model)
@@ -67,22 +78,21 @@ def measured(text: Path, folder: Path) -> dict[str, float]:
         started = time.perf_counter()
         for _ in range(TIMED_STEPS):
             advance()
-        found = {"step_seconds": (time.perf_counter() - started) / TIMED_STEPS, "state_bytes": _bytes_here(run.state)}
-        saved, training = run.step, _peak()
+        step_seconds, saved, training = (time.perf_counter() - started) / TIMED_STEPS, run.step, _peak()
         _begin_of_a_peak()
         started = time.perf_counter()
         checkpoints.save(layout.fetch(run.state), setup.spec, run, None, batches.get_state())
-        found["pause_seconds"] = time.perf_counter() - started
+        pause = time.perf_counter() - started
         while saved not in checkpoint_steps(folder):
             advance()
-        found |= {"written_seconds": time.perf_counter() - started, "steps_meanwhile": run.step - saved}
-        found["saving_bytes"] = _peak() - training
-    del run, advance
-    gc.collect()
-    before, started = _begin_of_a_peak(), time.perf_counter()
-    with Checkpoints(folder, keep=1) as checkpoints:
-        jax.block_until_ready(checkpoints.resume(setup, layout, iter(setup.corpus.train)).state)
-    return found | {"restoring_seconds": time.perf_counter() - started, "restoring_bytes": _peak() - before}
+        return {
+            "step_seconds": step_seconds,
+            "state_bytes": _bytes_here(run.state),
+            "pause_seconds": pause,
+            "written_seconds": time.perf_counter() - started,
+            "steps_meanwhile": run.step - saved,
+            "saving_bytes": _peak() - training,
+        }
 
 
 def _bytes_here(tree: Any) -> int:

@@ -82,7 +82,7 @@ class Checkpoints:
             )
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._on_exit.enter_context(plain_path(self._folder))
-            self._manager = ocp.CheckpointManager(path, options=options)
+            self._manager = ocp.CheckpointManager(path, options=options, item_handlers=_handlers())
         return self._manager
 
     def _rank(self, record: Record) -> None:
@@ -137,7 +137,7 @@ class Checkpoints:
             manager.save(
                 step,
                 args=ocp.args.Composite(
-                    **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                    **{name: ocp.args.PyTreeSave(tree) for name, tree in items.items()},
                     **{RECORD: ocp.args.JsonSave(record.to_json())},
                 ),
             )
@@ -249,6 +249,19 @@ class Checkpoints:
 def bytes_on_disk(items: Any) -> int:
     """An upper bound of the size of a checkpoint with these items."""
     return BYTES_OF_FILES + sum(array.nbytes + BYTES_OF_METADATA for array in jax.tree.leaves(items))
+
+
+def _handlers() -> dict[str, Any]:
+    """Orbax's handlers of the items: without a second copy, and without compressed ones, which are hardly smaller."""
+    registry = ocp.type_handlers.create_type_handler_registry(
+        (np.ndarray, ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)),  # `_to_write` has copied them
+        (jax.Array, ocp.type_handlers.ArrayHandler()),
+    )
+    items: dict[str, Any] = {
+        name: ocp.PyTreeCheckpointHandler(type_handler_registry=registry, use_compression=False)
+        for name in (PARAMS, TRAINING, EMA)
+    }
+    return items | {RECORD: ocp.JsonCheckpointHandler()}
 
 
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):
