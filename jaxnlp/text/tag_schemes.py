@@ -83,6 +83,17 @@ def check_label(label: str, scheme: Scheme) -> None:
         raise ValueError(f"the label {label!r} does not belong to the scheme {scheme}: expected {forms}")
 
 
+def scheme_of(labels: Sequence[str]) -> Scheme:
+    """The smallest scheme that has all these labels; none if they are not labels of entities.
+
+    >>> scheme_of(["O", "B-PER", "I-PER"]), scheme_of(["O", "I-PER"]), scheme_of(["NOUN", "VERB"])
+    ('bio', 'io', 'none')
+    """
+    pairs = [prefix_and_type(label) for label in labels if label != OUTSIDE]
+    fitting = [scheme for scheme, known in PREFIXES.items() if all(kind and one in known for one, kind in pairs)]
+    return min(fitting, key=lambda scheme: len(PREFIXES[scheme]), default="none") if pairs else "none"
+
+
 def labels_of(types: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
     """All labels of a scheme for entities of these types; with the scheme none the types are the labels."""
     if scheme == "none":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,6 +126,16 @@ def read_head(folder: Path, head: ExportedHead) -> Params:
     kernel = np.ascontiguousarray(weight.T) / head.scale
     bias = (bias.reshape(-1) - head.shift) / head.scale  # [1, C] next to a program of its own
     return {head.name: {"kernel": kernel, "bias": bias}}
+
+
+def class_names(settings: Mapping[str, Any], outputs: int) -> tuple[str, ...]:
+    """The names of a head's outputs in the config of Transformers. Raises: ValueError for another number of names."""
+    names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}
+    if not names:
+        names = {index: f"LABEL_{index}" for index in range(outputs)}  # as Transformers calls them
+    if sorted(names) != list(range(outputs)):
+        raise ValueError(f"id2label has the names of {len(names)} classes, expected {outputs}")
+    return tuple(names[index] for index in range(outputs))
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:

@@ -3,26 +3,22 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.config import NonNegative, Positive, Rate
-from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
+from jaxnlp.convert import exported_task, pretrained_types
 from jaxnlp.convert.encoders import families
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.classifier import ClassifierConfig
-from jaxnlp.models.text_vectors import Pooling
-from jaxnlp.nn.compute import EXACT
 from jaxnlp.ops.classification import balanced_weights
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
-from jaxnlp.targets import Number, of_part
+from jaxnlp.targets import of_part
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert, warm_up_embed
@@ -31,12 +27,12 @@ from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.predict import predict, warm_up
+from jaxnlp.tasks.classification.pretrained import classes, classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
-from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
-SIMILARITY = "similarity"
-"""The part of a pretrained encoder: the cosine of texts' vectors."""
+CLASSIFIERS = classes()
+"""Classes of Transformers that this task reads with their heads, and their families."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Classification(Task):
     each part. Training then logs no plain `loss`, which would depend on the order of the batches.
     """
 
-    model_types = tuple(families())
+    model_types = (*families(), *CLASSIFIERS)
 
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
@@ -190,30 +186,16 @@ class Classification(Task):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors. A classifier
-        that `jaxnlp export` wrote has its heads, unless tensors are ignored.
+        """A classifier of single texts that Transformers trained, or one that `jaxnlp export` wrote; or an encoder of
+        Transformers or sentence-transformers, which gives the similarity of two texts by the cosine of their vectors.
+        With tensors to ignore, a classifier is read as an encoder.
 
-        Raises: PretrainedError, WeightsError as `read_pretrained`; also for modules of sentence-transformers after the
-          pooling that this library does not support.
+        Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained`.
         """
         exported = None if ignore else exported_task(path)
         if exported is not None and isinstance(from_json(exported, Task), cls):
             return read_exported(path)
-        pretrained = read_pretrained(path, ignore=ignore)
-        others = [kind for kind in pretrained.modules_after_pooling if kind != "Normalize"]
-        pooling: Any = pretrained.pooling or "mean"
-        if others or pooling not in get_args(Pooling):
-            what = ", ".join(others) or f"pooling {pooling}"
-            raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported")
-        max_length = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
-        processor = TextClassifierProcessor(
-            pretrained.vocabulary,
-            max_length,
-            ((SIMILARITY, TextPart(Number(0.0, 1.0), 2)),),
-            "apart",
-            dataclasses.replace(pretrained.embeddings, normalize="Normalize" in pretrained.modules_after_pooling),
-        )
-        config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine", compute=EXACT)
-        params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
-        params = jax.device_put(params, jax.local_devices()[0])
-        return Trained(cls(), config.build(processor), params, processor, name=str(path))
+        kinds = [] if ignore or exported is not None else pretrained_types(path)[:1]
+        if kinds and kinds[0] in CLASSIFIERS:
+            return classifier_of_transformers(cls(), path, CLASSIFIERS[kinds[0]])
+        return encoder_of_similarity(cls(), path, ignore=ignore)

@@ -9,6 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.convert import exported_task, pretrained_types
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import TaggerConfig
@@ -22,6 +23,7 @@ from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
 from jaxnlp.tasks.tagging.inference import warm_up
+from jaxnlp.tasks.tagging.pretrained import CLASSES, tagger_of_transformers
 from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
 
@@ -32,6 +34,8 @@ class Tagging(Task):
     Batches contain the inputs of the model, `labels` [B, T] int and `loss_mask` [B, T] bool. The loss is the negative
     log-likelihood of the labels of all sentences, divided by the number of words.
     """
+
+    model_types = tuple(CLASSES)
 
     constrained: bool = True
     """Predict only sequences of labels that the scheme allows, such as I-PER only within an entity."""
@@ -80,5 +84,11 @@ class Tagging(Task):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A tagger that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
+        """A tagger that `jaxnlp export` wrote; or one that Transformers trained, which gives each word its best label,
+        as there.
+
+        Raises: ValueError for other weights, and for tensors to ignore.
+        """
+        if exported_task(path) is None and not ignore and pretrained_types(path)[0] in CLASSES:
+            return tagger_of_transformers(cls(constrained=False), path)
         return read_exported(path, ignore=ignore)

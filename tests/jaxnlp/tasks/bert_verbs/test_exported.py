@@ -15,7 +15,8 @@ from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.targets import Number, SeveralClasses
 from jaxnlp.tasks.bert_verbs.commands import Export
-from jaxnlp.tasks.classification import SIMILARITY, Classification
+from jaxnlp.tasks.classification import Classification
+from jaxnlp.tasks.classification.pretrained import SIMILARITY
 
 TEXTS = ["The cats sat on the mat.", "a big dog", "fish"]
 PAIRS = ["a dog", "the cats", "the mat"]

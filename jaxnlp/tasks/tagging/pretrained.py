@@ -1,0 +1,54 @@
+"""Taggers of Transformers."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+
+from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
+from jaxnlp.convert.encoders import families
+from jaxnlp.convert.folders import find_folder, read_object
+from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
+from jaxnlp.models.tagger import HEAD, TaggerConfig
+from jaxnlp.models.word_encoder import NAME, WordEncoderCompute
+from jaxnlp.nn.compute import EXACT
+from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, class_names, read_head
+from jaxnlp.text.tag_schemes import scheme_of
+from jaxnlp.text.tagger_processor import TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+
+CLASSES = {f"{family.prefix}{OF_TOKENS.name}": family for family in families().values()}
+"""The families, by the names of their taggers in Transformers."""
+
+
+def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
+    """A tagger that Transformers trained, with its labels. Its scores of a word are those of the word's first token.
+
+    Raises: PretrainedError, WeightsError as `read_pretrained`; also for labels that do not fit the head.
+    """
+    (kind, *_), folder = pretrained_types(path), find_folder(path)
+    family = CLASSES[kind]
+    pretrained = read_pretrained(path, ignore=(OF_TOKENS.prefix,))
+    settings = read_object(folder / CONFIG)
+    head = read_head(folder, ExportedHead(HEAD, OF_TOKENS.prefix))
+    longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
+    inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
+    try:
+        labels = class_names(settings, head[HEAD]["bias"].size)
+        processor = TaggerProcessor(inputs, labels, scheme_of(labels))
+    except ValueError as error:
+        raise PretrainedError(f"{folder / CONFIG}: {error}") from error
+    rate = settings.get(family.dropout.get(OF_TOKENS.name, "dropout"))
+    config = TaggerConfig(
+        encoder=pretrained.config,
+        bert=True,
+        word_width=0,
+        character_features=0,
+        recurrent_widths=(),
+        crf=False,
+        input_dropout_rate=pretrained.config.dropout_rate if rate is None else rate,
+        compute=WordEncoderCompute(**dataclasses.asdict(EXACT)),
+    )
+    params = jax.device_put({NAME: {"bert": pretrained.params}} | head, jax.local_devices()[0])
+    return Trained(task, config.build(processor), params, processor, name=str(path))
