@@ -55,12 +55,13 @@ class Run:
       processes: their number; 1 = without --distributed.
       devices: of each process.
       options: further ones of `jaxnlp train`.
+      width: of the model.
       launcher: a command that starts the processes, and describes them to JAX.
     """
 
-    def __init__(self, folder, text, processes, devices, *options, launcher=()):
+    def __init__(self, folder, text, processes, devices, *options, launcher=(), width=16):
         self.folder = folder
-        shape = {"width": 16, "num-layers": 1, "num-heads": 2, "context-length": 32, "attention-dropout-rate": 0.1}
+        shape = {"width": width, "num-layers": 1, "num-heads": 2, "context-length": 32, "attention-dropout-rate": 0.1}
         every = {"total": 12, "evaluate-every": 6, "checkpoint-every": 3, "log-every": 1}
         command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file", "--data.path", str(text)]
         command += [
@@ -170,14 +171,19 @@ def test_four_processes_that_are_killed_continue_as_one_process_would(text, one_
 @pytest.mark.thorough
 def test_processes_that_are_killed_continue_to_the_bits_of_processes_that_are_not(text, tmp_path):
     """Also if one of them cannot read its part of the newest checkpoint: then all go back to the one before."""
-    straight, killed = (Run(tmp_path / name, text, 2, 2, "--parallel", "fsdp") for name in ("straight", "killed"))
+    # Wide enough for files with the arrays of each process; smaller ones share a file.
+
+    def start(folder):
+        return Run(folder, text, 2, 2, "--parallel", "fsdp", width=64)
+
+    straight, killed = start(tmp_path / "straight"), start(tmp_path / "killed")
     killed.wait_for_checkpoint(6)
     killed.kill()
     newest = checkpoint_steps(killed.folder)[-1]
     for file in (killed.folder / "checkpoints" / str(newest)).glob("*/ocdbt.process_1/d/*"):
         file.write_bytes(b"")
     assert straight.wait()[0] == [0, 0]
-    statuses, outputs = Run(killed.folder, text, 2, 2, "--parallel", "fsdp").wait()
+    statuses, outputs = start(killed.folder).wait()
     assert statuses == [0, 0], outputs
     assert f"the checkpoint of step {newest} is damaged" in outputs[0]
     assert f"continuing from step {newest - 3}" in outputs[0]
