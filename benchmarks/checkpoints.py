@@ -147,7 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
     where = rows[0]
     lines = [
-        f"Measured on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        f"Measured on {where['device']}, {where['date']}, at commit {where['commit'][:12] + where['commit'][40:]}.",
         "",
         "| run | process | MB of the state | ms for a step | ms of pause | s until it is written | steps meanwhile | "
         "copies, saving | s to restore | copies, restoring |",
