@@ -62,7 +62,7 @@ def beam_parse(
     """
     if num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
-    batch, beams = len(lengths), num_beams
+    batch, beams = lengths.shape[0], num_beams
     chex.assert_shape(lengths, (batch,))
 
     def of_all(function: Callable[[ParserState], PyTree]) -> Callable[[ParserState], PyTree]:

@@ -225,7 +225,7 @@ class AttentionLSTM(nn.Module):
         if config.attention != "dot":
             keys = self.attention_keys(values.reshape(-1, values.shape[-1])).reshape(*source.shape, config.width)
         chex.assert_shape(keys, (*source.shape, config.width))
-        chex.assert_shape([h, c], (len(source), config.width))
+        chex.assert_shape([h, c], (source.shape[0], config.width))
         return AttentionLSTMCache(
             Memory(keys, values, source_mask), DecoderState(h, c, jnp.zeros_like(h)), jnp.zeros(source.shape)
         )

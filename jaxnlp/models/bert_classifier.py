@@ -251,7 +251,7 @@ class BertClassifier(nn.Module):
                 for name, head in self.parts
             }
         name = self.parts[0][0] if part is None else part
-        head, batch = dict(self.parts)[name], len(tokens)
+        head, batch = dict(self.parts)[name], tokens.shape[0]
         chex.assert_equal_shape(arrays)
         chex.assert_shape(tokens, (batch, 2, None) if head.apart else (batch, None))
         vectors = self._vectors(*(x.reshape(-1, x.shape[-1]) for x in arrays), apart=head.apart, fixed=deterministic)
@@ -268,14 +268,14 @@ class BertClassifier(nn.Module):
         """The vectors of inputs [B, D], all arguments [B, T]; without a gradient if the encoder is frozen."""
         config, seen = self.config, attention_mask
         if config.token_dropout_rate and not apart and not fixed:
-            first = first_row_of_shard(len(tokens))
+            first = first_row_of_shard(tokens.shape[0])
             kept = keep_mask(self.make_rng("dropout"), tokens.shape, config.token_dropout_rate, first_row=first)
             seen &= kept.at[:, 0].set(True)  # a text has at least one token
         output = self.encoder(tokens, segments, seen, deterministic=fixed or config.freeze_encoder)
         if config.freeze_encoder:
             output = jax.lax.stop_gradient(output)
         vectors = pool(output, seen, config.pooling)
-        chex.assert_shape(vectors, (len(tokens), config.encoder.width))
+        chex.assert_shape(vectors, (tokens.shape[0], config.encoder.width))
         return vectors
 
     def _compare(self, name: str, head: Head, u: jax.Array, v: jax.Array, *, fixed: bool) -> jax.Array:

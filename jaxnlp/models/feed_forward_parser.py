@@ -87,11 +87,11 @@ class FeedForwardParser(Parser):
         if self.num_tags:
             parts.append(self.tags(_with_root(tags, self.num_tags)))
         x = jnp.concatenate(parts, axis=-1)
-        chex.assert_shape(x, (len(words), words.shape[1] + 2, self.vector_width))
+        chex.assert_shape(x, (words.shape[0], words.shape[1] + 2, self.vector_width))
         return self.embedding_dropout(x, deterministic=deterministic)
 
 
 def _with_root(ids: jax.Array, root: int) -> jax.Array:
     """Ids [B, T + 2]; the first two are the ids of no word and of ROOT."""
-    first = jnp.broadcast_to(jnp.array([[PAD_ID, root]], ids.dtype), (len(ids), 2))
+    first = jnp.broadcast_to(jnp.array([[PAD_ID, root]], ids.dtype), (ids.shape[0], 2))
     return jnp.concatenate([first, ids], axis=1)

@@ -163,7 +163,7 @@ class TransitionScorer(nn.Module):
         """Args: vectors [B, T + 2, E]; nodes [B, S, 18]; labels [B, S, 12]. Returns: logits [B, S, C], float32."""
         chex.assert_rank([vectors, nodes, labels], 3)
         batch, steps, _ = nodes.shape
-        chex.assert_shape(nodes, (len(vectors), steps, NODES))
+        chex.assert_shape(nodes, (vectors.shape[0], steps, NODES))
         chex.assert_shape(labels, (batch, steps, NODES - LABELLED))
         indices = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
         gathered = jax.vmap(lambda one, at: one[at])(vectors, indices)

@@ -88,7 +88,7 @@ class Perceiver(GPT):
         inputs = x
         if caches is not None:
             ((inputs,),) = caches
-            chex.assert_shape(inputs, (len(x), None, config.width))
+            chex.assert_shape(inputs, (x.shape[0], None, config.width))
             inputs = jax.lax.dynamic_update_slice_in_dim(inputs, x.astype(inputs.dtype), first, axis=1)
             caches = ((inputs,),)
         # With a cache these are all latents. Outputs do not see the latents at inputs that are not read yet.
@@ -113,7 +113,7 @@ class Perceiver(GPT):
         latents = stack(
             block, config.num_blocks, compute, latents, deterministic=deterministic, caches=no_caches
         ).hidden
-        chex.assert_shape(latents, (len(x), len(positions), config.width))
+        chex.assert_shape(latents, (x.shape[0], len(positions), config.width))
         memory, seen, along = latents, positions, config.latent_placement == "along"
         if along:
             memory, seen = jnp.concatenate([latents, inputs], axis=1), (*positions, *range(inputs.shape[1]))

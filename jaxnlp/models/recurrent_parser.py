@@ -94,5 +94,5 @@ class RecurrentParser(Parser):
         chex.assert_rank(tags, 2)
         further = self.tags(tags) if self.num_tags else None
         x = self.encoder(*words, further=further, deterministic=deterministic)
-        first = jnp.broadcast_to(self.special.astype(x.dtype)[None], (len(x), 2, x.shape[-1]))
+        first = jnp.broadcast_to(self.special.astype(x.dtype)[None], (x.shape[0], 2, x.shape[-1]))
         return jnp.concatenate([first, x], axis=1)

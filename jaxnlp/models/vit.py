@@ -204,7 +204,7 @@ class ViT(nn.Module):
         chex.assert_shape(images, (None, self.size, self.size, len(self.mean)))
         mean, stddev = (jnp.array(values, jnp.float32)[None, None, None] for values in (self.mean, self.stddev))
         x = ((images.astype(jnp.float32) / 255.0 - mean) / stddev).astype(compute.activation_dtype)
-        x = Stem(config, name="stem")(x).reshape(len(images), self.side**2, config.width)
+        x = Stem(config, name="stem")(x).reshape(images.shape[0], self.side**2, config.width)
         if config.positions == "learned":
             table = self.param("positions", normal(INITIAL_STDDEV), (self.side**2, config.width))
         else:
@@ -212,7 +212,7 @@ class ViT(nn.Module):
         x = added(x, table[None])
         if config.pooling == "cls":
             token = self.param("class_token", normal(INITIAL_STDDEV), (config.width,)).astype(compute.activation_dtype)
-            x = jnp.concatenate([jnp.broadcast_to(token, (len(x), 1, config.width)), x], axis=1)
+            x = jnp.concatenate([jnp.broadcast_to(token, (x.shape[0], 1, config.width)), x], axis=1)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
         block = functools.partial(
             TransformerBlock,
@@ -236,7 +236,7 @@ class ViT(nn.Module):
         x = stack(block, config.num_layers, compute, x, deterministic=deterministic).hidden
         x = LayerNorm(compute=compute, name="final_norm")(x)
         x = x[:, 0] if config.pooling == "cls" else x.mean(axis=1)
-        chex.assert_shape(x, (len(images), config.width))
+        chex.assert_shape(x, (images.shape[0], config.width))
         return Dense(self.classes, compute=compute, name="head")(x).astype(jnp.float32)
 
     def attention_rollout(self, params: Params, images: jax.Array) -> jax.Array:
@@ -253,4 +253,4 @@ class ViT(nn.Module):
         rolled = functools.reduce(lambda below, layer: layer @ below, mixed)
         read = rolled[:, 0, 1:] if self.config.pooling == "cls" else rolled.mean(axis=1)
         shares = read / read.sum(axis=-1, keepdims=True)
-        return shares.reshape(len(images), self.side, self.side)
+        return shares.reshape(images.shape[0], self.side, self.side)

@@ -144,7 +144,7 @@ class WordClassifier(nn.Module):
         """
         x = self.embed(tokens, attention_mask, deterministic=deterministic)
         pooled = self.features(x, attention_mask, deterministic=deterministic)
-        chex.assert_shape(pooled, (len(tokens), None))
+        chex.assert_shape(pooled, (tokens.shape[0], None))
         return self.head(self.dropout(pooled, deterministic=deterministic)).astype(jnp.float32)
 
     def embed(self, tokens: jax.Array, attention_mask: jax.Array, *, deterministic: bool) -> jax.Array:

@@ -244,10 +244,10 @@ def _both_scans(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array, 
         return (alpha, beta), (alpha, shift, beta)
 
     rest = (unary[1:], valid[1:])
-    reverse = tuple(x[::-1] for x in rest)
+    reverse = tuple(jnp.flip(x, axis=0) for x in rest)
     _, (alpha, shifts, beta) = jax.lax.scan(step, (first, last), (*rest, *reverse))
     alpha = jnp.concatenate([first[None], alpha])
-    beta = jnp.concatenate([beta[::-1], last[None]])
+    beta = jnp.concatenate([jnp.flip(beta, axis=0), last[None]])
     return alpha, jnp.concatenate([jnp.where(valid[0], shift, 0.0)[None], shifts]), beta
 
 

@@ -1,4 +1,4 @@
-"""The platform for which JAX traces a function: CPU, GPU or TPU.
+"""The platform for which JAX traces a function: CPU, GPU, TPU, or any of them.
 
 Some functions of `ops` have one implementation for CPUs and another for accelerators. They choose one while JAX traces
 them, so they must know on which platform the compiled program will run. Tracing does not show on which devices the
@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 import jax
 
 T = TypeVar("T")
-Platform = Literal["cpu", "gpu", "tpu"]
+Platform = Literal["cpu", "gpu", "tpu", "any"]
 
 
 class _Target(NamedTuple):
@@ -41,7 +41,8 @@ def compile_for(platform: Platform, capability: tuple[int, int] | None = None) -
     ('gpu', (9, 0))
 
     Args:
-      platform: "cpu", "gpu" or "tpu", like the attribute `platform` of a jax.Device.
+      platform: "cpu", "gpu" or "tpu", like the attribute `platform` of a jax.Device; or "any" for a program that runs
+        on all of them: nothing that only one of them has is then chosen.
       capability: the compute capability of the Nvidia GPU for which the program is compiled, such as (9, 0): that GPU
         need not be on this machine. None = that of the outer context of a GPU, or of this machine's GPU.
 

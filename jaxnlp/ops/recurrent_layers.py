@@ -141,8 +141,9 @@ def recurrent(
     if lengths is not None:  # padding may have any values, also NaN, which a product with 0 would pass on
         x = jnp.where((jnp.arange(x.shape[1])[None, :] < lengths[:, None])[:, :, None], x, jnp.zeros_like(x))
     # For a single position, packing all weights takes too long; and cuDNN refuses empty sequences.
-    suits = x.shape[1] > 1 and x.shape[0] > 0 and not is_divided()
-    if implementation == "cudnn" or (implementation == "auto" and refusal is None and suits):
+    if implementation == "auto" and refusal is None and x.shape[1] > 1 and x.shape[0] > 0 and not is_divided():
+        implementation = "cudnn"
+    if implementation == "cudnn":
         run = functools.partial(_cudnn_lstm, lengths=lengths, reverse=reverse)
     else:
         run = functools.partial(_by_scan, cell, lengths=lengths, reverse=reverse, matmul_dtype=matmul_dtype)

@@ -13,7 +13,7 @@ def dot(q: jax.Array, k: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "dot".
     """
-    chex.assert_shape((q, k), (len(q), None, None))
+    chex.assert_shape((q, k), (q.shape[0], None, None))
     return jnp.einsum("btk,bsk->bts", q, k)
 
 
@@ -53,7 +53,7 @@ def additive(
 
     Source: Bahdanau et al. 2015, appendix A.1.2.
     """
-    chex.assert_shape((q, k), (len(q), None, None))
+    chex.assert_shape((q, k), (q.shape[0], None, None))
     queries = jnp.einsum("btq,qd->btd", q, w_q)
     if b is not None:
         queries = queries + b[None, None]

@@ -124,7 +124,7 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
         head, dependent = jnp.where(is_left, front, top), jnp.where(is_left, top, front)
         reads, pops = is_shift | is_right, is_left | is_reduce
     is_arc = is_left | is_right
-    words = jnp.arange(len(state.heads), dtype=jnp.int32)
+    words = jnp.arange(state.heads.shape[0], dtype=jnp.int32)
     is_dependent, is_head = is_arc & (words == dependent), is_arc & (words == head)
     added = jnp.array([0, 2]) == jnp.where(is_left, 0, 2)  # to the children at the left, or at the right
     moved = jnp.stack([dependent, state.children[jnp.maximum(head, 0), jnp.where(is_left, 0, 2)]])
@@ -132,7 +132,7 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
     children = jnp.where(is_head[:, None] & sides[None], jnp.tile(moved, 2)[None], state.children)
 
     has_head = _at(state.heads, top) != ABSENT
-    positions = jnp.arange(len(state.stack), dtype=jnp.int32)
+    positions = jnp.arange(state.stack.shape[0], dtype=jnp.int32)
     stack = jnp.where(reads & (positions == state.size), front, state.stack)
     if system == "arc_standard":  # after LEFT-ARC the top takes the place of the word below it
         stack = jnp.where(is_left & (positions == state.size - 2), top, stack)

@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _REASONS = {
@@ -87,3 +89,25 @@ def require_place(path: Path | None) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+def require_new(folder: Path) -> None:
+    """Raises FileExistsError unless the folder is new or empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists and is not empty; give another directory")
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a new folder with these files, atomically. Raises: FileExistsError; OSError naming the folder."""
+    require_new(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        with naming(folder):
+            for name, content in files.items():
+                (partial / name).write_bytes(content)
+        partial.chmod(0o755)  # only the owner can read temporary folders
+        partial.replace(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise

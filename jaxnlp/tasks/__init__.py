@@ -19,6 +19,7 @@ import jax
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.compilation import compilation_announced
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.transformer import unstacked
 from jaxnlp.pages.blocks import Content
@@ -340,6 +341,13 @@ class Task(Config):
         """Functions that compile the programs of `functions` ahead, by the same names. The first argument is the
         trained model; see `Trained.warm_up`."""
         return {}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        """The functions of a trained model that `jaxnlp.tasks.export` writes as programs, by name.
+
+        Args: trained: its model computes as on every platform; each block has its own parameters.
+        """
+        raise TypeError(f"{type(self).__name__} does not define exports()")
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

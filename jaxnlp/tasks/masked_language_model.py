@@ -10,13 +10,14 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Count, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.inference.exportable import Axes, Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.shards import sum_over_shards
 from jaxnlp.ops.losses import chunk_length, cross_entropy, linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
-from jaxnlp.tasks.bert_verbs.encodings import attend, embed, warm_up_embed
+from jaxnlp.tasks.bert_verbs.encodings import attend, embed, exported_embed, max_length_of, warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 
@@ -118,6 +119,23 @@ class MaskedLanguageModel(Task):
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"embed": warm_up_embed}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        model: Any = trained.model
+
+        def apply(params: Params, inputs: Mapping[str, Any]) -> dict[str, Array]:
+            arrays = (inputs[name] for name in ("tokens", "segments", "attention_mask"))
+            hidden, follows = model.apply({"params": params}, *arrays)
+            w, b = model.output_layer(params)
+            logits = hidden.reshape(-1, hidden.shape[-1]) @ w + b[None]
+            return {"logits": logits.reshape(*hidden.shape[:2], -1), "follows": follows}
+
+        axes = Axes(T=(1, max_length_of(trained)))
+        inputs = {"tokens": axes("B, T"), "segments": axes("B, T"), "attention_mask": axes("B, T", bool)}
+        returns = (
+            "logits [B, T, V] of the token at each place; follows [B, 2], class 0: the second text is the next one"
+        )
+        return {"predict": Exportable(returns, apply, axes, inputs), "embed": exported_embed(trained)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,10 +9,13 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained
+from jaxnlp.tasks.export import ExportCommand
+from jaxnlp.tasks.export.decoders import encode_and_step
 from jaxnlp.text.translation import TranslationProcessor
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -74,6 +77,12 @@ class TextToText(Task):
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {"validation": Validation}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"export": ExportCommand}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return encode_and_step(trained)
 
 
 @dataclasses.dataclass(frozen=True)

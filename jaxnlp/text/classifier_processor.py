@@ -203,7 +203,7 @@ class TextClassifierProcessor:
         loss_mask = np.arange(size) < len(tokens)
         if self.apart:
             pairs = [(ids[kind == 0], ids[kind == 1]) for ids, kind in zip(tokens, segments, strict=True)]
-            ids, mask = padded_texts(pairs, size, length)
+            ids, mask = padded_texts(pairs or [(np.zeros(0, np.int32),) * 2], size, length)
             return {"tokens": ids, "segments": np.zeros_like(ids), "attention_mask": mask, "loss_mask": loss_mask}
         ids, kinds, mask = (np.zeros((size, length), dtype) for dtype in (np.int32, np.int32, bool))
         mask[:, 0] = True

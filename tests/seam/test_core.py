@@ -74,7 +74,7 @@ PUBLIC = {
     ),
     jaxnlp.tasks.Task: (
         "section full_name usual only_if model_types metrics check check_corpus objective "
-        "evaluators commands functions warm_ups from_pretrained"
+        "evaluators commands functions warm_ups exports from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
         "section full_name usual only_if batch_size few_lengths max_length needs parts joint stateful check_steps load "

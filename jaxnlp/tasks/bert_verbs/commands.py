@@ -23,12 +23,14 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     embed_texts,
     embedding_settings_of,
     encoder_config,
+    has_bert,
     l2_normalize,
     max_length_of,
     vocabulary_of,
 )
-from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportCommand, ExportedHead, description, heads_file
+from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
+from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.raw_texts import blank_rows, one_line
 
 
@@ -117,9 +119,9 @@ class Export(ExportCommand):
     `jaxnlp.load_pretrained` and the verbs read it back, with its heads.
     """
 
-    summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
-
-    def __call__(self, trained: Trained) -> None:
+    def write_transformers(self, trained: Trained) -> None:
+        if not has_bert(trained.model):
+            raise without_class(trained)
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}

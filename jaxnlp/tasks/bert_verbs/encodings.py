@@ -1,7 +1,7 @@
 """Embeddings and attention weights of texts, from the encoder of a trained model."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import in_batches, padded_length, text_shapes, warm_up
+from jaxnlp.inference.exportable import Axes, Exportable
 from jaxnlp.input_files.notes import warn_of_truncated
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
@@ -74,7 +75,7 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
     Raises: ValueError for the pooling pooler without a pooler.
     """
     kept = [index for index, text in enumerate(texts) if text.strip()]
-    settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _embedder(trained, pooling)
+    settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _computed(trained, pooling)
     tokenized = vocabulary_of(trained).tokenize([settings.prompt + texts[index] for index in kept], max_length=limit)
     rows = [(tokens,) for tokens in tokenized.tokens]
     values = np.zeros((len(texts), encoder_config(trained).width), np.float32)
@@ -111,11 +112,16 @@ def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = N
 
 def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:
     """Compiles the programs of `embed` ahead."""
-    padding, compute = [(np.zeros(0, np.int32),)], _embedder(trained, pooling)
+    padding, compute = [(np.zeros(0, np.int32),)], _computed(trained, pooling)
     warm_up(text_shapes(max_length_of(trained)), lambda _, shape: compute(*padded_texts(padding, *shape)))
 
 
-def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray, np.ndarray], jax.Array]:
+def _computed(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray, np.ndarray], jax.Array]:
+    return functools.partial(_embedder(trained, pooling), trained.separate_params["encoder"])
+
+
+def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[..., jax.Array]:
+    """A function of the encoder's parameters, tokens [B, 1, T] and their mask."""
     encoder = encoder_config(trained)
     pooling = pooling or getattr(trained.model.config, "pooling", "mean")
     if pooling == "pooler" and not encoder.use_pooler:
@@ -124,7 +130,22 @@ def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray
     settings, limit = embedding_settings_of(trained), max_length_of(trained)
     prompt = vocabulary_of(trained).tokenize([settings.prompt], max_length=limit).tokens[0]
     skip = 0 if settings.include_prompt or not settings.prompt else len(prompt) - 1
-    return functools.partial(_embed, bert, pooling, skip, trained.separate_params["encoder"])
+    return functools.partial(_embed, bert, pooling, skip)
+
+
+def exported_embed(trained: Trained) -> Exportable:
+    """`embed` as a program: the vectors of tokens."""
+    embed, settings = _embedder(trained, None), embedding_settings_of(trained)
+
+    def apply(params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        vectors = embed(params["encoder"], inputs["tokens"][:, None], inputs["attention_mask"][:, None])
+        if settings.normalize:
+            vectors /= jnp.maximum(jnp.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return {"vectors": vectors[:, : settings.truncate_dim]}
+
+    axes = Axes(T=(1, max_length_of(trained)))
+    inputs = {"tokens": axes("B, T"), "attention_mask": axes("B, T", bool)}
+    return Exportable("vectors [B, D] of texts", apply, axes, inputs)
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:

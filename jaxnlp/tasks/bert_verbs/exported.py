@@ -1,6 +1,5 @@
 """The files of an export that only this library reads, and whole models read back from them."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import tyro
 from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save
 
@@ -16,24 +14,10 @@ from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
-from jaxnlp.tasks import Command, Task, Trained
+from jaxnlp.tasks import Task, Trained
 from jaxnlp.typing import Params
 
 HEADS = "heads.safetensors"
-
-
-@dataclasses.dataclass(frozen=True)
-class ExportCommand(Command):
-    """Writes a BERT as a directory that Hugging Face Transformers reads: atomically, and prints its contents.
-
-    Raises, when it is called:
-      ValueError: when the model does not have a BERT.
-      WeightsError: for variants that Transformers' BERT does not have.
-      OSError: when the directory is not empty or cannot be written.
-    """
-
-    folder: tyro.conf.Positional[Path]
-    """Directory to write: new, or empty."""
 
 
 class ExportedHead(NamedTuple):

@@ -11,7 +11,8 @@ from jaxnlp.convert.pretrained import OF_TOKENS, Classifier, Pretrained, archite
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportCommand, ExportedHead, description, heads_file
+from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
+from jaxnlp.tasks.export import ExportCommand, without_class
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class ExportWords(ExportCommand):
     `jaxnlp.load_pretrained` and the verbs read back the whole model.
     """
 
-    def __call__(self, trained: Trained) -> None:
+    def write_transformers(self, trained: Trained) -> None:
         pretrained, others = bert_of_words(trained)
         tagger = token_classifier_of(trained)
         config: Any = dataclasses.replace(trained.model.config, encoder=pretrained.config)
@@ -57,10 +58,7 @@ def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
     """
     config: Any = trained.model.config
     if not isinstance(config, WordEncoderConfig) or not config.bert:
-        raise ValueError(
-            f"{trained.name} does not have a BERT, and Transformers has no such model; load the run with "
-            "jaxnlp.load_run, or train with --model.bert"
-        )
+        raise without_class(trained)
     params = jax.tree.map(np.asarray, dict(trained.params))
     rest = dict(params.pop(NAME))
     bert = {name: value for name, value in rest.pop("bert").items() if name != "pooler"}

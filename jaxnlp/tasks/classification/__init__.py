@@ -13,6 +13,7 @@ from jaxnlp.config import NonNegative, Positive, Rate
 from jaxnlp.convert import exported_task, pretrained_types
 from jaxnlp.convert.encoders import families
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.ops.classification import balanced_weights
@@ -26,6 +27,7 @@ from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
+from jaxnlp.tasks.classification.export import exports
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.pretrained import classes, classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
@@ -183,6 +185,9 @@ class Classification(Task):
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"predict": warm_up, "embed": warm_up_embed}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return exports(trained)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

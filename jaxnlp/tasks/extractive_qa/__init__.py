@@ -15,13 +15,14 @@ from jaxnlp.config import Count, Finite
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.pretrained import OF_SPANS
 from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.extractive_qa import AnswerSpanConfig, BertSpanConfig
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend
-from jaxnlp.tasks.extractive_qa.answers import ask, warm_up_ask
+from jaxnlp.tasks.extractive_qa.answers import ask, exports, warm_up_ask
 from jaxnlp.tasks.extractive_qa.commands import Ask
 from jaxnlp.tasks.extractive_qa.evaluators import Threshold, Validation
 from jaxnlp.tasks.extractive_qa.export import ExportSpans, from_pretrained
@@ -87,6 +88,9 @@ class ExtractiveQA(Task):
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"ask": warm_up_ask}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return exports(trained)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import Shape, in_batches, text_shapes, warm_up
+from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.ops.answer_spans import BestSpans, best_spans
 from jaxnlp.tasks import Trained
 from jaxnlp.text.question_contexts import ContextQuestion, ContextWindow, QuestionProcessor
@@ -166,3 +167,18 @@ def _best_spans(model: Any, max_tokens: int, params: Params, batch: Batch) -> Be
 
 _jitted = jax.jit(_best_spans, static_argnums=(0, 1))
 _NOWHERE = ("", 0, 0)
+
+
+def exports(trained: Trained) -> dict[str, Exportable]:
+    """`answer`: the best spans of windows."""
+    task: Any = trained.task
+    find, names = best_spans_of(trained.model, task.max_answer_tokens), (*trained.model.config.reads, "answer_mask")
+
+    def apply(params: Params, inputs: Batch) -> dict[str, Any]:
+        return find(params, inputs)._asdict()
+
+    axes, inputs = axes_of_batches(
+        functools.partial(trained.processor.batch, ()), names, longest=trained.processor.max_length
+    )
+    returns = "the best spans [B, k, 2], first and last token; their log_probs [B, k]; log-probability of no_answer [B]"
+    return {"answer": Exportable(returns, apply, axes, inputs)}

@@ -13,7 +13,8 @@ from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architec
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained
-from jaxnlp.tasks.bert_verbs.exported import ExportCommand, ExportedHead, description, read_exported, read_head
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
+from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.question_contexts import QuestionProcessor
 
 OUR_HEAD = ExportedHead(HEAD, OF_SPANS.prefix)
@@ -24,13 +25,10 @@ class ExportSpans(ExportCommand):
     """Writes a BERT that finds answers as a directory that Hugging Face Transformers reads: a BertForQuestionAnswering
     with its tokenizer. `jaxnlp.load_pretrained` and the verbs read it back."""
 
-    def __call__(self, trained: Trained) -> None:
+    def write_transformers(self, trained: Trained) -> None:
         config: Any = trained.model.config
         if not isinstance(config, BertSpanConfig):
-            raise ValueError(
-                f"{trained.name} does not have a BERT, and Transformers has no such model; load the run with "
-                "jaxnlp.load_run, or train bert_qa"
-            )
+            raise without_class(trained)
         config = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, use_pooler=False))
         params = jax.tree.map(np.asarray, dict(trained.params))
         encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}

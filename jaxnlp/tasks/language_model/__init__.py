@@ -11,12 +11,16 @@ import numpy as np
 
 from jaxnlp.config import Count, Natural, NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
+from jaxnlp.decoding.generation import decoder_of
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.export import ExportCommand
+from jaxnlp.tasks.export.decoders import read_and_step
 from jaxnlp.tasks.language_model.attention import attend, attends
 from jaxnlp.tasks.language_model.commands import Generate, generate, warm_up
 from jaxnlp.tasks.language_model.evaluators import (
@@ -141,13 +145,16 @@ class LanguageModel(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate, "attention": Attention}
+        return {"generate": Generate, "attention": Attention, "export": ExportCommand}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"generate": generate} | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"generate": warm_up}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return read_and_step(decoder_of(trained.model))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxnlp.config import NonNegative, Rate
 from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import legal_transitions, node_labels
@@ -21,6 +22,7 @@ from jaxnlp.tasks.bert_verbs.word_attention import attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.parsing.commands import Parse, attend, parse, warm_up
 from jaxnlp.tasks.parsing.evaluators import Validation
+from jaxnlp.tasks.parsing.parser import exports
 from jaxnlp.tasks.parsing.scores import SCORES
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -106,6 +108,9 @@ class Parsing(Task):
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"parse": warm_up}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return exports(trained)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

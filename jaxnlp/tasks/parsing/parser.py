@@ -11,6 +11,7 @@ import numpy as np
 from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.inference import batches
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
+from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence
@@ -128,3 +129,18 @@ def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> Enco
         return processor.encode(sentence)
     except ValueError as error:
         raise ValueError(f"{sentence.where}: {error}; split the sentence") from error
+
+
+def exports(trained: Trained) -> dict[str, Exportable]:
+    """`parse`: the trees of sentences, greedy."""
+    model: Any = trained.model
+    processor: ParserProcessor = trained.processor
+    parse = parse_of(model, processor)
+    names = tuple(dict.fromkeys((*model.config.reads, "word_mask")))
+
+    def apply(params: Params, inputs: Batch) -> dict[str, Any]:
+        return parse(params, inputs)._asdict()
+
+    axes, inputs = axes_of_batches(functools.partial(processor.batch, ()), names, longest=processor.inputs.longest)
+    returns = "heads [B, T] of words, 0 = the root; their relations [B, T]; log-probabilities of the trees [B]"
+    return {"parse": Exportable(returns, apply, axes, inputs, processor.relations)}

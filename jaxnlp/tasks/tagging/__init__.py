@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxnlp.convert import exported_task, pretrained_types
 from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
@@ -22,7 +23,7 @@ from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
-from jaxnlp.tasks.tagging.inference import warm_up
+from jaxnlp.tasks.tagging.inference import exports, warm_up
 from jaxnlp.tasks.tagging.pretrained import CLASSES, tagger_of_transformers
 from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
@@ -81,6 +82,9 @@ class Tagging(Task):
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"tag": warm_up}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return exports(trained)
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

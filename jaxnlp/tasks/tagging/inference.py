@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxnlp.inference import batches
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
+from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.tagger import LabelScores
 from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.viterbi_paths import viterbi
@@ -110,3 +111,21 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
         return _predict(trained.model, trained.processor, task.constrained, trained.separate_params, batch)
 
     return compute
+
+
+def exports(trained: Trained) -> dict[str, Exportable]:
+    """`tag`: the best labels of sentences, their probabilities, and the scores of all labels."""
+    model: Any = trained.model
+    task: Any = trained.task
+    processor: TaggerProcessor = trained.processor
+    predict = labels_and_confidence(model, processor, constrained=task.constrained)
+
+    def apply(params: Params, inputs: Batch) -> dict[str, Array]:
+        labels, confidence = predict(params, inputs)
+        return {"labels": labels, "confidence": confidence, "scores": _scores(model, params, inputs)[0].scores}
+
+    axes, inputs = axes_of_batches(  # the loops over transitions have at least one step
+        functools.partial(processor.batch, ()), model.config.reads, longest=processor.inputs.longest, shortest=2
+    )
+    returns = "labels [B, T] of words, their confidence [B, T], and the scores [B, T, C] before the CRF or the softmax"
+    return {"tag": Exportable(returns, apply, axes, inputs, processor.labels)}

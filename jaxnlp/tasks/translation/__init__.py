@@ -57,7 +57,7 @@ class Translation(TextToText):
         return {"validation": Validation, "translation": Translations}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"translate": Translate, "attention": TranslationAttention}
+        return {**super().commands(), "translate": Translate, "attention": TranslationAttention}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"translate": translate, "attend": attend}

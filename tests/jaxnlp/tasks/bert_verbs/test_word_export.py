@@ -177,7 +177,8 @@ def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encode
 
 def test_a_tagger_without_a_bert_says_in_one_line_what_to_do(tmp_path):
     without = tagger(bert=False, word_width=4)
-    message = r"^mine does not have a BERT, and Transformers has no such model; load the run with jaxnlp\.load_run, or "
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(
+        ValueError, match=r"^mine: Transformers has no class for its model, a Tagger; give --format jax$"
+    ):
         ExportWords(tmp_path / "bert")(without)
     assert list(tmp_path.iterdir()) == []

@@ -103,10 +103,16 @@ def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
 
 
 def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys):
-    for arguments in (["embed", str(run), "a"], ["embed", str(run)], ["export", str(run), str(tmp_path / "out")]):
+    for arguments in (["embed", str(run), "a"], ["embed", str(run)]):
         assert main(arguments) == 2
         assert capsys.readouterr().err == "error: vit_digits does not have a BERT: its model is a ViT\n"
-    assert not (tmp_path / "out").exists()
+    out = tmp_path / "out"
+    assert main(["export", str(run), str(out)]) == 2
+    message = "error: vit_digits: Transformers has no class for its model, a ViT; give --format jax\n"
+    assert capsys.readouterr().err == message
+    assert not out.exists()
+    assert main(["export", str(run), str(out), "--format", "jax"]) == 0
+    assert "classify(images): outputs [B, C]" in capsys.readouterr().out
     assert main(["attention", str(run), str(digit), "--max-length", "9"]) == 2
     assert capsys.readouterr().err == "error: --max-length applies only to a BERT; remove it\n"
     for option in (["--file", str(digit)], ["--pair", "b"]):

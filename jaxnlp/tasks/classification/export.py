@@ -1,0 +1,35 @@
+"""The functions of classifiers that `jaxnlp export` writes as programs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxnlp.inference.batches import Shape
+from jaxnlp.inference.exportable import Exportable, axes_of_batches
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.bert_verbs.encodings import exported_embed, has_bert
+from jaxnlp.tasks.classification.evaluators import outputs_of
+from jaxnlp.tasks.classification.inputs import batch_shapes, read_chunk
+
+
+def exports(trained: Trained) -> dict[str, Exportable]:
+    """`classify`, or for several parts `classify_` and the name of each; and with a BERT `embed`."""
+    functions = {
+        "_".join(filter(None, ("classify", name))): _classify(trained, name) for name in trained.processor.by_part
+    }
+    return functions | ({"embed": exported_embed(trained)} if has_bert(trained.model) else {})
+
+
+def _classify(trained: Trained, part: str) -> Exportable:
+    model: Any = trained.model
+    processor, compute = trained.processor.by_part[part], outputs_of(model, part)
+    nothing = read_chunk(processor, ())
+
+    def apply(params: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {"outputs": compute(params, inputs)}
+
+    longest = max(shape.length for shape in batch_shapes(processor))
+    axes, inputs = axes_of_batches(
+        lambda rows, length: nothing.batch((), Shape(rows, length)), model.config.reads, longest=longest
+    )
+    returns = "outputs [B, C]: the logits of the classes in labels, or a number from 0 to 1 between its ends"
+    return Exportable(returns, apply, axes, inputs, processor.targets.to_json())

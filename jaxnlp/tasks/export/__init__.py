@@ -1,0 +1,57 @@
+"""`jaxnlp export`: a trained model as a folder that other libraries read."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from jaxnlp.saving.atomic_files import require_new, write_folder
+from jaxnlp.tasks import Command, Trained
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportCommand(Command):
+    """Writes a model as a folder that JAX reads without this library, with --format jax.
+
+    The folder has a program for each function of the model, for CPUs, GPUs and TPUs and for any number of inputs;
+    export.json, which describes them; the parameters; the vocabulary and the labels as processor.json; and load.py,
+    which needs jax, numpy and flatbuffers.
+
+    Raises, when it is called:
+      ValueError: when Transformers has no such model.
+      OSError: when the directory is not empty or cannot be written.
+    """
+
+    summary = "Writes a model as a folder for other libraries."
+
+    folder: tyro.conf.Positional[Path]
+    """Directory to write: new, or empty."""
+    format: Literal["transformers", "jax"] = "transformers"
+    """For Hugging Face Transformers, if it has such a model; or for JAX: any model."""
+
+    def __call__(self, trained: Trained) -> None:
+        if self.format == "transformers":
+            self.write_transformers(trained)
+            return
+        from jaxnlp.tasks.export.programs import DESCRIPTION, LOADER, jax_files
+
+        require_new(self.folder)
+        files = jax_files(trained)
+        write_folder(self.folder, files)
+        print(f"{self.folder / LOADER} loads it with jax, numpy and flatbuffers")
+        for name, one in json.loads(files[DESCRIPTION])["functions"].items():
+            limits = [f"; {letter} is at most {most:,}" for letter, (_, most) in one["limits"].items() if most]
+            print(f"{name}({', '.join(one['inputs'])}): {one['returns']}{''.join(limits)}")
+
+    def write_transformers(self, trained: Trained) -> None:
+        """Writes the folder for Transformers. Raises: ValueError when Transformers has no such model."""
+        raise without_class(trained)
+
+
+def without_class(trained: Trained) -> ValueError:
+    """The error for a model that Transformers does not have."""
+    return ValueError(
+        f"{trained.name}: Transformers has no class for its model, a {type(trained.model).__name__}; give --format jax"
+    )

@@ -1,0 +1,95 @@
+"""Exported functions, called by a process that has only jax, numpy and flatbuffers, give the library's own numbers."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.tasks.export import ExportCommand
+from tests.jaxnlp.tasks.export.models import MODELS, trained_of
+
+STRANGER = Path(__file__).with_name("stranger.py")
+SIZES = {"B": 3, "T": 5, "S": 4}
+FEW = ("crf", "gpt")
+"""Families of `make test`."""
+
+
+def random_array(shape, draw, name=""):
+    """An array of a shape as it is described, such as int32[B, T]: small ids, random floats, and masks of prefixes."""
+    dtype, axes = re.fullmatch(r"(\w+)\[(.*)\]", shape).groups()
+    sizes = [SIZES.get(axis) or int(axis) for axis in filter(None, axes.split(", "))]
+    if dtype == "bool":
+        mask = np.arange(SIZES["T"]) < draw.integers(1, SIZES["T"] + 1, SIZES["B"])[:, None]
+        mask = mask[:, : sizes[1]] if len(sizes) == 2 else mask[:, None] if sizes[1] == 2 else mask[:, :, None]
+        return np.broadcast_to(mask, sizes).copy()
+    if dtype == "float32":
+        return draw.normal(size=sizes).astype(dtype)
+    return draw.integers(0, 256 if dtype == "uint8" else 3, sizes).astype(dtype)
+
+
+def inputs_of(description):
+    draw = np.random.default_rng(0)
+    return jax.tree.map(lambda shape: random_array(shape, draw), description["inputs"])
+
+
+def named(arrays):
+    """Arrays by the names that `stranger` gives them."""
+    cache = arrays.get("cache", [])
+    return {name: x for name, x in arrays.items() if name != "cache"} | {f"cache:{n}": x for n, x in enumerate(cache)}
+
+
+def exported(names, folder):
+    """The folders of models, and the outputs of their functions from another process."""
+    folders = [folder / name for name in names]
+    for name, place in zip(names, folders, strict=True):
+        ExportCommand(place, format="jax")(trained_of(name))
+        for function, description in read(place)["functions"].items():
+            np.savez(place / f"{function}.npz", **named(inputs_of(description)))
+    paths = [path for path in sys.path if path]
+    environment = {"PATH": os.environ["PATH"], "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(paths)}
+    environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # it compiles in half the time
+    subprocess.run([sys.executable, STRANGER, *folders], check=True, cwd=folder, env=environment)
+    return dict(zip(names, folders, strict=True))
+
+
+def read(folder):
+    return json.loads((folder / "export.json").read_text(encoding="utf-8"))
+
+
+def check(name, folder):
+    trained = trained_of(name)
+    functions = trained.task.exports(trained)
+    for function, description in read(folder)["functions"].items():
+        with np.load(folder / f"{function}.outputs.npz") as file:
+            found = dict(file)
+        expected = named(jax.jit(functions[function].apply)(trained.separate_params, inputs_of(description)))
+        assert {*found} == {*expected}
+        for field, array in expected.items():
+            np.testing.assert_allclose(found[field], array, rtol=1e-5, atol=1e-5, err_msg=f"{function} {field}")
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    return exported(FEW, tmp_path_factory.mktemp("few"))
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    return exported([name for name in MODELS if name not in FEW], tmp_path_factory.mktemp("others"))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_another_process_gets_the_same_numbers(few, name):
+    check(name, few[name])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in FEW])
+def test_another_process_gets_the_same_numbers_from_all_families(others, name):
+    check(name, others[name])
