@@ -12,7 +12,7 @@ from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
-from jaxnlp.corpus import Corpus, DataError
+from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import require_place
@@ -107,13 +107,20 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     for note in split.notes:
         _logger.warning("%s: %s", name, note)
     print(f"scoring {run} on {name}; it compiles first", file=sys.stderr, flush=True)
+    evaluation = evaluated(trained, evaluator, split, name, corpus=corpus, training=training)
+    kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
+    units = {metric: kind.of for metric, kind in kinds.items()}
+    return Scores(trained, config, name, evaluation, units)
+
+
+def evaluated(
+    trained: Trained, evaluator: Evaluator, split: Split, name: str, *, corpus: Corpus | None, training: Split | None
+) -> Evaluation:
+    """The evaluation of a model on a split of this name. Args: corpus and training: as far as there are any."""
     layout = make_parallel("jit")
     placed = dataclasses.replace(trained, params=layout.place(trained.params))
     objective = trained.task.objective(trained.model, corpus or Corpus((), {}, trained.processor, "", ""))
-    scoring = SplitScoring(placed, split, name, training=training, objective=objective, layout=layout, kept={})
-    kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
-    units = {metric: kind.of for metric, kind in kinds.items()}
-    return Scores(trained, config, name, evaluator(scoring), units)
+    return evaluator(SplitScoring(placed, split, name, training=training, objective=objective, layout=layout, kept={}))
 
 
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:

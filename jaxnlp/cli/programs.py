@@ -17,6 +17,7 @@ PROGRAMS = {
     "train": ("train.start", "Trains a recipe, or resumes its run."),
     "evaluate": ("train.evaluate", "Scores runs on a split or a file."),
     "report": ("train.report.rebuild", "Rebuilds the report of a run."),
+    "average": ("train.average", "Averages the parameters of runs, or of the checkpoints of a run."),
     "compare": ("train.compare", "Compares runs on one page."),
     "sweep": ("train.sweep", "Trains a recipe with several values of its fields."),
     "compile": ("train.compile", "Compiles a recipe for a device that need not be there, and counts."),

@@ -65,7 +65,7 @@ def python(*arguments):
     return done.stdout
 
 
-HEAVY = {"evaluate", "report", "compare", "sweep"}
+HEAVY = {"average", "evaluate", "report", "compare", "sweep"}
 """Programs that import JAX before they print their help."""
 
 
