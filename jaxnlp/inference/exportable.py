@@ -65,6 +65,7 @@ class Exportable(NamedTuple):
       axes: the axes whose sizes are open.
       inputs: the shape of each input.
       labels: the names behind ids and scores, as JSON; None = there are none.
+      onnx: whether the converter to ONNX knows its operations.
     """
 
     returns: str
@@ -72,6 +73,7 @@ class Exportable(NamedTuple):
     axes: Axes
     inputs: Mapping[str, PyTree]
     labels: Any = None
+    onnx: bool = True
 
 
 def flat(tree: PyTree) -> tuple[list[Any], Callable[[Any], PyTree]]:

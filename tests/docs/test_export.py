@@ -1,9 +1,12 @@
 """The page about exported programs says what they do."""
 
+import os
 import re
+import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 from jaxnlp.models.gpt import GPTConfig
@@ -11,6 +14,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.export import ExportCommand
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
+from tests.conftest import ROOT
 from tests.jaxnlp.tasks.export.models import MODELS, trained_of
 from tests.pages import blocks_of
 from tests.random_parameters import random_parameters
@@ -31,7 +35,7 @@ def test_the_example_generates_the_text_of_the_library(page, tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     ExportCommand(tmp_path / "exported", format="jax")(trained)
     capsys.readouterr()
-    (code,) = [block.text for block in blocks_of(page) if block.language == "python"]
+    code, _ = [block.text for block in blocks_of(page) if block.language == "python"]
     before = {*sys.modules}
     try:
         exec(code, {})
@@ -50,3 +54,23 @@ def test_the_functions_of_the_table_are_those_of_the_tasks(page):
         for name in MODELS
         for function in trained_of(name).task.exports(trained_of(name))
     }
+
+
+@pytest.mark.thorough
+def test_the_example_of_onnx_gives_the_logits_of_the_library(page, tmp_path):
+    _, code = [block.text for block in blocks_of(page) if block.language == "python"]
+    export = """
+from jaxnlp.tasks.export import ExportCommand
+from tests.conftest import ROOT
+from tests.jaxnlp.tasks.export.models import trained_of
+ExportCommand(Path(sys.argv[1]) / "onnx_exported", format="onnx")(trained_of("transformer"))
+os.chdir(sys.argv[1])
+"""
+    save = 'np.save("logits.npy", logits)'
+    program = f"import os, sys\nfrom pathlib import Path\n{export}{code}{save}\n"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "XLA_FLAGS": ""}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, cwd=ROOT, env=environment)
+    trained = trained_of("transformer")
+    source, mask = np.array([[5, 6, 3]], np.int32), np.ones((1, 3), bool)
+    expected = trained.model.apply({"params": trained.params}, source, np.array([[2]], np.int32), mask)
+    np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), expected, atol=1e-4)

@@ -13,11 +13,11 @@ from jaxnlp.tasks import Command, Trained
 
 @dataclasses.dataclass(frozen=True)
 class ExportCommand(Command):
-    """Writes a model as a folder that JAX reads without this library, with --format jax.
+    """Writes a model as a folder that JAX reads without this library, with --format jax; or ONNX, with --format onnx.
 
     The folder has a program for each function of the model, for CPUs, GPUs and TPUs and for any number of inputs;
     export.json, which describes them; the parameters; the vocabulary and the labels as processor.json; and load.py,
-    which needs jax, numpy and flatbuffers.
+    which needs jax, numpy and flatbuffers. For ONNX, the functions have their parameters.
 
     Raises, when it is called:
       ValueError: when Transformers has no such model.
@@ -28,19 +28,21 @@ class ExportCommand(Command):
 
     folder: tyro.conf.Positional[Path]
     """Directory to write: new, or empty."""
-    format: Literal["transformers", "jax"] = "transformers"
-    """For Hugging Face Transformers, if it has such a model; or for JAX: any model."""
+    format: Literal["transformers", "jax", "onnx"] = "transformers"
+    """For Hugging Face Transformers, if it has such a model; for JAX, any model; or for ONNX, with the extra onnx."""
 
     def __call__(self, trained: Trained) -> None:
         if self.format == "transformers":
             self.write_transformers(trained)
             return
+        from jaxnlp.tasks.export.onnx_files import onnx_files
         from jaxnlp.tasks.export.programs import DESCRIPTION, LOADER, jax_files
 
         require_new(self.folder)
-        files = jax_files(trained)
+        files = (jax_files if self.format == "jax" else onnx_files)(trained)
         write_folder(self.folder, files)
-        print(f"{self.folder / LOADER} loads it with jax, numpy and flatbuffers")
+        if self.format == "jax":
+            print(f"{self.folder / LOADER} loads it with jax, numpy and flatbuffers")
         for name, one in json.loads(files[DESCRIPTION])["functions"].items():
             limits = [f"; {letter} is at most {most:,}" for letter, (_, most) in one["limits"].items() if most]
             print(f"{name}({', '.join(one['inputs'])}): {one['returns']}{''.join(limits)}")

@@ -1,9 +1,10 @@
 """Folders of programs that JAX runs without this library: StableHLO, parameters, a description and a loader."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,12 @@ def jax_files(trained: Trained) -> dict[str, bytes]:
     params = {name: np.asarray(value, np.float32) for name, value in flatten_dict(model.params, sep=".").items()}
     functions = model.task.exports(model)
     programs = {name: _program(function, params) for name, function in functions.items()}
+    outputs = {name: jax.tree.unflatten(one.out_tree, one.out_avals) for name, one in programs.items()}
     return {
         **{f"{name}.jax": bytes(program.serialize()) for name, program in programs.items()},
         PARAMS: save(params),
-        PROCESSOR: _as_json(processor_to_json(trained.processor)),
         LOADER: Path(loader.__file__).read_bytes(),
-        DESCRIPTION: _as_json(_description(trained, functions, programs)),
+        **described(trained, functions, outputs, "jax", platforms=PLATFORMS),
     }
 
 
@@ -61,28 +62,46 @@ def _program(function: Exportable, params: Mapping[str, np.ndarray]) -> jax.expo
     def call(params: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, PyTree]:
         return dict(function.apply(unflatten_dict(params, sep="."), inputs))
 
-    with compile_for("any"), jax.default_matmul_precision("highest"):
+    with on_all_platforms():
         return jax.export.export(jax.jit(call), platforms=PLATFORMS)(shapes, dict(function.inputs))
 
 
-def _description(
-    trained: Trained, functions: Mapping[str, Exportable], programs: Mapping[str, jax.export.Exported]
-) -> dict[str, Any]:
-    """The file `export.json`."""
-    described = {
+@contextlib.contextmanager
+def on_all_platforms() -> Iterator[None]:
+    """A context in which functions are traced for all platforms, in the same precision on each."""
+    with compile_for("any"), jax.default_matmul_precision("highest"):
+        yield
+
+
+def described(
+    trained: Trained, functions: Mapping[str, Exportable], outputs: Mapping[str, PyTree], suffix: str, **facts: Any
+) -> dict[str, bytes]:
+    """The files that say what a folder has: `export.json`, and the processor.
+
+    Args:
+      trained: the model.
+      functions: those in the folder, by name.
+      outputs: the shapes of their outputs.
+      suffix: of their files.
+      facts: further entries.
+    """
+    about = {
         name: {
-            "file": f"{name}.jax",
+            "file": f"{name}.{suffix}",
             "returns": function.returns,
             "inputs": {field: _shapes(shape) for field, shape in function.inputs.items()},
-            "outputs": _shapes(jax.tree.unflatten(programs[name].out_tree, programs[name].out_avals)),
+            "outputs": _shapes(outputs[name]),
             "limits": function.axes.limits,
             "labels": function.labels,
         }
         for name, function in functions.items()
     }
     versions = {name: importlib.metadata.version(name) for name in ("jaxnlp", "jax")}
-    about = {"name": trained.name, "task": type(trained.task).__name__, "platforms": PLATFORMS}
-    return {"version": VERSION, **versions, **about, "functions": described}
+    model = {"name": trained.name, "task": type(trained.task).__name__}
+    return {
+        DESCRIPTION: _as_json({"version": VERSION, **versions, **model, **facts, "functions": about}),
+        PROCESSOR: _as_json(processor_to_json(trained.processor)),
+    }
 
 
 def _shapes(tree: PyTree) -> PyTree:

@@ -170,15 +170,24 @@ _NOWHERE = ("", 0, 0)
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`answer`: the best spans of windows."""
+    """`answer`: the best spans of windows; `score`: the scores of their tokens."""
     task: Any = trained.task
     find, names = best_spans_of(trained.model, task.max_answer_tokens), (*trained.model.config.reads, "answer_mask")
 
     def apply(params: Params, inputs: Batch) -> dict[str, Any]:
         return find(params, inputs)._asdict()
 
+    def score(params: Params, inputs: Batch) -> dict[str, Any]:
+        read = (inputs[name] for name in trained.model.config.reads)
+        return {"scores": trained.model.apply({"params": params}, *read)}
+
     axes, inputs = axes_of_batches(
         functools.partial(trained.processor.batch, ()), names, longest=trained.processor.max_length
     )
     returns = "the best spans [B, k, 2], first and last token; their log_probs [B, k]; log-probability of no_answer [B]"
-    return {"answer": Exportable(returns, apply, axes, inputs)}
+    scores = "scores [B, T, 2] of tokens as the first and as the last one of the answer"
+    without_mask = {name: inputs[name] for name in trained.model.config.reads}
+    return {
+        "answer": Exportable(returns, apply, axes, inputs, onnx=False),
+        "score": Exportable(scores, score, axes, without_mask),
+    }

@@ -143,4 +143,4 @@ def exports(trained: Trained) -> dict[str, Exportable]:
 
     axes, inputs = axes_of_batches(functools.partial(processor.batch, ()), names, longest=processor.inputs.longest)
     returns = "heads [B, T] of words, 0 = the root; their relations [B, T]; log-probabilities of the trees [B]"
-    return {"parse": Exportable(returns, apply, axes, inputs, processor.relations)}
+    return {"parse": Exportable(returns, apply, axes, inputs, processor.relations, onnx=False)}

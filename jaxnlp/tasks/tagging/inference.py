@@ -114,7 +114,7 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`tag`: the best labels of sentences, their probabilities, and the scores of all labels."""
+    """`tag`: the best labels of sentences and their probabilities; `score`: the scores of all labels, and the chain."""
     model: Any = trained.model
     task: Any = trained.task
     processor: TaggerProcessor = trained.processor
@@ -122,10 +122,17 @@ def exports(trained: Trained) -> dict[str, Exportable]:
 
     def apply(params: Params, inputs: Batch) -> dict[str, Array]:
         labels, confidence = predict(params, inputs)
-        return {"labels": labels, "confidence": confidence, "scores": _scores(model, params, inputs)[0].scores}
+        return {"labels": labels, "confidence": confidence}
+
+    def score(params: Params, inputs: Batch) -> dict[str, Array]:
+        output, _ = _scores(model, params, inputs)
+        return {"scores": output.scores, **output.chain._asdict()}
 
     axes, inputs = axes_of_batches(  # the loops over transitions have at least one step
         functools.partial(processor.batch, ()), model.config.reads, longest=processor.inputs.longest, shortest=2
     )
-    returns = "labels [B, T] of words, their confidence [B, T], and the scores [B, T, C] before the CRF or the softmax"
-    return {"tag": Exportable(returns, apply, axes, inputs, processor.labels)}
+    labels, scores = "labels [B, T] of words, and their confidence [B, T]", "scores [B, T, C] of labels, and the chain"
+    return {
+        "tag": Exportable(labels, apply, axes, inputs, processor.labels, onnx=False),
+        "score": Exportable(scores, score, axes, inputs, processor.labels),
+    }

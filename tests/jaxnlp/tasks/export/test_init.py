@@ -35,13 +35,14 @@ def test_the_folder_says_what_it_has(tmp_path, capsys):
     assert (described["version"], described["platforms"]) == (1, ["cpu", "cuda", "tpu"])
     tag = described["functions"]["tag"]
     assert tag["inputs"]["words"] == "int32[B, T]"
-    assert tag["outputs"]["scores"] == "float32[B, T, 3]"
+    assert tag["outputs"]["confidence"] == "float32[B, T]"
+    assert described["functions"]["score"]["outputs"]["scores"] == "float32[B, T, 3]"
     assert tag["labels"] == ["O", "B-X", "I-X"]
     assert tag["limits"] == {"T": [2, 16]}
     processor = json.loads((tmp_path / "out" / "processor.json").read_text(encoding="utf-8"))
     assert processor["inputs"]["words"] == ["dogs", "rome", "see", "the"]
     assert {file.name for file in (tmp_path / "out").iterdir()} == {
-        *("export.json", "load.py", "params.safetensors", "processor.json", "tag.jax")
+        *("export.json", "load.py", "params.safetensors", "processor.json", "score.jax", "tag.jax")
     }
 
 

@@ -20,7 +20,7 @@ FEW = ("crf", "gpt")
 """Families of `make test`."""
 
 
-def random_array(shape, draw, name=""):
+def random_array(shape, draw):
     """An array of a shape as it is described, such as int32[B, T]: small ids, random floats, and masks of prefixes."""
     dtype, axes = re.fullmatch(r"(\w+)\[(.*)\]", shape).groups()
     sizes = [SIZES.get(axis) or int(axis) for axis in filter(None, axes.split(", "))]
@@ -30,7 +30,7 @@ def random_array(shape, draw, name=""):
         return np.broadcast_to(mask, sizes).copy()
     if dtype == "float32":
         return draw.normal(size=sizes).astype(dtype)
-    return draw.integers(0, 256 if dtype == "uint8" else 3, sizes).astype(dtype)
+    return draw.integers(0, 256 if dtype == "uint8" else 2, sizes).astype(dtype)  # ids of segments are 0 and 1
 
 
 def inputs_of(description):
@@ -71,6 +71,7 @@ def check(name, folder):
         expected = named(jax.jit(functions[function].apply)(trained.separate_params, inputs_of(description)))
         assert {*found} == {*expected}
         for field, array in expected.items():
+            assert not np.isnan(array).any()
             np.testing.assert_allclose(found[field], array, rtol=1e-5, atol=1e-5, err_msg=f"{function} {field}")
 
 

@@ -1,0 +1,96 @@
+"""Functions in fewer kinds of operations: those that a converter to another format knows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+Rule = Callable[..., Sequence[Any]]
+
+
+def plain(closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
+    """The results of a traced function. Calls are inlined; pad, stack, the remainder of ints, and loops from the end
+    become concatenations, divisions and loops from the start."""
+    return _evaluated(closed.jaxpr, closed.consts, arguments)
+
+
+def _evaluated(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
+
+    def read(variable: Any) -> Any:
+        return variable.val if isinstance(variable, Literal) else values[variable]
+
+    for eqn in jaxpr.eqns:
+        operands = [read(variable) for variable in eqn.invars]
+        rule = _RULES.get(eqn.primitive.name)
+        if rule is not None:
+            results = rule(eqn, *operands)
+        else:
+            result = eqn.primitive.bind(*operands, **eqn.params)
+            results = result if eqn.primitive.multiple_results else [result]
+        values.update(zip(eqn.outvars, results, strict=True))
+    return [read(variable) for variable in jaxpr.outvars]
+
+
+def _inlined(parameter: str) -> Rule:
+    """The rule of a call whose function is this parameter."""
+
+    def rule(eqn: JaxprEqn, *operands: Any) -> list[Any]:
+        inner = eqn.params[parameter]
+        consts = inner.consts if isinstance(inner, ClosedJaxpr) else ()
+        return _evaluated(getattr(inner, "jaxpr", inner), consts, operands)
+
+    return rule
+
+
+def _scan(eqn: JaxprEqn, *operands: Any) -> list[Any]:
+    first, carried, body = eqn.params["num_consts"], eqn.params["num_carry"], eqn.params["jaxpr"]
+    consts, carry, rows = operands[:first], operands[first : first + carried], operands[first + carried :]
+
+    def step(carry: Any, row: Any) -> tuple[Any, Any]:
+        results = _evaluated(body.jaxpr, body.consts, (*consts, *carry, *row))
+        return tuple(results[:carried]), tuple(results[carried:])
+
+    def turned(arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(lax.rev(array, (0,)) for array in arrays) if eqn.params["reverse"] else tuple(arrays)
+
+    last, results = lax.scan(step, tuple(carry), turned(rows), length=None if rows else eqn.params["length"])
+    return [*last, *turned(results)]
+
+
+def _stack(eqn: JaxprEqn, *operands: Any) -> list[Any]:
+    axis = eqn.params["axis"]
+    return [lax.concatenate([lax.expand_dims(operand, (axis,)) for operand in operands], axis)]
+
+
+def _pad(eqn: JaxprEqn, x: Any, value: Any) -> list[Any]:
+    for axis, (before, after, between) in enumerate(eqn.params["padding_config"]):
+        if between != 0 or any(isinstance(size, int) and size < 0 for size in (before, after)):
+            raise NotImplementedError(f"padding {eqn.params['padding_config']} is not a concatenation")
+
+        def fill(size: Any, axis: int = axis, x: Any = x) -> list[Any]:
+            shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
+            return [] if isinstance(size, int) and size == 0 else [lax.broadcast_in_dim(value, shape, ())]
+
+        parts = [*fill(before), x, *fill(after)]
+        x = lax.concatenate(parts, axis) if len(parts) > 1 else x
+    return [x]
+
+
+def _rem(eqn: JaxprEqn, x: Any, y: Any) -> list[Any]:
+    integer = jax.numpy.issubdtype(x.dtype, jax.numpy.integer)
+    return [lax.sub(x, lax.mul(lax.div(x, y), y)) if integer else eqn.primitive.bind(x, y)]
+
+
+_RULES: dict[str, Rule] = {
+    "jit": _inlined("jaxpr"),
+    "remat2": _inlined("jaxpr"),
+    "custom_jvp_call": _inlined("call_jaxpr"),
+    "custom_vjp_call": _inlined("call_jaxpr"),
+    "scan": _scan,
+    "stack": _stack,
+    "pad": _pad,
+    "rem": _rem,
+}
