@@ -54,8 +54,9 @@ class Silences:
             silent = {0: now - self._answered}
         silent = {one: seconds for one, seconds in silent.items() if seconds > SECONDS_UNTIL_A_LINE}
         new, self._named = silent.keys() - self._named, set(silent)
+        where = {one: " ".join([str(one), *sign.split()[1:]]) for one, sign in self._signs.items()}
         return [
-            f"process {' '.join([str(one), *self._signs[one].split(' ')[1:]])} has given no sign of life for {silent[one]:.0f} s: it is dead, or it hangs; "
+            f"process {where[one]} has given no sign of life for {silent[one]:.0f} s: it is dead, or it hangs; "
             "when all processes have ended, repeat the command to resume"
             for one in sorted(new)
         ]

@@ -21,6 +21,7 @@ import pytest
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
+from train.run.folder import BLOCKS_FILE
 from train.run.processes import (
     ADDRESS,
     PROCESS,
@@ -125,15 +126,20 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one_process(text, tmp_path_factory):
-    """The losses of one process with four devices."""
+    """The folder of one process with four devices."""
     run = Run(tmp_path_factory.mktemp("one") / "run", text, 1, 4)
     assert run.wait()[0] == [0]
-    return losses(run.folder)
+    return run.folder
 
 
 def losses(folder):
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return {(row["split"], row["step"]): row["loss"] for row in lines}
+
+
+def samples(folder):
+    """The texts that the model wrote at each evaluation."""
+    return [line for line in (folder / BLOCKS_FILE).read_text().splitlines() if "paragraphs" in line]
 
 
 def assert_same_losses(folder, expected):
@@ -148,7 +154,9 @@ def test_two_processes_train_as_one_and_one_of_them_speaks(text, one_process, tm
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     statuses, outputs = run.wait()
     assert statuses == [0, 0], outputs
-    assert_same_losses(run.folder, one_process)
+    assert_same_losses(run.folder, losses(one_process))
+    assert samples(run.folder) == samples(one_process)
+    assert samples(run.folder)
     assert "mesh data=4: each device has " in outputs[0]
     assert "last checkpoint  step 12 of 12" in outputs[0]
     assert "step 12" not in outputs[1]
@@ -166,7 +174,7 @@ def test_four_processes_that_are_killed_continue_as_one_process_would(text, one_
     statuses, outputs = again.wait()
     assert statuses == [0] * 4, outputs
     assert "continuing from step" in outputs[0]
-    assert_same_losses(run.folder, one_process)
+    assert_same_losses(run.folder, losses(one_process))
 
 
 @pytest.mark.thorough
@@ -218,7 +226,7 @@ def test_open_mpi_describes_the_processes_to_jax(text, one_process, tmp_path, mo
     statuses, (output,) = run.wait()
     assert statuses == [0], output
     assert output.count("writing the report") == 1
-    assert_same_losses(run.folder, one_process)
+    assert_same_losses(run.folder, losses(one_process))
 
 
 @pytest.mark.thorough
@@ -233,7 +241,8 @@ def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp
             run.kill()
     statuses, outputs = run.wait()
     assert statuses == [0] * 4, outputs
-    assert_same_losses(run.folder, one_process)
+    assert "continuing from step" in outputs[0]
+    assert_same_losses(run.folder, losses(one_process))
 
 
 @pytest.mark.thorough
