@@ -28,6 +28,7 @@ LARGE_RUNS: dict[str, tuple[str, ...]] = {
     "gpt_1b, fsdp, data=4,model=2, 8 H100": ("gpt_1b", "--target=h100:8", "--parallel=fsdp", "--mesh=data=4,model=2"),
     "gpt2_small, jit, 8 H100": ("gpt2_small", "--target=h100:8"),
     "gpt2_small, fsdp, 8 H100": ("gpt2_small", "--target=h100:8", "--parallel=fsdp"),
+    "gpt2_small, fsdp, 8 TPU v5e": ("gpt2_small", "--target=v5e:2x4", "--parallel=fsdp"),
 }
 """The names of the first table's runs, and the arguments of `jaxnlp compile`."""
 REACH_RUNS: dict[str, tuple[str, ...]] = {

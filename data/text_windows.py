@@ -11,8 +11,8 @@ import grain
 import numpy as np
 from absl import flags
 
-from data import Corpus, DataError, LazyBatch, NumpyBatch, Split, require_processor
-from data.pipelines.endless import iterable, shuffled
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, source_documents
@@ -158,15 +158,15 @@ def shuffled_windows(
     """
     windows = _Windows(documents, sequence_length)
     starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
-    # Starts are batched first; the windows of a batch are then read in one NumPy call.
-    order = shuffled(grain.MapDataset.range(len(starts)), seed).batch(batch_size)
+    # Only starts are shuffled; the windows of a batch are then read in one NumPy call.
+    order = shuffled(grain.MapDataset.range(len(starts)), seed)
     chosen = _Chosen(windows, starts)
     if not num_workers:
-        return iterable(order.map(lambda indices: LazyBatch(batch_size, lambda rows: chosen(indices[rows]))))
+        return iterable(batched(order, batch_size, chosen))
     if not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
     workers = grain.MultiprocessingOptions(num_workers=num_workers)
-    return iterable(order.map(chosen)).mp_prefetch(workers, _ignore_interrupts)
+    return iterable(order.batch(batch_size).map(chosen)).mp_prefetch(workers, _ignore_interrupts)
 
 
 def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int) -> grain.MapDataset:
@@ -228,5 +228,5 @@ class _Chosen:
         self.windows = windows
         self.starts = starts
 
-    def __call__(self, indices: np.ndarray) -> NumpyBatch:
+    def __call__(self, indices: Sequence[int]) -> NumpyBatch:
         return self.windows(self.starts[np.asarray(indices)])

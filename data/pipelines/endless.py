@@ -1,6 +1,7 @@
 """Endless examples for training."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import grain
 import numpy as np
@@ -16,18 +17,26 @@ def shuffled(examples: grain.MapDataset, seed: int) -> grain.MapDataset:
     return examples.seed(seed).shuffle().repeat(ENDLESS // len(examples))
 
 
-def batched(examples: grain.MapDataset, batch_size: int) -> grain.MapDataset:
-    """Batches of B examples, dicts of arrays of equal shapes. Each example is made when its row is read."""
-
-    def batch(index: int) -> LazyBatch:
-        return LazyBatch(batch_size, lambda rows: stacked([examples[index * batch_size + int(row)] for row in rows]))
-
-    return grain.MapDataset.range(len(examples) // batch_size).map(batch)
-
-
 def stacked(rows: Sequence[NumpyBatch]) -> NumpyBatch:
     """Rows as a batch."""
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def batched(
+    examples: grain.MapDataset, batch_size: int, make: Callable[[list[Any]], NumpyBatch] = stacked
+) -> grain.MapDataset:
+    """Batches of B examples. Each example is made when its row is read.
+
+    Args:
+      examples: dicts of arrays of equal shapes, or whatever `make` takes.
+      batch_size: B.
+      make: from a batch's examples, or some of them, to these rows.
+    """
+
+    def batch(index: int) -> LazyBatch:
+        return LazyBatch(batch_size, lambda rows: make([examples[index * batch_size + int(row)] for row in rows]))
+
+    return grain.MapDataset.range(len(examples) // batch_size).map(batch)
 
 
 def iterable(batches: grain.MapDataset) -> grain.IterDataset:

@@ -85,6 +85,15 @@ def test_saved_and_set_state_gives_the_same_continuation():
         assert_batches_equal(next(original), next(continued))
 
 
+def test_only_the_windows_of_rows_that_are_read_are_drawn(monkeypatch):
+    drawn = []
+    noted = lambda examples, seed: examples.map(lambda index: drawn.append(index) or index)  # noqa: E731
+    monkeypatch.setattr("data.text_windows.shuffled", noted)
+    batches = shuffled_windows([np.arange(50)], 4, 16, seed=0)
+    np.testing.assert_array_equal(next(iter(batches)).rows(np.array([3, 5]))["tokens"][:, 0], [3, 5])
+    assert drawn == [3, 5]
+
+
 def test_state_set_backwards_repeats_what_came_after_it():
     batches = stream()
     next(batches)
