@@ -19,6 +19,7 @@ from jaxnlp.models.gpt import GPTConfig
 from train.parallel.costs import Costs, costs, transformer_activations
 from train.parallel.rules import placements
 from train.recipes import load_recipe
+from train.run.machine import short_commit
 
 PAGE = Path("docs/scaling_costs.md")
 LARGE, REACH = (Path(f"docs/results/compiled_{name}.json") for name in ("meshes", "v5e"))
@@ -74,7 +75,7 @@ def reach_table(rows: list[dict[str, Any]]) -> str:
 
 
 def _where(rows: list[dict[str, Any]]) -> list[str]:
-    first, commits = rows[0], sorted({row["commit"][:12] for row in rows})
+    first, commits = rows[0], sorted({short_commit(row["commit"]) for row in rows})
     at = f"at commit{'s' if len(commits) > 1 else ''} {' and '.join(commits)}"
     return [f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, {at}.", ""]
 

@@ -15,7 +15,7 @@ from benchmarks.markdown import with_table
 from train.config import update
 from train.parallel.rows import places, rows_at
 from train.recipes import load_recipe
-from train.run.machine import commit, device_name
+from train.run.machine import commit, device_name, short_commit
 
 PAGE, RESULTS = Path("docs/scaling.md"), Path("docs/results/hosts.json")
 MARKERS = ("<!-- begin hosts -->", "<!-- end hosts -->")
@@ -62,7 +62,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
     where = rows[0]
     lines = [
-        f"Measured in one process on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        f"Measured in one process on {where['device']}, {where['date']}, at commit {short_commit(where['commit'])}.",
         "",
         "| recipe | batches | s to read |" + "".join(f" {n:,} host{'s' if n > 1 else ''}: ms |" for n in HOSTS),
         "| --- | --- | ---: |" + " ---: |" * len(HOSTS),

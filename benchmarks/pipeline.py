@@ -16,7 +16,7 @@ from benchmarks.compiled import RESULTS as COMPILED
 from benchmarks.markdown import with_table
 from train.config import update
 from train.recipes import load_recipe
-from train.run.machine import commit, device_name
+from train.run.machine import commit, device_name, short_commit
 
 RESULTS = Path("docs/results/pipeline.json")
 MARKERS = ("<!-- begin pipeline -->", "<!-- end pipeline -->")
@@ -54,7 +54,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
     where = rows[0]
     lines = [
-        f"Measured in one process on {where['device']}, {where['date']}, at commit {where['commit'][:12]}.",
+        f"Measured in one process on {where['device']}, {where['date']}, at commit {short_commit(where['commit'])}.",
         "",
         "| run | ms for a batch | estimated ms for a step on an H100 | batches in a step |",
         "| --- | ---: | ---: | ---: |",
