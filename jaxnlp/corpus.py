@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import Config, Count
+from jaxnlp.config import Config, Count, Natural
 
 Example = TypeVar("Example")
 
@@ -192,6 +192,9 @@ class DataConfig(Config):
     few_lengths: bool | None = None
     """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
     text, three for data with a list of lengths. None = True on GPUs and TPUs, otherwise False."""
+
+    num_workers: Natural = 0
+    """Processes that make batches ahead; 0 = this one. The batches do not depend on it, and it may change on resume."""
 
     @property
     def usual(self) -> tuple[str, ...]:

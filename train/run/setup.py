@@ -1,5 +1,6 @@
 """The objects of a run before its first step: data, model, objective, optimizer, and the initial state."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from data.pipelines.epochs import with_workers
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.saving.checkpoints import RunError
 from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
@@ -89,6 +91,7 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
     """
     config, task = begun.config, begun.config.task
     corpus = config.data.load(config.seed, begun.processor)
+    corpus = dataclasses.replace(corpus, train=with_workers(corpus.train, config.data.num_workers))
     validation = corpus.split("validation")
     metrics = dict(task.metrics(corpus.processor, validation))
     names = sorted(name for name, kind in metrics.items() if not kind.training_only)
