@@ -29,6 +29,8 @@ from jaxnlp.tasks.language_model.evaluators import (
     Validation,
 )
 from jaxnlp.tasks.language_model.prompts import check_prompt
+from jaxnlp.tasks.language_model.text_scores import Perplexity as PerplexityOfTexts
+from jaxnlp.tasks.language_model.text_scores import perplexity
 from jaxnlp.tasks.language_model.weights import ExportDecoder, decoder_of_transformers
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -145,10 +147,12 @@ class LanguageModel(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate, "attention": Attention, "export": ExportDecoder}
+        return {"generate": Generate, "perplexity": PerplexityOfTexts, "attention": Attention, "export": ExportDecoder}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate} | ({"attend": attend} if model is None or attends(model) else {})
+        return {"generate": generate, "perplexity": perplexity} | (
+            {"attend": attend} if model is None or attends(model) else {}
+        )
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"generate": warm_up}
