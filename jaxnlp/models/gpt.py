@@ -1,6 +1,7 @@
 """GPT: a decoder-only Transformer language model, and the base of models that differ in how they mix positions.
 
-Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm.
+Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm. Weights of
+GPT-2 are read by `jaxnlp.convert.decoder`: they are a GPT with biases.
 """
 
 import dataclasses

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -13,11 +14,13 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.language_model.weights import ExportDecoder
 from jaxnlp.text.byte_pairs import BytePairs
 from tests.decoder_folders import END, write_folder
+from tests.encoder_folders import TEXTS
 from tests.processors import sized
 
 PROMPTS = ["The cat", "Gatos y perros", "A big dog ate a fish in Rome"]
@@ -77,6 +80,30 @@ def test_the_verbs_work_on_the_folder(tiny, tmp_path, capsys):
     assert jaxnlp.load_pretrained(tmp_path / "out").generate("The", temperature=0.0, max_new_tokens=3).startswith("The")
     assert main(["translate", str(folder), "The"]) == 2
     assert "has no verb 'translate'" in capsys.readouterr().err
+
+
+def test_weights_are_trained_further_on_a_text_and_exported_with_the_logits_of_the_run(tiny, tmp_path, capsys):
+    folder, _, _, before = tiny
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS * 12))
+    options = ["--data.sequence-length", "16", "--total-steps", "3", "--evaluate-every-steps", "3"]
+    options += ["--checkpoint-every-steps", "3", "--task.sample-prompt", "None", "--optimizer.schedule.warmup", "0"]
+    files = ["--init-from", str(folder), "--data.path", str(tmp_path / "text.txt"), "--workdir", str(tmp_path / "run")]
+    with jax.numpy_dtype_promotion("standard"):  # as users have it
+        assert main(["train", "gpt2_finetune", *files, *options]) == 0
+    assert "decoder from" in capsys.readouterr().out
+    run = jaxnlp.load_run(tmp_path / "run")
+    assert run.processor == before.processor
+    assert run.model.config.residual_dropout_rate == 0.1
+    changed = np.asarray(run.params["positions"]) - np.asarray(before.params["positions"])
+    assert 0.0 < np.abs(changed).max() < 1e-2
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    batch = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")([TEXTS[0]], return_tensors="pt")
+    with torch.no_grad():
+        expected = theirs(**batch).logits.numpy()
+    exact = dataclasses.replace(run.model.config, compute=EXACT).build(run.processor)
+    found = jax.jit(exact.apply)({"params": run.params}, run.processor.encode(TEXTS[0])[None])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 CONFIG = GPTConfig(num_layers=1, num_heads=2, width=4, context_length=8)
