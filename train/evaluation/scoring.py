@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxnlp.corpus import DataError, NumpyBatch, Split
 from jaxnlp.metrics import means, total
-from jaxnlp.runs import load_run
+from jaxnlp.runs import load
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
 from train.ahead import Ahead
@@ -166,9 +166,9 @@ class SplitScoring:
         """See `jaxnlp.tasks.Scoring`."""
         return self._layout.whole(self.trained.params)
 
-    def load_run(self, path: str) -> Trained:
+    def load(self, path: str) -> Trained:
         """See `jaxnlp.tasks.Scoring`."""
-        return load_run(path)
+        return load(path)
 
 
 def _real_rows(batch: NumpyBatch) -> np.ndarray:

@@ -117,7 +117,7 @@ class Export(ExportCommand):
     `jaxnlp.load_pretrained` and the verbs read it back, with its heads.
     """
 
-    summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
+    summary = "Writes a BERT or a GPT-2 as a directory that Hugging Face Transformers reads."
 
     def __call__(self, trained: Trained) -> None:
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
