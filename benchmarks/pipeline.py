@@ -16,7 +16,6 @@ from typing import Any
 from benchmarks.compiled import PAGE
 from benchmarks.compiled import RESULTS as COMPILED
 from benchmarks.markdown import with_table
-from data.pipelines.epochs import with_workers
 from train.config import update
 from train.recipes import load_recipe
 from train.run.machine import commit, device_name, short_commit
@@ -32,7 +31,7 @@ WORKERS = (0, 2, 8)
 def seconds_a_batch(recipe: str, workers: int) -> float:
     """Mean seconds for a batch as on a GPU, over `BATCHES` batches after the first ones."""
     config = update(load_recipe(recipe), **{"data.few_lengths": True})
-    batches: Any = iter(with_workers(config.data.load(config.seed).train, workers))
+    batches: Any = iter(config.data.load(config.seed).with_workers(workers).train)
     with contextlib.closing(batches):
         for _ in itertools.islice(batches, WARM_UP):
             pass

@@ -151,7 +151,8 @@ class Corpus:
 
     Attributes:
       train: endless batches of static shapes, perhaps lazy, in an order that only the seed decides; or dicts of batches
-        by part, if a step takes a batch of each part. Its iterator has `get_state` and `set_state`.
+        by part, if a step takes a batch of each part. Its iterator has `get_state` and `set_state`. See
+        `data.pipelines.epochs.Epochs`.
       splits: the splits that can be scored, by name; one is `validation`.
       processor: turns raw inputs into arrays.
       description: one line for the user.
@@ -167,6 +168,20 @@ class Corpus:
     fingerprint: str
     token_counts: np.ndarray | None = None
     of_each_shape: Sequence[Any] | None = None
+
+    def with_workers(self, number: int) -> "Corpus":
+        """The same data; processes make the training batches ahead, if their number is not 0.
+
+        Raises: DataError when the training batches have no method `with_workers`.
+        """
+        if not number:
+            return self
+        if not hasattr(self.train, "with_workers"):
+            raise DataError(
+                f"--data.num-workers {number} does not apply: the training batches of this data set, "
+                f"{type(self.train).__name__}, have no method with_workers; set it to 0"
+            )
+        return dataclasses.replace(self, train=self.train.with_workers(number))
 
     @property
     def shapes(self) -> BatchShapes:

@@ -3,13 +3,13 @@
 import functools
 import itertools
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import grain
 from absl import flags
 
-from data import DataError, LazyBatch, NumpyBatch
+from data import LazyBatch
 
 T = TypeVar("T")
 Epoch = Callable[[int], Sequence[Any]]
@@ -32,6 +32,10 @@ class Epochs(grain.IterDataset):
         self.epoch = epoch
         self.num_workers = num_workers
 
+    def with_workers(self, number: int) -> "Epochs":
+        """The same batches, made by this number of processes."""
+        return Epochs(self.epoch, number)
+
     def __iter__(self) -> "_EpochsIterator":
         return _EpochsIterator(self._epochs_from)
 
@@ -52,7 +56,9 @@ class _EpochsIterator(grain.DatasetIterator):
     def __init__(self, epochs_from: Callable[[int], Iterator[Sequence[Any]]]):
         super().__init__()
         self._epochs_from = epochs_from
-        self.set_state({"epoch": 0, "batch": 0})
+        self._number, self._next = 0, 0
+        self._epochs: Iterator[Sequence[Any]] | None = None  # from `_number` on, once a batch was taken
+        self._batches: Sequence[Any] = ()
 
     def __next__(self) -> Any:
         if self._epochs is None:
@@ -67,16 +73,15 @@ class _EpochsIterator(grain.DatasetIterator):
     def get_state(self) -> dict[str, Any]:
         return {"epoch": self._number, "batch": self._next}
 
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._number, self._next = state["epoch"], state["batch"]
+        self._epochs = None
+
     def close(self) -> None:
         """Ends the processes that make batches."""
         super().close()
         if isinstance(self._epochs, grain.DatasetIterator):
             self._epochs.close()
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._number, self._next = state["epoch"], state["batch"]
-        self._epochs: Iterator[Sequence[Any]] | None = None
-        self._batches: Sequence[Any] = ()
 
 
 def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
@@ -94,24 +99,12 @@ def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
     return kept
 
 
-def with_workers(batches: Iterable[Any], num_workers: int) -> Iterable[Any]:
-    """The same batches, made by processes; see `Epochs`. Raises: DataError for batches that are not `Epochs`."""
-    if not num_workers:
-        return batches
-    if not isinstance(batches, Epochs):
-        raise DataError(
-            f"--data.num-workers {num_workers} needs training batches of the type data.pipelines.epochs.Epochs, but "
-            f"this data set makes {type(batches).__name__}; set it to 0"
-        )
-    return Epochs(batches.epoch, num_workers)
-
-
 def _in_order(examples: grain.MapDataset) -> grain.IterDataset:
     """No threads read ahead: on few cores threads slow down the training step."""
     return examples.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
 
 
-def _made(batch: Mapping[str, Any]) -> NumpyBatch:
+def _made(batch: Mapping[str, Any]) -> dict[str, Any]:
     """A batch whose rows are made, or a dict of such batches."""
     if isinstance(batch, LazyBatch):
         return batch.whole

@@ -22,12 +22,16 @@ class Data:
     """Data with a clock that only it advances: the first batches take a second each, the others 4 ms."""
 
     def __init__(self, monkeypatch):
-        self.now, self.made = 0.0, 0
+        self.now, self.made, self.workers = 0.0, 0, []
         monkeypatch.setattr(pipeline.time, "perf_counter", lambda: self.now)
 
     def load(self, seed):
         assert seed == 3
-        return types.SimpleNamespace(train=self)
+        return types.SimpleNamespace(with_workers=self.with_workers)
+
+    def with_workers(self, number):
+        self.workers.append(number)
+        return types.SimpleNamespace(train=iter(self))
 
     def __iter__(self):
         self.made = 0
@@ -47,10 +51,8 @@ def test_batches_as_on_a_gpu_after_the_first_ones_are_compared_with_the_fastest_
     monkeypatch.setattr(pipeline, "RUNS", ("awd_lstm",))
     monkeypatch.setattr(pipeline, "load_recipe", lambda name: types.SimpleNamespace(data=data, seed=3, name=name))
     monkeypatch.setattr(pipeline, "update", lambda config, **fields: changes.append((config.name, fields)) or config)
-    monkeypatch.setattr(pipeline, "with_workers", lambda batches, workers: asked.append(workers) or batches)
-    asked = []
     row, *others = rows()
-    assert asked == [*WORKERS]
+    assert data.workers == [*WORKERS]
     assert len(others) == len(WORKERS) - 1
     assert changes == [("awd_lstm", {"data.few_lengths": True})] * len(WORKERS)
     assert row["batch_seconds"] == pytest.approx(0.004)

@@ -1,6 +1,5 @@
 """The objects of a run before its first step: data, model, objective, optimizer, and the initial state."""
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from data.pipelines.epochs import with_workers
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.saving.checkpoints import RunError
 from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
@@ -90,8 +88,7 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
       DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
     """
     config, task = begun.config, begun.config.task
-    corpus = config.data.load(config.seed, begun.processor)
-    corpus = dataclasses.replace(corpus, train=with_workers(corpus.train, config.data.num_workers))
+    corpus = config.data.load(config.seed, begun.processor).with_workers(config.data.num_workers)
     validation = corpus.split("validation")
     metrics = dict(task.metrics(corpus.processor, validation))
     names = sorted(name for name, kind in metrics.items() if not kind.training_only)

@@ -6,9 +6,9 @@ import grain
 import numpy as np
 import pytest
 
-from data import DataError, LazyBatch
+from data import LazyBatch
 from data.pipelines.endless import batched, iterable, shuffled
-from data.pipelines.epochs import Epochs, with_workers
+from data.pipelines.epochs import Epochs
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 
@@ -65,7 +65,7 @@ def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process
         lambda index, generator: {"index": np.int32(index), "noise": generator.random(3)}
     )
     alone = iterable(batched(examples, 4))
-    workers = iter(with_workers(alone, 2))
+    workers = iter(alone.with_workers(2))
     expected = list(itertools.islice(alone, 40))
     found = [next(workers) for _ in range(20)]
     state = json.loads(json.dumps(workers.get_state()))
@@ -87,13 +87,7 @@ def test_processes_may_make_the_batches_of_every_data_set(family, files):
     """Their function goes to other processes by pickle. The family of tests/seam has batches of its own."""
     config = (CONFIGS | FURTHER)[family](files)
     epochs = config.data.load(config.seed).train
-    assert with_workers(epochs, 0) is epochs
     (first, *_), expected = cloudpickle.loads(cloudpickle.dumps(epochs.epoch))(1), epochs.epoch(1)[0]
     assert first.keys() == expected.keys()
     for name, x in expected.items():
         assert np.array_equal(first[name], x) or first[name].keys() == x.keys()
-
-
-def test_batches_of_another_kind_are_refused_with_the_remedy():
-    with pytest.raises(DataError, match=r"--data.num-workers 2 needs .*Epochs, but this data set makes list; set it"):
-        with_workers([], 2)
