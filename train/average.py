@@ -15,7 +15,7 @@ from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import load_run, read_config_json
-from jaxnlp.saving.atomic_files import require_new
+from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record, read_run_files
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Trained
@@ -39,7 +39,7 @@ FEW = 3
 class Options:
     """Averages the parameters of runs, and writes the result as a run's folder.
 
-    The runs need the same architecture and the same vocabulary and labels. Their best checkpoints are averaged; of a
+    The runs need the same architecture and the same processor. Their best checkpoints are averaged; of a
     single run all checkpoints are. The members and the result are scored on the validation data of the first run.
     Runs that started from the same pretrained weights can be averaged; those of different random weights rarely.
 
@@ -77,8 +77,8 @@ def members_of(runs: Sequence[Path]) -> list[Member]:
         if changed:
             more = f"; and {len(changed) - FEW} more" if len(changed) > FEW else ""
             raise RunError(
-                f"{runs[0]} and {run} differ in {'; '.join(changed[:FEW])}{more}; runs with the same architecture and "
-                "vocabulary can be averaged"
+                f"{runs[0]} and {run} differ in {'; '.join(changed[:FEW])}{more}; only runs with equal "
+                "architecture and processor can be averaged"
             )
     return [Member(run, "best") for run in runs]
 
@@ -110,7 +110,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
       OSError: when the folder is not empty or cannot be written.
     """
     run_folder.check_path(out)
-    require_new(out)
+    refuse_contents(out)
     members = members_of(runs)
     first, config = members[0].load(), run_folder.read_config(runs[0])
     assert first.step is not None

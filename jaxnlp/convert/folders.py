@@ -1,16 +1,18 @@
-"""Finds and reads folders of pretrained weights, as Hugging Face Transformers writes them."""
+"""Finds, reads and writes folders of pretrained weights, as Hugging Face Transformers has them."""
 
 import contextlib
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from jaxnlp.convert.settings import REFUSED_FILES
+from jaxnlp.saving.atomic_files import new_folder
 from jaxnlp.text import tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
 
@@ -86,6 +88,35 @@ def refuse_settings(file: Path, settings: Mapping[str, Any], known: ForeignSetti
         known.check(file, settings)
     except ValueError as error:
         raise PretrainedError(str(error)) from error
+
+
+def refuse_files(folder: Path) -> None:
+    """Raises: PretrainedError for a file that changes what the model computes, and that this library does not read."""
+    for name, reason in REFUSED_FILES.items():
+        if (folder / name).is_file():
+            raise PretrainedError(f"{folder / name}: not supported: {reason}")
+
+
+def write_folder(
+    folder: Path, tensors: Mapping[str, np.ndarray], write_tokenizer: Callable[[Path], None], files: Mapping[str, bytes]
+) -> None:
+    """Writes a folder of weights atomically.
+
+    Args:
+      folder: a new or empty folder.
+      tensors: of any shapes [...], by name.
+      write_tokenizer: writes the tokenizer's files into a folder.
+      files: contents of further files, by name.
+
+    Raises: OSError when it cannot be written.
+    """
+    with new_folder(folder) as partial:
+        save_file(dict(tensors), partial / WEIGHTS, metadata={"format": "pt"})
+        (partial / WEIGHTS).chmod(0o644)  # safetensors lets only the owner read it
+        write_tokenizer(partial)
+        for name, content in files.items():
+            (partial / name).parent.mkdir(exist_ok=True)
+            (partial / name).write_bytes(content)
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:

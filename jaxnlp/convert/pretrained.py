@@ -1,26 +1,24 @@
 """Folders of pretrained encoders, as Hugging Face Transformers writes and reads them."""
 
 import dataclasses
+import functools
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple
 
 import numpy as np
-from safetensors.numpy import save_file
 
-from jaxnlp.convert.encoder import WeightsError, checked_family, from_huggingface, to_huggingface
+from jaxnlp.convert.encoder import checked_family, from_huggingface, to_huggingface
 from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     EXPORTED,
-    WEIGHTS,
     PretrainedError,
     find_folder,
-    read_object,
     read_tensors,
+    refuse_files,
+    write_folder,
 )
 from jaxnlp.convert.sentence_transformers import (
     embedding_settings,
@@ -31,9 +29,10 @@ from jaxnlp.convert.sentence_transformers import (
     pooling_of,
     tokenizer_max_length,
 )
-from jaxnlp.convert.settings import REFUSED_FILES
+from jaxnlp.convert.shapes import fields_of
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import BertConfig
-from jaxnlp.saving.atomic_files import naming
+from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.targets import Problem
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -122,9 +121,7 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
     whole = find_folder(path)
     folder = encoder_folder(whole)
     family, config, size = _config_of(folder / CONFIG, exported=(whole / EXPORTED).is_file())
-    for name, reason in REFUSED_FILES.items():
-        if (folder / name).is_file():
-            raise PretrainedError(f"{folder / name}: not supported: {reason}")
+    refuse_files(folder)
     try:
         vocabulary = EncoderVocabulary.of_folder(folder)
     except (FileNotFoundError, ValueError) as error:
@@ -202,8 +199,7 @@ def save_pretrained(
         pooler = "with" if classifier.head.reads_pooler else "without"
         raise ValueError(f"a classifier needs an encoder {pooler} a pooler, and no pretraining heads")
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists and is not empty; give another directory")
+    refuse_contents(folder)
     size = int(np.shape(params["tokens"]["embedding"])[0])
     family = checked_family(config)
     tensors = to_huggingface(params, config, size, heads)
@@ -248,21 +244,9 @@ def save_pretrained(
             settings["label2id"] = {name: label for label, name in enumerate(classifier.names)}
     documents = {CONFIG: settings, **module_files(config.width, *pretrained[4:])}
     files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        with naming(folder):
-            save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
-            vocabulary.save(partial, max_length=pretrained.max_length or config.max_positions)
-            for name, content in {**files, **(further_files or {})}.items():
-                (partial / name).parent.mkdir(exist_ok=True)
-                (partial / name).write_bytes(content)
-        partial.chmod(0o755)  # only the owner can read temporary folders and what safetensors writes
-        (partial / WEIGHTS).chmod(0o644)
-        partial.replace(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    length = pretrained.max_length or config.max_positions
+    tokenizer = functools.partial(vocabulary.save, max_length=length)
+    write_folder(folder, tensors, tokenizer, {**files, **(further_files or {})})
 
 
 def architecture(config: BertConfig, heads: Params | None, classifier: Classifier | None = None) -> str:
@@ -287,38 +271,17 @@ def head_prefix(config: BertConfig, classifier: Classifier) -> str:
 
 
 def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig, int]:
-    """The family, the model's shape, and V.
-
-    Args:
-      file: the config.
-      exported: whether this library wrote it, perhaps with settings for the program next to it.
-    """
-    settings, known = read_object(file), families()
-    model_type = settings.get("model_type", "bert")
-    if model_type not in known:
-        raise PretrainedError(f"{file}: model_type must be one of {', '.join(known)}, got {model_type!r}")
-    family = known[model_type]
-    rules = family.rules
-    strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
-    types = get_type_hints(BertConfig)
-    for theirs, ours in (*family.fields.items(), ("vocab_size", None)):
-        number = ours is not None and types[ours] is float
-        # isinstance would take True for a number.
-        if theirs in settings and type(settings[theirs]) not in ((int, float) if number else (int,)):
-            strange.append(f"{theirs} {settings[theirs]!r}, expected a {'number' if number else 'whole number'}")
-    needed = [*(theirs for theirs, ours in family.fields.items() if ours in _NEEDED), "vocab_size"]
-    missing = [name for name in needed if name not in settings]
-    if strange or missing:
-        problems = strange + [f"no {name}" for name in missing]
-        raise PretrainedError(f"{file} is not the config of a supported {family.title}: {'; '.join(problems)}")
-    fields = {ours: settings[theirs] for theirs, ours in family.fields.items() if theirs in settings}
+    """The family, the model's shape, and V. Args: as for `fields_of`."""
+    known = families()
+    family, fields, size = fields_of(file, known, BertConfig, _NEEDED, default="bert", exported=exported)
     if "padding_id" in fields:  # the first position embeddings are those up to that of padding
         fields["max_positions"] = fields.get("max_positions", BertConfig.max_positions) - fields["padding_id"] - 1
+    (model_type,) = family.rules.supported["model_type"]
     try:
         config = BertConfig(**{**family.fixed, **fields, "model_type": model_type})
     except ValueError as error:
         raise PretrainedError(f"{file}: {error}") from error
-    return family, config, settings["vocab_size"]
+    return family, config, size
 
 
 _NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "padding_id")

@@ -1,6 +1,7 @@
-"""What this library does with each setting of an encoder's files, as Transformers and sentence-transformers write them.
+"""What this library does with each setting of a model's files, as Transformers and sentence-transformers write them.
 
-The settings of one family are in `jaxnlp.convert.encoders`, those of tokenizers in `jaxnlp.text.tokenizer_files`.
+The settings of one family are in `jaxnlp.convert.encoders` or `jaxnlp.convert.decoders`, those of tokenizers in
+`jaxnlp.text.tokenizer_files`.
 """
 
 from collections.abc import Mapping
@@ -9,24 +10,26 @@ from typing import Any
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 
-def encoder_settings(
+def model_settings(
     model_type: str,
     *,
     applied: tuple[str, ...],
     supported: Mapping[str, tuple[Any, ...]],
     ignored: Mapping[str, tuple[str, ...]],
 ) -> ForeignSettings:
-    """What is done with config.json of an encoder.
+    """What is done with config.json of a model.
 
     Args:
       model_type: of Transformers.
-      applied, supported, ignored: the rules of its own settings, as in `ForeignSettings`.
+      applied, supported, ignored: the rules of its own settings, as in `ForeignSettings`. They go before those of all
+        models.
     """
-    both = {reason: (*_IGNORED.get(reason, ()), *ignored.get(reason, ())) for reason in {**_IGNORED, **ignored}}
+    own = {*applied, *supported}
+    common = {reason: tuple(name for name in names if name not in own) for reason, names in _IGNORED.items()}
     return ForeignSettings(
         applied=(*applied, "vocab_size", "tokenizer_class"),
         supported={"model_type": (model_type,), **_SUPPORTED, **supported},
-        ignored=both,
+        ignored={reason: (*common.get(reason, ()), *ignored.get(reason, ())) for reason in {**common, **ignored}},
     )
 
 

@@ -1,6 +1,7 @@
 """GPT: a decoder-only Transformer language model, and the base of models that differ in how they mix positions.
 
-Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm.
+Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, pre-norm blocks, final norm. Weights of
+GPT-2 are read by `jaxnlp.convert.decoder`: they are a GPT with biases.
 """
 
 import dataclasses
@@ -14,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Count, Rate
-from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.config import Count, ProperFraction, Rate
+from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
@@ -23,10 +24,11 @@ from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
-from jaxnlp.nn.feed_forward import FeedForward
+from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
 from jaxnlp.ops.matrix_products import added, matmul
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
 
@@ -45,6 +47,10 @@ class GPTConfig(ModelConfig):
     """Maximum length in tokens. Each position has a learned vector."""
     feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
+    activation: Activation = "gelu_tanh"
+    """Activation of the feed-forward layers."""
+    epsilon: ProperFraction = 1e-5
+    """Epsilon of the normalisations."""
     embedding_dropout_rate: Rate = 0.0
     """Share of embedding outputs dropped in training."""
     attention_dropout_rate: Rate = 0.0
@@ -55,6 +61,9 @@ class GPTConfig(ModelConfig):
     """Whether dense and normalisation layers have biases."""
     tie_embeddings: bool = False
     """Use the token embedding as the output layer."""
+    padded_vocabulary_size: Count | None = None
+    """Number of token embeddings, if pretrained weights have more of them than the tokenizer has tokens; None =
+    equal."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -68,7 +77,12 @@ class GPTConfig(ModelConfig):
         return self.context_length
 
     def architecture(self) -> dict[str, Any]:
-        return super().architecture() | {"feed_forward_width": self.feed_forward_width or 4 * self.width}
+        return super().architecture() | {"feed_forward_width": self.hidden_width}
+
+    @property
+    def hidden_width(self) -> int:
+        """F."""
+        return self.feed_forward_width or 4 * self.width
 
     @property
     def num_blocks(self) -> int:
@@ -76,7 +90,30 @@ class GPTConfig(ModelConfig):
         return self.num_layers
 
     def build(self, processor: Any) -> "GPT":
-        return GPT(self, processor.size)
+        return GPT(self, self.embeddings(processor.size))
+
+    def embeddings(self, vocabulary_size: int) -> int:
+        """Number of token embeddings, V, for a vocabulary of that many tokens.
+
+        Raises: ConfigError when `padded_vocabulary_size` is smaller.
+        """
+        padded = self.padded_vocabulary_size or vocabulary_size
+        if padded < vocabulary_size:
+            raise ConfigError(
+                f"model.padded_vocabulary_size must be at least the tokenizer's {vocabulary_size} tokens, got {padded}"
+            )
+        return padded
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """All parameters: of a run with the same architecture, or of weights of another library with their shape;
+        dropout rates stay those of this config."""
+        theirs = pretrained.model.config
+        if pretrained.folder is not None or type(theirs) is not type(self):
+            return super().adopt(pretrained)
+        rates = {name: rate for name, rate in vars(self).items() if name.endswith("dropout_rate")}
+        config = dataclasses.replace(theirs, **rates, compute=self.compute)
+        shape = f"{config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
+        return Adopted(config, pretrained.params, pretrained.processor, (f"decoder from {pretrained.name}: {shape}",))
 
     @property
     def mixer(self) -> Layer:
@@ -96,8 +133,8 @@ class GPTConfig(ModelConfig):
                 attention_dropout_rate=self.attention_dropout_rate,
                 **branch,
             ),
-            functools.partial(FeedForward, self.feed_forward_width or 4 * self.width, activation="gelu_tanh", **branch),
-            functools.partial(LayerNorm, **common),
+            functools.partial(FeedForward, self.hidden_width, activation=self.activation, **branch),
+            functools.partial(LayerNorm, self.epsilon, **common),
         )
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
@@ -198,7 +235,7 @@ class GPT(nn.Module):
         x, caches = self.mix(x, None if cache is None else cache.layers, first, compute, deterministic=deterministic)
         chex.assert_shape(x, (batch, positions, config.width))
 
-        x = LayerNorm(1e-5, config.use_bias, compute, name="final_norm")(x)
+        x = LayerNorm(config.epsilon, config.use_bias, compute, name="final_norm")(x)
         if return_hidden:
             return x
         x = x.reshape(-1, config.width)

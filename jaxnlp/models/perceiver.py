@@ -47,7 +47,7 @@ class PerceiverConfig(GPTConfig):
         return self.num_layers - 2
 
     def build(self, processor: Any) -> "Perceiver":
-        return Perceiver(self, processor.size)
+        return Perceiver(self, self.embeddings(processor.size))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = dict(self.parameters_around())

@@ -29,7 +29,7 @@ class SynthesizerConfig(GPTConfig):
         return functools.partial(SynthesizerAttention, context_length=self.context_length)
 
     def build(self, processor: Any) -> "Synthesizer":
-        return Synthesizer(self, processor.size)
+        return Synthesizer(self, self.embeddings(processor.size))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         axes = parameter_table.dense(("zv",), "D2HK", use_bias=self.use_bias)

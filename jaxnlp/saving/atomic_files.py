@@ -5,7 +5,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 _REASONS = {
@@ -91,21 +91,23 @@ def require_place(path: Path | None) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
-def require_new(folder: Path) -> None:
-    """Raises FileExistsError unless the folder is new or empty."""
+def refuse_contents(folder: Path) -> None:
+    """Raises: FileExistsError unless a folder to write is new or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not empty; give another directory")
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes a new folder with these files, atomically. Raises: FileExistsError; OSError naming the folder."""
-    require_new(folder)
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A context with a temporary folder, which at its end becomes this one, if there was no error.
+
+    Raises: OSError naming the folder.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         with naming(folder):
-            for name, content in files.items():
-                (partial / name).write_bytes(content)
+            yield partial
         partial.chmod(0o755)  # only the owner can read temporary folders
         partial.replace(folder)
     except BaseException:

@@ -247,8 +247,8 @@ class Scoring(Protocol):
     def whole_params(self) -> Params:
         """The parameters whole on each device, for a decoder with its own loop (`jaxnlp.decoding.rows`)."""
 
-    def load_run(self, path: str) -> Trained:
-        """Loads another trained model, such as a scorer of continuations."""
+    def load(self, path: str) -> Trained:
+        """Loads another trained model, such as a scorer of continuations: a run, or pretrained weights."""
 
 
 @dataclasses.dataclass(frozen=True)

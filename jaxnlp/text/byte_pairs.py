@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
 from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.tokenizer_files import read_decoder_tokenizer, write_decoder_tokenizer
 
 _PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
 """Blanks, accents and characters of several bytes: a byte-level tokenizer gives it back unchanged."""
@@ -37,18 +38,22 @@ class BytePairs:
     """The plural noun for tokens in metrics."""
 
     def __init__(self, tokenizer: Tokenizer):
-        """Raises: ValueError when the tokenizer does not give texts back unchanged, or its ids are not 0 to V - 1."""
+        """A tokenizer that gives texts back unchanged, or with a blank before them.
+
+        Raises: ValueError when it does not, or its ids are not 0 to V - 1.
+        """
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
         back = tokenizer.decode(tokenizer.encode(_PROBE, add_special_tokens=False).ids, skip_special_tokens=False)
-        if back != _PROBE:
+        if back.removeprefix(" ") != _PROBE:
             raise ValueError(f"expected byte-level BPE, which gives {_PROBE!r} back unchanged, got {back!r}")
         ids = set(tokenizer.get_vocab(with_added_tokens=True).values())
         missing = next(number for number in range(len(ids) + 1) if number not in ids)
         if missing < tokenizer.get_vocab_size(with_added_tokens=True):
             raise ValueError(f"expected ids without gaps, got {len(ids):,} ids up to {max(ids):,}, and not {missing:,}")
         self._tokenizer = tokenizer
-        self._cuts_words = _cuts_words(tokenizer)
+        # A tokenizer that puts a blank before a text would put one before each piece.
+        self._cuts_words = back == _PROBE and _cuts_words(tokenizer)
 
     @classmethod
     def of(cls, texts: Sequence[str], size: int) -> Self:
@@ -73,6 +78,28 @@ class BytePairs:
             return cls.from_json({"tokenizer": json.loads(path.read_text(encoding="utf-8"))})
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
+        """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_decoder_tokenizer`.
+
+        Raises:
+          FileNotFoundError: when the folder has no tokenizer.
+          ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
+        """
+        tokenizer = read_decoder_tokenizer(folder)
+        try:
+            return cls(tokenizer)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+
+    def save(self, folder: Path, *, end: str | None, max_length: int) -> None:
+        """Writes tokenizer files, which Transformers and `of_folder` read. Args: as for `write_decoder_tokenizer`."""
+        write_decoder_tokenizer(self._tokenizer, end, folder, max_length=max_length)
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token; None = there is no such token."""
+        return self._tokenizer.token_to_id(token)
 
     @property
     def size(self) -> int:

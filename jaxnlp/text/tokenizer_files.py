@@ -1,9 +1,9 @@
 """The tokenizer files of a folder, read as Transformers' AutoTokenizer reads them, and written for it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import AddedToken, Tokenizer, normalizers, processors
 
@@ -12,6 +12,7 @@ from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
 
+T = TypeVar("T")
 WHOLE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
 FILES = (WHOLE, SETTINGS, SPECIAL_MAP, ADDED, *(name for one in classes() for name in one.files))
@@ -88,7 +89,7 @@ TOKENIZER_PARTS = ForeignSettings(
 
 
 def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
-    """The tokenizer of a folder, with its added tokens, and the names of its special tokens.
+    """The tokenizer of an encoder's folder, with its added tokens, and the names of its special tokens.
 
     BertTokenizer and other classes take from tokenizer.json only the tokens; PreTrainedTokenizerFast takes all of it.
     Further settings of these classes, such as case, are those of tokenizer_config.json.
@@ -98,6 +99,44 @@ def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
       ValueError: naming the file, for other classes, for settings that are not supported, and for files that are not
         such a tokenizer.
     """
+
+    def finish(read: _Read) -> tuple[Tokenizer, SpecialTokens]:
+        special = SpecialTokens.of(read.named)
+        _check_template(read.tokenizer, special)
+        if _SEGMENTS not in read.settings.get("model_input_names", (_SEGMENTS,) if read.segments else ()):
+            remove_segments(read.tokenizer, special)
+        return read.tokenizer, special
+
+    return _read_tokenizer(folder, {}, finish)
+
+
+def read_decoder_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a decoder's folder, as `read_tokenizer`. It adds no tokens to a text.
+
+    Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for a template that adds tokens.
+    """
+
+    def finish(read: _Read) -> Tokenizer:
+        texts = [read.tokenizer.encode("a", add_special_tokens=special).tokens for special in (True, False)]
+        if texts[0] != texts[1] or any(map(read.settings.get, ("add_bos_token", "add_eos_token"))):
+            raise ValueError("no token may be added at the start or the end of a text")
+        return read.tokenizer
+
+    return _read_tokenizer(folder, dict.fromkeys(("truncation_side", "padding_side"), ("right", "left")), finish)
+
+
+class _Read(NamedTuple):
+    """A tokenizer without its template, its tokens by the names of their settings, tokenizer_config.json, and whether
+    its class numbers segments."""
+
+    tokenizer: Tokenizer
+    named: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    segments: bool
+
+
+def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], finish: Callable[[_Read], T]) -> T:
+    """What `finish` makes of the tokenizer of a folder. Args: supported: further values of settings."""
     settings, whole, config = (settings_in(folder / name) for name in (SETTINGS, WHOLE, "config.json"))
     known = classes()
     by_name = {name: one for one in known for name in one.names}
@@ -110,7 +149,7 @@ def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
             f"If its tokens are those of {default.names[0]}, set tokenizer_class to it in {SETTINGS} of a copy"
         )
     own = by_name.get(class_name)
-    _check_settings(folder, settings, whole)
+    _check_settings(folder, settings, whole, supported)
     others = (own or default).files
     names = (WHOLE,) if (folder / WHOLE).is_file() else others
     if not names or not all((folder / name).is_file() for name in names):
@@ -124,25 +163,33 @@ def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
             whole = own.read(folder)
         named, extra, numbered = _further_tokens(folder, settings, whole)
         if own is None:
-            special = SpecialTokens.of({**default.named, **named})
             tokenizer = Tokenizer.from_str(json.dumps(whole))
             tokenizer.no_truncation()
             tokenizer.no_padding()
         else:
             named = {**own.named, **named}
-            special = SpecialTokens.of(named)
             _refuse_other_models(own, whole)
             tokenizer = own.build(whole, named, settings)
         _add_tokens(tokenizer, named, extra, numbered)
         if own is not None:
             own.finish(tokenizer, named, settings)
-        _check_template(tokenizer, special)
-        if _SEGMENTS not in settings.get("model_input_names", (_SEGMENTS,) if own and own.segments else ()):
-            remove_segments(tokenizer, special)
+        return finish(_Read(tokenizer, {**default.named, **named}, settings, own is not None and own.segments))
     except Exception as error:
         kind = (own or default).kind
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
-    return tokenizer, special
+
+
+def write_decoder_tokenizer(tokenizer: Tokenizer, end: str | None, folder: Path, *, max_length: int) -> None:
+    """Writes the files that `read_decoder_tokenizer` and Transformers read as this tokenizer.
+
+    Args:
+      tokenizer: without truncation and padding.
+      end: the token at the start and the end of a text; None = there is none.
+      folder: an existing folder.
+      max_length: maximum input length in tokens.
+    """
+    named = {} if end is None else dict.fromkeys(("bos_token", "eos_token", "unk_token"), end)
+    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **named})
 
 
 def write_tokenizer(
@@ -167,8 +214,12 @@ def write_tokenizer(
     else:
         segments = [_SEGMENTS] if num_segments(tokenizer) > 1 else []
         settings |= {"tokenizer_class": _AS_WRITTEN[0], "model_input_names": ["input_ids", *segments, "attention_mask"]}
+    _write(tokenizer, folder, settings | special.settings())
+
+
+def _write(tokenizer: Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
     (folder / WHOLE).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-    (folder / SETTINGS).write_text(json.dumps(settings | special.settings(), indent=2) + "\n", encoding="utf-8")
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def num_segments(tokenizer: Tokenizer) -> int:
@@ -195,7 +246,9 @@ def _refuse_other_models(own: TokenizerClass, whole: Mapping[str, Any]) -> None:
         raise ValueError(f"expected a {own.kind} tokenizer, as {own.names[0]} has, got {kind}")
 
 
-def _check_settings(folder: Path, settings: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
+def _check_settings(
+    folder: Path, settings: Mapping[str, Any], whole: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]]
+) -> None:
     """Raises: ValueError for settings that change tokens and are not applied."""
     for name in (*CASE, "add_prefix_space", "trim_offsets"):
         value = settings.get(name, True)
@@ -208,13 +261,14 @@ def _check_settings(folder: Path, settings: Mapping[str, Any], whole: Mapping[st
         if isinstance(whole.get(part), dict) and "direction" in whole[part]
     }
     sides = {side: value for side, value in sides.items() if side not in settings}
+    rules = TOKENIZER_SETTINGS._replace(supported={**TOKENIZER_SETTINGS.supported, **supported})
     for name, given in ((SETTINGS, settings), (SPECIAL_MAP, settings_in(folder / SPECIAL_MAP)), (WHOLE, sides)):
-        TOKENIZER_SETTINGS.check(folder / name, {key: value for key, value in given.items() if not _is_token(key)})
+        rules.check(folder / name, {key: value for key, value in given.items() if not _is_token(key)})
 
 
 def _is_token(name: str) -> bool:
-    """Whether a setting names a token."""
-    return name.endswith("_token")
+    """Whether a setting names a token; add_bos_token and add_eos_token do not."""
+    return name.endswith("_token") and not name.startswith("add_")
 
 
 def _further_tokens(

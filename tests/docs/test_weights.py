@@ -8,11 +8,15 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.convert.decoders import families as decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.pretrained import OF_SPANS, OF_TEXTS, OF_TOKENS, read_pretrained
+from jaxnlp.convert.pretrained_decoder import read_decoder
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.text.tokenizer_classes import classes
+from tests import decoder_folders
 from tests.encoder_folders import make_model, save_tokenizer
 from train.optimizer import AdamW
 
@@ -29,18 +33,18 @@ def rows_of(page, heading):
 
 
 def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page):
-    rows, known = rows_of(page, "What loads"), families()
-    assert [row[0] for row in rows] == [known[row[1].strip("`")].title for row in rows]
+    rows, known = rows_of(page, "What loads"), {**families(), **decoder_families()}
+    assert [row[0].partition(", ")[0] for row in rows] == [known[row[1].strip("`")].title for row in rows]
     assert {row[1].strip("`") for row in rows} == known.keys()
     kinds = {"WordPiece": "WordPiece", "byte-level BPE": "BPE", "SentencePiece unigram": "Unigram"}
-    for _, _, tokenizer, heads in rows:
+    for _, model_type, tokenizer, heads in rows:
         kind, _, names = tokenizer.partition(": ")
         for name in re.findall(r"`(\w+)`", names):
             (held,) = (one for one in classes() if name in one.names)
             assert held.kind == kinds[kind]
-        assert heads.startswith("masked tokens")
+        assert heads.startswith("masked tokens" if model_type.strip("`") in families() else "next tokens")
     follows = {row[1].strip("`") for row in rows if row[3].endswith("next sentences")}
-    assert follows == {name for name, family in known.items() if family.names.follows is not None}
+    assert follows == {name for name, family in families().items() if family.names.follows is not None}
 
 
 def test_the_exported_classes_are_those_of_the_code(page):
@@ -63,13 +67,19 @@ def test_the_tested_versions_are_installed(page):
 
 ROBERTA = {"num_segments": 1, "padding_id": 1}
 LARGE = {"num_layers": 24, "num_heads": 16, "width": 1024, **ROBERTA}
+GPT2 = {"context_length": 1024, "tie_embeddings": True}
 SHAPES = {
     "distilbert-base-uncased": ({"num_layers": 6, "num_segments": 0, "use_pooler": False}, 30_522),
+    "distilgpt2": ({"num_layers": 6, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "bert-base-uncased": ({}, 30_522),
+    "gpt2": ({"num_layers": 12, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "roberta-base": (ROBERTA, 50_265),
     "xlm-roberta-base": (ROBERTA, 250_002),
+    "gpt2-medium": ({"num_layers": 24, "num_heads": 16, "width": 1024, **GPT2}, 50_257),
     "roberta-large": (LARGE, 50_265),
     "xlm-roberta-large": (LARGE, 250_002),
+    "gpt2-large": ({"num_layers": 36, "num_heads": 20, "width": 1280, **GPT2}, 50_257),
+    "gpt2-xl": ({"num_layers": 48, "num_heads": 25, "width": 1600, **GPT2}, 50_257),
 }
 
 
@@ -78,7 +88,9 @@ def test_the_memory_of_parameters_is_that_of_their_shapes(page):
     assert [row[0].strip("`") for row in rows] == [*SHAPES]
     for name, shown, memory in rows:
         fields, size = SHAPES[name.strip("`")]
-        shapes = parameter_shapes(Bert(BertConfig(**fields), size), jax.ShapeDtypeStruct((1, 1), np.int32))
+        decoder = "context_length" in fields
+        model = GPT(GPTConfig(**fields), size) if decoder else Bert(BertConfig(**fields), size)
+        shapes = parameter_shapes(model, jax.ShapeDtypeStruct((1, 1), np.int32))
         count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
         assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {np.dtype(np.float32)}
         assert (shown, memory) == (f"{count:,}", f"{4 * count / 1e6:,.0f} MB")
@@ -94,14 +106,23 @@ def test_training_takes_parameters_gradients_and_two_moments(page):
     assert shown == 2 * 4 + held / count  # parameters and gradients, and what the optimizer keeps
 
 
-def test_reading_takes_as_many_bytes_as_the_page_says(page, tmp_path):
+def roberta_in(folder):
+    save_tokenizer("roberta", folder)
+    return make_model("roberta", vocab_size=20_000, hidden_size=256, intermediate_size=1024), read_pretrained
+
+
+def gpt2_in(folder):
+    decoder_folders.save_tokenizer(folder)
+    return decoder_folders.make_model(vocab_size=20_000, n_embd=256), read_decoder
+
+
+@pytest.mark.parametrize("made", [roberta_in, gpt2_in])
+def test_reading_takes_as_many_bytes_as_the_page_says(made, page, tmp_path):
     (most,) = map(int, re.findall(r"takes up to (\d+) bytes for each parameter", page))
-    save_tokenizer("roberta", tmp_path)
-    sizes = {"vocab_size": 20_000, "hidden_size": 256, "intermediate_size": 1024}
-    model = make_model("roberta", **sizes)
+    model, read = made(tmp_path)
     model.save_pretrained(tmp_path)
     tracemalloc.start()
-    read_pretrained(tmp_path)
+    read(tmp_path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     count = sum(tensor.numel() for tensor in model.parameters())

@@ -33,7 +33,7 @@ def generate(run, *options):
         (["generate", "FOLDER", "seed"], "did you mean --seed?"),
         (["--verison"], "there is no option --verison; did you mean --version?"),
         (["generat", "FOLDER"], "the model in FOLDER has no verb 'generat'; did you mean generate?"),
-        (["predict", "FOLDER", "a?"], "the model in FOLDER has no verb 'predict'; there are: generate, attention"),
+        (["predict", "FOLDER", "a?"], "the model in FOLDER has no verb 'predict'; there are: generate, perplexity"),
         (["generate"], "usage: python -m jaxnlp generate RUN"),
         (["generat", "nowhere"], "there is no verb 'generat'; did you mean generate?"),
         (["tran", "gpt"], "there is no verb 'tran'; did you mean train?"),

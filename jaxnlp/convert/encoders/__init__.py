@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 
@@ -17,10 +18,7 @@ class EncoderNames(NamedTuple):
     Attributes:
       tokens, positions, segments: tables of embeddings; None = the family has no segments.
       embedding_norm: the normalisation of their sum.
-      block: of each block, with {} for its index; the next seven names follow it.
-      qkv: queries, keys and values.
-      attention, attention_norm: the output layer of the attention, and the normalisation after it.
-      up, down, feed_forward_norm: the feed-forward layers, and the normalisation after them.
+      blocks: of each block.
       pooler: the dense layer of the pooler.
       transform, norm: layers of the head of masked tokens.
       token_bias: the whole name of the bias of that head's output layer.
@@ -32,13 +30,7 @@ class EncoderNames(NamedTuple):
     positions: str
     segments: str | None
     embedding_norm: str
-    block: str
-    qkv: tuple[str, str, str]
-    attention: str
-    attention_norm: str
-    up: str
-    down: str
-    feed_forward_norm: str
+    blocks: BlockNames
     pooler: str
     transform: str
     norm: str
@@ -77,6 +69,11 @@ class EncoderFamily(NamedTuple):
     classifier_pooler: str
     dropout: Mapping[str, str]
     reads_segments: bool = True
+
+    @property
+    def values(self) -> Mapping[str, Mapping[Any, Any]]:
+        """Settings whose values are written in another way: none."""
+        return {}
 
     @property
     def barriers(self) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxnlp.convert.encoders import EncoderFamily, EncoderNames
-from jaxnlp.convert.settings import encoder_settings
+from jaxnlp.convert.settings import model_settings
+from jaxnlp.convert.tensors import BlockNames
 
 FIELDS = {
     "num_hidden_layers": "num_layers",
@@ -22,13 +23,15 @@ NAMES = EncoderNames(
     positions="embeddings.position_embeddings",
     segments="embeddings.token_type_embeddings",
     embedding_norm="embeddings.LayerNorm",
-    block="encoder.layer.{}.",
-    qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
-    attention="attention.output.dense",
-    attention_norm="attention.output.LayerNorm",
-    up="intermediate.dense",
-    down="output.dense",
-    feed_forward_norm="output.LayerNorm",
+    blocks=BlockNames(
+        block="encoder.layer.{}.",
+        qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
+        attention="attention.output.dense",
+        attention_norm="attention.output.LayerNorm",
+        up="intermediate.dense",
+        down="output.dense",
+        feed_forward_norm="output.LayerNorm",
+    ),
     pooler="pooler.dense",
     transform="cls.predictions.transform.dense",
     norm="cls.predictions.transform.LayerNorm",
@@ -50,7 +53,7 @@ FAMILY = EncoderFamily(
     outside=("cls.",),
     names=NAMES,
     fields=FIELDS,
-    rules=encoder_settings(
+    rules=model_settings(
         "bert",
         applied=tuple(FIELDS),
         supported=SUPPORTED,

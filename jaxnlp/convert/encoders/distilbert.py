@@ -5,7 +5,8 @@ Its classifier has a pooler of its own, with ReLU. Differs in training: sinusoid
 
 from jaxnlp.convert.encoders import EncoderFamily, EncoderNames
 from jaxnlp.convert.encoders.bert import FIXED
-from jaxnlp.convert.settings import encoder_settings
+from jaxnlp.convert.settings import model_settings
+from jaxnlp.convert.tensors import BlockNames
 
 FIELDS = {
     "n_layers": "num_layers",
@@ -27,13 +28,15 @@ FAMILY = EncoderFamily(
         positions="embeddings.position_embeddings",
         segments=None,
         embedding_norm="embeddings.LayerNorm",
-        block="transformer.layer.{}.",
-        qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
-        attention="attention.out_lin",
-        attention_norm="sa_layer_norm",
-        up="ffn.lin1",
-        down="ffn.lin2",
-        feed_forward_norm="output_layer_norm",
+        blocks=BlockNames(
+            block="transformer.layer.{}.",
+            qkv=("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+            attention="attention.out_lin",
+            attention_norm="sa_layer_norm",
+            up="ffn.lin1",
+            down="ffn.lin2",
+            feed_forward_norm="output_layer_norm",
+        ),
         pooler="pre_classifier",
         transform="vocab_transform",
         norm="vocab_layer_norm",
@@ -42,7 +45,7 @@ FAMILY = EncoderFamily(
         follows=None,
     ),
     fields=FIELDS,
-    rules=encoder_settings(
+    rules=model_settings(
         "distilbert",
         applied=tuple(FIELDS),
         supported={"activation": ("gelu",)},

@@ -6,7 +6,7 @@ Its classifier has a pooler of its own. Differs in training: no dropout before t
 from jaxnlp.convert.encoders import EncoderFamily
 from jaxnlp.convert.encoders.bert import FAMILY as BERT
 from jaxnlp.convert.encoders.bert import FIELDS, FIXED, NAMES, SUPPORTED
-from jaxnlp.convert.settings import encoder_settings
+from jaxnlp.convert.settings import model_settings
 
 
 def like_roberta(title: str, prefix: str, model_type: str) -> EncoderFamily:
@@ -25,7 +25,7 @@ def like_roberta(title: str, prefix: str, model_type: str) -> EncoderFamily:
             follows=None,
         ),
         fields=fields,
-        rules=encoder_settings(
+        rules=model_settings(
             model_type,
             applied=tuple(fields),
             supported=SUPPORTED,

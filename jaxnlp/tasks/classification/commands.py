@@ -32,7 +32,7 @@ class Predict(Command):
     or of an image that cannot be read, are empty. Notes on standard error count both.
     """
 
-    summary = "Predicts the classes of texts or images, the entities in texts, or the answers to questions."
+    summary = "Predicts classes of texts or images, entities in texts, or answers to questions."
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input. For models of images: files, or folders of them."""

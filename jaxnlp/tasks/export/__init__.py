@@ -7,7 +7,7 @@ from typing import Literal
 
 import tyro
 
-from jaxnlp.saving.atomic_files import require_new, write_folder
+from jaxnlp.saving.atomic_files import new_folder, refuse_contents
 from jaxnlp.tasks import Command, Trained
 
 
@@ -38,9 +38,11 @@ class ExportCommand(Command):
         from jaxnlp.tasks.export.onnx_files import onnx_files
         from jaxnlp.tasks.export.programs import DESCRIPTION, LOADER, jax_files
 
-        require_new(self.folder)
+        refuse_contents(self.folder)
         files = (jax_files if self.format == "jax" else onnx_files)(trained)
-        write_folder(self.folder, files)
+        with new_folder(self.folder) as partial:
+            for name, content in files.items():
+                (partial / name).write_bytes(content)
         if self.format == "jax":
             print(f"{self.folder / LOADER} loads it with jax, numpy and flatbuffers")
         for name, one in json.loads(files[DESCRIPTION])["functions"].items():

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.config import Count, Natural, NonNegative, Rate
+from jaxnlp.convert.decoders import families
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.inference.exportable import Exportable
@@ -19,7 +21,6 @@ from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
-from jaxnlp.tasks.export import ExportCommand
 from jaxnlp.tasks.export.decoders import read_and_step
 from jaxnlp.tasks.language_model.attention import attend, attends
 from jaxnlp.tasks.language_model.commands import Generate, generate, warm_up
@@ -31,6 +32,9 @@ from jaxnlp.tasks.language_model.evaluators import (
     Validation,
 )
 from jaxnlp.tasks.language_model.prompts import check_prompt
+from jaxnlp.tasks.language_model.text_scores import Perplexity as PerplexityOfTexts
+from jaxnlp.tasks.language_model.text_scores import perplexity
+from jaxnlp.tasks.language_model.weights import ExportDecoder, decoder_of_transformers
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
@@ -44,6 +48,7 @@ class LanguageModel(Task):
     Batches have `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
     """
 
+    model_types = tuple(families())
     stateful: ClassVar[bool] = False
     """Whether a row continues from the final states of the previous batch."""
 
@@ -145,16 +150,23 @@ class LanguageModel(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate, "attention": Attention, "export": ExportCommand}
+        return {"generate": Generate, "perplexity": PerplexityOfTexts, "attention": Attention, "export": ExportDecoder}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate} | ({"attend": attend} if model is None or attends(model) else {})
+        return {"generate": generate, "perplexity": perplexity} | (
+            {"attend": attend} if model is None or attends(model) else {}
+        )
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"generate": warm_up}
 
     def exports(self, trained: Trained) -> Mapping[str, Exportable]:
         return read_and_step(decoder_of(trained.model))
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A decoder of Transformers. Raises: PretrainedError, WeightsError as `read_decoder`."""
+        return decoder_of_transformers(cls(), path, ignore=ignore)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,6 +184,7 @@ class RecurrentLanguageModel(LanguageModel):
     back-propagation.
     """
 
+    model_types = ()
     stateful: ClassVar[bool] = True
 
     activation_regularization: NonNegative = 0.0

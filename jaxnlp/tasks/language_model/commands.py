@@ -20,6 +20,7 @@ from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt
+from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.words import WordVocabulary
 
@@ -50,6 +51,11 @@ class Generate(Command):
     """Number of beams; above 1: beam search instead of sampling, with the best text first."""
     json: bool = False
     """Print a JSON object for each complete text, with its prompt."""
+    scorer: str | None = None
+    """A language model, such as a folder of GPT-2: also print the perplexity of each continuation under it."""
+
+    def further_models(self) -> tuple[str, ...]:
+        return () if self.scorer is None else (self.scorer,)
 
     def __post_init__(self):
         super().__post_init__()
@@ -61,15 +67,17 @@ class Generate(Command):
             if self.num_samples > self.num_beams:
                 raise ValueError(f"--num-samples must be at most --num-beams, {self.num_beams}, got {self.num_samples}")
 
-    def __call__(self, trained: Trained) -> None:
+    def __call__(self, trained: Trained, scorer: Trained | None = None) -> None:
         """Prints the texts: the first sample token by token, all others when they are complete.
 
         Raises:
           UnknownTokenError: for a prompt that is not in the model's vocabulary.
           ValueError: for a stop that is not one token, and for a prompt that is empty or longer than the context; with
-            beams, when the context is too short for all new tokens.
+            beams, when the context is too short for all new tokens; for a scorer that is not a language model.
         """
-        self._started(trained)._print(trained)
+        if scorer is not None:
+            check_scorer(scorer, f"--scorer {self.scorer}")
+        self._started(trained)._print(trained, scorer)
 
     def _started(self, trained: Trained) -> "Generate":
         """This request, with a prompt that the vocabulary has in place of the default prompt; a warning counts unknown
@@ -81,12 +89,12 @@ class Generate(Command):
             return self
         return dataclasses.replace(self, prompt=known_prompt(self.prompt, trained.processor))
 
-    def _print(self, trained: Trained) -> None:
+    def _print(self, trained: Trained, scorer: Trained | None) -> None:
         stop = self._stop_token(trained)
         if self.num_beams > 1:
-            self._search(trained, stop)
+            self._search(trained, stop, scorer)
         else:
-            self._draw(trained, stop)
+            self._draw(trained, stop, scorer)
 
     def _stop_token(self, trained: Trained) -> int | None:
         if self.stop is None:
@@ -99,16 +107,26 @@ class Generate(Command):
             raise ValueError(f"stop must be a word of the vocabulary, got {self.stop!r}")
         return int(tokens[0])
 
-    def _search(self, trained: Trained, stop: int | None) -> None:
+    def _search(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
         for number, hypothesis in enumerate(self._hypotheses(trained, stop)[: self.num_samples], start=1):
-            self._print_whole(number, hypothesis.text)
+            self._print_whole(number, hypothesis.text, scorer)
 
-    def _print_whole(self, number: int, continuation: str) -> None:
+    def _print_whole(self, number: int, continuation: str, scorer: Trained | None) -> None:
         if self.json:
-            fields = {"prompt": self.prompt, "text": self.prompt + continuation}
+            fields: dict[str, Any] = {"prompt": self.prompt, "text": self.prompt + continuation}
+            if scorer is not None:
+                score = score_text(scorer, continuation, self.prompt)
+                value = score.perplexity if score.tokens else None  # JSON does not have NaN
+                fields |= {"scorer_perplexity": value, "scorer_tokens": score.tokens}
             print(json.dumps(fields, ensure_ascii=False))
         else:
             print(self._title(number), self.prompt, continuation, sep="")
+            self._print_score(continuation, scorer)
+
+    def _print_score(self, continuation: str, scorer: Trained | None) -> None:
+        if scorer is not None:
+            score = score_text(scorer, continuation, self.prompt)
+            print(f"--- perplexity {score.perplexity:.2f} of {score.tokens} tokens, scored by {self.scorer} ---")
 
     def _hypotheses(self, trained: Trained, stop: int | None) -> list[Hypothesis]:
         """The results of beam search with distinct texts, best first."""
@@ -144,7 +162,7 @@ class Generate(Command):
             stop=stop,
         )
 
-    def _draw(self, trained: Trained, stop: int | None) -> None:
+    def _draw(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
         decode = trained.processor.decode
         new_tokens: list[np.ndarray] = []
         stopped, pending = False, list[int]()
@@ -161,16 +179,21 @@ class Generate(Command):
             stopped = stopped or tokens[0] == stop
             new_tokens.append(tokens)
         print(decode(pending), end="")
+        rows = np.stack(new_tokens, axis=1).tolist()
+        continuations = [decode(_until(stop, row)) for row in rows]
         if not self.json:
             print()
+            self._print_score(continuations[0], scorer)
         for row in range(0 if self.json else 1, self.num_samples):
-            drawn = [int(tokens[row]) for tokens in new_tokens]
-            if stop in drawn:
-                drawn = drawn[: drawn.index(stop) + 1]
-            self._print_whole(row + 1, decode(drawn))
+            self._print_whole(row + 1, continuations[row], scorer)
 
     def _title(self, number: int) -> str:
         return f"--- sample {number} ---\n" if self.num_samples > 1 else ""
+
+
+def _until(stop: int | None, row: list[int]) -> list[int]:
+    """The tokens up to the stop."""
+    return row[: row.index(stop) + 1] if stop in row else row
 
 
 def warm_up(

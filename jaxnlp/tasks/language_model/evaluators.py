@@ -22,6 +22,7 @@ from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt
+from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.tasks.language_model.words import compile_word_blocks, word_blocks
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import EOL, WordVocabulary
@@ -245,7 +246,8 @@ class Continuations(Evaluator):
     default_split: ClassVar[str] = "generation"
 
     scorer: str | None = None
-    """A run that scores the continuations; it must have the same vocabulary."""
+    """A language model that scores the continuations: a run, or a folder of GPT-2. With another vocabulary, or a model
+    that is not recurrent, it reads them as texts, and the perplexity is that of its own tokens."""
     max_new_tokens: Count = 20
     """Number of tokens in a continuation."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(
@@ -282,7 +284,7 @@ class Continuations(Evaluator):
         predictions = {"continuations.txt": "".join(lines)}
         if scorer is None:
             return Evaluation({}, predictions)
-        nll, tokens = continuation_loss(scorer, rows, added)
+        nll, tokens = self._score(scorer, run, rows, added)
         remarks = {
             "scorer": {"recipe": scorer.name, "steps": scorer.step, "config": scorer.config.get("model")},
             "sampling": to_json(self.sampling) | {"seed": self.seed} if self.num_beams == 1 else None,
@@ -292,12 +294,16 @@ class Continuations(Evaluator):
         return Evaluation({"scorer_perplexity": Metric(float(np.exp(nll / tokens)), tokens)}, predictions, (), remarks)
 
     def _load_scorer(self, scoring: Scoring) -> Trained:
-        scorer = scoring.load_run(str(self.scorer))
-        if "perplexity" not in scorer.task.evaluators():
-            raise DataError(f"--scorer {self.scorer} is not a recurrent language model")
-        if scorer.processor != scoring.trained.processor:
-            raise DataError(f"--scorer {self.scorer} has another vocabulary; give a run with the same one")
+        scorer = scoring.load(str(self.scorer))
+        check_scorer(scorer, f"--scorer {self.scorer}")
         return scorer
+
+    def _score(self, scorer: Trained, run: Trained, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]:
+        if "perplexity" in scorer.task.evaluators() and scorer.processor == run.processor:
+            return continuation_loss(scorer, prompts, added)
+        decode = run.processor.decode
+        scores = [score_text(scorer, decode(new), decode(old)) for old, new in zip(prompts, added, strict=True)]
+        return sum(score.nll for score in scores), sum(score.tokens for score in scores)
 
     def _continue(self, decoder: Decoder, params: Params, prompts: np.ndarray) -> np.ndarray:
         """[N, T] int32 -> [N, max_new_tokens] int32."""

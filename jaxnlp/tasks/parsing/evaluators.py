@@ -58,7 +58,7 @@ class Validation(Evaluator):
         trees = trees_of(sentences, scoring.outputs(self._parse(scoring)), processor)
         measured: dict[str, Metric] = {}
         if self.tagger is not None:
-            tagged = with_predicted_tags(scoring.load_run(self.tagger), sentences, processor)
+            tagged = with_predicted_tags(scoring.load(self.tagger), sentences, processor)
             with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.whole_params())
             if scoring.split.scored:
                 measured = _measured_with_tags(sentences, tagged, with_tags)

@@ -22,6 +22,7 @@ class QuestionAnswering(LanguageModel):
     Source: CS224N assignment 5.
     """
 
+    model_types = ()
     _progress = "positions_per_token"
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:

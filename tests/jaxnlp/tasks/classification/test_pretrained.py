@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
-from jaxnlp.convert.encoder import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of

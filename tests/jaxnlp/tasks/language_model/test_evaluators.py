@@ -12,6 +12,7 @@ from jaxnlp.decoding.generation import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks import MetricKind, Trained
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel, evaluators
 from jaxnlp.tasks.language_model.evaluators import (
     Continuations,
@@ -39,7 +40,7 @@ RUN = Trained(RecurrentLanguageModel(), MODEL, PARAMS, WORDS, name="tiny", step=
 
 
 class Scoring(SplitScoring):
-    """The scoring of training, on one device, with another run for `load_run` to find."""
+    """The scoring of training, on one device, with another run for `load` to find."""
 
     def __init__(self, trained=RUN, other=None, **fields):
         layout = make_parallel("jit", jax.devices()[:1])
@@ -49,7 +50,7 @@ class Scoring(SplitScoring):
         super().__init__(trained, split, "test", training=training, objective=objective, layout=layout, kept={})
         self.other = other
 
-    def load_run(self, place):
+    def load(self, place):
         return self.other
 
 
@@ -221,17 +222,21 @@ def test_beams_find_continuations_that_are_at_least_as_probable():
     assert beams.metrics["scorer_perplexity"].value <= greedy.metrics["scorer_perplexity"].value * 1.0001
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (Trained(RUN.task, MODEL, PARAMS, WordVocabulary((UNK, *"fedcba"))), "--scorer run has another vocabulary"),
-        (Trained(LanguageModel(), MODEL, PARAMS, WORDS), "--scorer run is not a recurrent language model"),
-    ],
-    ids=["other words", "other task"],
-)
-def test_a_scorer_that_cannot_score_is_refused(other, message):
-    with pytest.raises(DataError, match=message):
-        continued(random_prompts(2), other=other, scorer="run")
+def test_a_scorer_with_another_vocabulary_reads_the_continuations_as_texts_after_the_prompts():
+    other = Trained(RUN.task, MODEL, PARAMS, WordVocabulary((UNK, *"fedcba")), name="other")
+    prompts = random_prompts(3)
+    evaluation, added = continued(prompts, other=other, scorer="run", max_new_tokens=5)
+    read = np.concatenate([prompts, added], axis=1)
+    swapped = np.where(read > 0, VOCABULARY - read, 0)  # the same words have other ids
+    expected = loss_of_continuations(swapped[:, : prompts.shape[1]], swapped[:, prompts.shape[1] :]).mean()
+    value, count = evaluation.metrics["scorer_perplexity"]
+    assert count == 15
+    np.testing.assert_allclose(value, math.exp(expected), rtol=1e-4)
+
+
+def test_a_scorer_that_is_not_a_language_model_is_refused():
+    with pytest.raises(ValueError, match="--scorer run is not a language model: its task is Classification"):
+        continued(random_prompts(2), other=Trained(Classification(), MODEL, PARAMS, WORDS), scorer="run")
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ def test_sentences_without_the_tags_that_a_parser_reads_are_refused(column, know
 @pytest.fixture
 def tagger_is_found(monkeypatch, make_tagger):
     """Loading the place TAGGER gives the tagger."""
-    for module, name in (("jaxnlp.cli.verbs", "load"), ("train.evaluation.scoring", "load_run")):
-        loaded = getattr(__import__(module, fromlist=[name]), name)
+    for module in ("jaxnlp.cli.verbs", "train.evaluation.scoring"):
+        loaded = __import__(module, fromlist=["load"]).load
         found = lambda place, loaded=loaded, **options: make_tagger() if place == "TAGGER" else loaded(place, **options)  # noqa: E731
-        monkeypatch.setattr(f"{module}.{name}", found)
+        monkeypatch.setattr(f"{module}.load", found)
 
 
 @pytest.mark.usefixtures("tagger_is_found")

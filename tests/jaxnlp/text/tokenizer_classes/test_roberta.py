@@ -41,6 +41,7 @@ def assert_alike(folder):
         {"tokenizer_class": "absent"},
         {"tokenizer_class": "PreTrainedTokenizerFast"},
         {"mask_token": "<m>"},
+        {"add_bos_token": False},
         {"cls_token": "<cls>", "sep_token": "<sep>"},
     ],
     ids=str,

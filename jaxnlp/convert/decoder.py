@@ -1,0 +1,95 @@
+"""Converts a decoder's weights between the names of Hugging Face Transformers and the parameters of
+`jaxnlp.models.gpt`."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from jaxnlp.convert import tensors as table
+from jaxnlp.convert.decoders import DecoderFamily
+from jaxnlp.convert.tensors import TensorEntry, WeightsError
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.typing import Params
+
+
+def from_huggingface(
+    tensors: Mapping[str, np.ndarray], config: GPTConfig, vocabulary_size: int, family: DecoderFamily
+) -> Params:
+    """Parameters of `GPT` that compute the same function; floats of any precision become float32.
+
+    Args:
+      tensors: tensors by name, with the names of the family in Transformers, with or without its prefix.
+      config: the model's shape.
+      vocabulary_size: V, the number of embeddings.
+      family: of the tensors.
+
+    Returns:
+      Copies.
+
+    Raises:
+      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and an
+        output layer that should be the embedding and differs from it.
+    """
+    names = family.names
+    prefix = table.prefix_of(tensors, ("", f"{family.base}."), f"{names.tokens}.weight", family.title)
+    blocks = [names.blocks.block.format(layer) for layer in range(config.num_layers)]
+    buffers = {block + name for block in blocks for name in names.buffers}
+
+    def short(name: str) -> str | None:
+        name = name.removeprefix(prefix)
+        return None if name in buffers else name
+
+    held = table.by_short_name(tensors, short, family.title)
+    copies = {f"{names.head}.weight": f"{names.tokens}.weight"} if config.tie_embeddings else {}
+    return table.join_all(held, list(_decoder(config, family, vocabulary_size)), copies, family.title)[_TREE]
+
+
+def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> dict[str, np.ndarray]:
+    """Tensors by Transformers' names, those of the class with the output layer.
+
+    Args:
+      params: parameters of `GPT`.
+      config: the model's shape.
+      family: whose tensors these become.
+
+    Returns:
+      Copies, float32. `from_huggingface` converts them to the same bits. An output layer that is the embedding is not
+      among them.
+
+    Raises:
+      WeightsError: for variants that the family does not have, and parameters that do not fit the config.
+    """
+    strange = [
+        f"model.{name} = {getattr(config, name)}"
+        for name, value in family.fixed.items()
+        if getattr(config, name) != value
+    ]
+    if type(config) is not GPTConfig:
+        strange = [f"a {type(config).__name__}"]
+    if strange:
+        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    size = len(params["tokens"]["embedding"])
+    tensors = table.split_all({_TREE: params}, _decoder(config, family, size))
+    outside = f"{family.names.head}."
+    return {name if name.startswith(outside) else f"{family.base}.{name}": tensor for name, tensor in tensors.items()}
+
+
+_TREE = "decoder"
+
+
+def _decoder(config: GPTConfig, family: DecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
+    names, width = family.names, config.width
+    yield table.plain(_TREE, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, width)
+    yield table.plain(_TREE, ("positions",), f"{names.positions}.weight", config.context_length, width)
+    yield from table.blocks(
+        _TREE,
+        names.blocks,
+        layers=config.num_layers,
+        heads=config.num_heads,
+        width=width,
+        hidden=config.hidden_width,
+        transposed=family.transposed,
+    )
+    yield from table.norm(_TREE, ("final_norm",), names.norm, width)
+    if not config.tie_embeddings:
+        yield table.kernel(_TREE, ("head", "kernel"), (names.head,), width, (vocabulary_size,))

@@ -1,0 +1,67 @@
+"""Families of decoders, one a file: what Transformers calls their settings and tensors.
+
+All are variants of `jaxnlp.models.gpt.GPT`. A new family is a new file with a `FAMILY`; it has no code of its own.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxnlp.convert.tensors import BlockNames
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+
+class DecoderNames(NamedTuple):
+    """The tensors of a decoder, without `.weight` and `.bias`.
+
+    Attributes:
+      tokens, positions: tables of embeddings.
+      blocks: of each block.
+      norm: the normalisation after the last block.
+      head: the output layer, which some files store although it is the embedding.
+      buffers: whole names in each block of tensors that mean nothing, such as the mask of causal attention.
+    """
+
+    tokens: str
+    positions: str
+    blocks: BlockNames
+    norm: str
+    head: str
+    buffers: tuple[str, ...]
+
+
+class DecoderFamily(NamedTuple):
+    """How Transformers stores the decoders of a model type.
+
+    Attributes:
+      title: its name in messages.
+      architecture: its class with the output layer.
+      base: the decoder in that class, the first part of its tensors' names.
+      names: of its tensors.
+      transposed: whether matrices are [outputs, inputs], as in PyTorch's Linear.
+      fields: settings of config.json that are fields of `GPTConfig`.
+      values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
+      rules: what is done with each setting of config.json.
+      defaults: fields of `GPTConfig` that a config.json may leave out.
+      fixed: fields of `GPTConfig` that no setting gives, and their values in this family.
+      end: the token at the end of a text, if the tokenizer has it.
+    """
+
+    title: str
+    architecture: str
+    base: str
+    names: DecoderNames
+    transposed: bool
+    fields: Mapping[str, str]
+    values: Mapping[str, Mapping[Any, Any]]
+    rules: ForeignSettings
+    defaults: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    end: str
+
+
+def families() -> dict[str, DecoderFamily]:
+    """The families, by their `model_type`: the names of the files of this folder, with hyphens."""
+    names = [info.name for info in pkgutil.iter_modules(__path__)]
+    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}

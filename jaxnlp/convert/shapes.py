@@ -1,0 +1,80 @@
+"""The fields of a model's config that a config.json of Transformers gives."""
+
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, get_type_hints
+
+from jaxnlp.convert.folders import PretrainedError, read_object
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+
+class StoredModels(Protocol):
+    """How Transformers stores the models of a model type: what this file reads of it."""
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Settings of config.json that are fields of our config."""
+
+    @property
+    def values(self) -> Mapping[str, Mapping[Any, Any]]:
+        """Our value for each value of a setting that is written in another way."""
+
+    @property
+    def rules(self) -> ForeignSettings:
+        """What is done with each setting of config.json."""
+
+
+_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    float: ((int, float), "a number"),
+    int: ((int,), "a whole number"),
+    int | None: ((int, types.NoneType), "a whole number or null"),
+    bool: ((bool,), "true or false"),
+}
+
+
+def fields_of(
+    file: Path, families: Mapping[str, Any], kind: type, needed: Sequence[str], *, default: str, exported: bool = False
+) -> tuple[Any, dict[str, Any], int]:
+    """The family of a config.json, the fields of our config that it gives, and V.
+
+    Args:
+      file: the config.
+      families: each as `StoredModels`, by its `model_type`.
+      kind: the class of our config, whose types the settings must have.
+      needed: fields that the file must give.
+      default: the model type of a file that names none.
+      exported: whether this library wrote the file, perhaps with settings for a program next to it.
+
+    Raises: PretrainedError for other model types, and listing settings that are missing or not supported.
+    """
+    settings = read_object(file)
+    model_type = settings.get("model_type", default)
+    if model_type not in families:
+        raise PretrainedError(f"{file}: model_type must be one of {', '.join(families)}, got {model_type!r}")
+    family: StoredModels = families[model_type]
+    rules = family.rules
+    strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
+    hints = get_type_hints(kind)
+    kinds = {theirs: hints[ours] for theirs, ours in family.fields.items() if theirs not in family.values}
+    for theirs, hint in (*kinds.items(), ("vocab_size", int)):
+        if theirs in settings:
+            expected, name = _KINDS[hint]
+            # isinstance would take True for a number.
+            if type(settings[theirs]) not in expected:
+                strange.append(f"{theirs} {settings[theirs]!r}, expected {name}")
+    names = [*(theirs for theirs, ours in family.fields.items() if ours in needed), "vocab_size"]
+    missing = [f"no {name}" for name in names if name not in settings]
+    if strange or missing:
+        problems = "; ".join(strange + missing)
+        raise PretrainedError(f"{file} is not the config of a supported {family.title}: {problems}")
+    fields = {
+        ours: family.values[theirs][settings[theirs]] if theirs in family.values else settings[theirs]
+        for theirs, ours in family.fields.items()
+        if theirs in settings
+    }
+    return family, fields, settings["vocab_size"]

@@ -1,0 +1,131 @@
+"""Perplexity of texts under a language model."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+from jaxnlp.decoding.generation import bucket_length
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.input_files.notes import report_blank
+from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
+from jaxnlp.typing import Array, Params
+
+LONGEST = 1024
+"""Number of tokens that are read at once by a model without a maximum length."""
+
+
+class TextScore(NamedTuple):
+    """How probable a text is.
+
+    Attributes:
+      nll: the sum of the negative log-likelihoods of its tokens, in nats.
+      tokens: their number.
+    """
+
+    nll: float
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-likelihood; NaN if no token is scored."""
+        return math.exp(self.nll / self.tokens) if self.tokens else math.nan
+
+
+def check_scorer(scorer: Trained, name: str) -> None:
+    """Raises: ValueError, with this name, for a model that is not a language model."""
+    if perplexity not in scorer.task.functions().values():
+        raise ValueError(f"{name} is not a language model: its task is {type(scorer.task).__name__}")
+
+
+def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
+    """The score of a text after another one. Without it the first token of the text is only read.
+
+    A text that is longer than the model's context is read in windows: each token has at least half a context before it,
+    if there are as many tokens.
+
+    Raises: UnknownTokenError for a text that is not in the model's vocabulary.
+    """
+    before, ids = trained.processor.encode(given), trained.processor.encode(text)
+    read = np.concatenate([before, ids]).astype(np.int32)
+    first = max(len(before) - 1, 0)
+    losses = _token_losses(trained, read)[first:]
+    return TextScore(float(losses.sum(dtype=np.float64)), len(losses))
+
+
+def _token_losses(trained: Trained, ids: np.ndarray) -> np.ndarray:
+    """Negative log-likelihood in nats of each token but the first: [N] int -> [N - 1]."""
+    model: Any = trained.model
+    window = model.config.max_length or LONGEST
+    losses, scored = np.zeros(max(len(ids) - 1, 0), np.float32), 0
+    while scored < len(losses):
+        start = max(0, scored - window // 2) if scored else 0
+        end = min(start + window, len(losses))
+        length = bucket_length(end - start, window)
+        tokens, targets = (np.zeros((1, length), np.int32) for _ in range(2))
+        tokens[0, : end - start], targets[0, : end - start] = ids[start:end], ids[start + 1 : end + 1]
+        found = np.asarray(_losses_of(model)(trained.params, tokens, targets))
+        losses[scored:end] = found[0, scored - start : end - start]
+        scored = end
+    return losses
+
+
+@functools.lru_cache(maxsize=8)
+def _losses_of(model: Any) -> Callable[[Params, Any, Any], Array]:
+    """tokens, targets [B, T] int -> the loss of each target in nats, [B, T] float32."""
+
+    def losses(params: Params, tokens: Array, targets: Array) -> Array:
+        scores = jax.nn.log_softmax(model.apply({"params": params}, tokens), axis=-1)
+        return -jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+
+    return jax.jit(losses)
+
+
+@one_or_many
+def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> list[float]:
+    """The perplexity of each text, or of one text: exp of the mean negative log-likelihood of its tokens.
+
+    Args:
+      texts: one text, or a list of N. A text that is longer than the model's context is read in windows.
+      given: a text before each of them, which is read but not scored. Without it, the first token of a text is only
+        read; NaN for a text of one token.
+
+    Raises: UnknownTokenError for a text that is not in the model's vocabulary.
+    """
+    return [score_text(trained, text, given).perplexity for text in require_texts(texts, "texts")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Perplexity(Command):
+    """Prints the perplexity of texts under a language model.
+
+    It is exp of the mean negative log-likelihood of a text's tokens. A line for each text has its perplexity, the
+    number of tokens and the text, with tabs between them. The first token of a text is only read. Perplexities of
+    models with other tokens cannot be compared.
+    """
+
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts; none = those of the file, or of standard input."""
+    file: Path | None = None
+    """A UTF-8 file with one text a line, or a table (.csv, .tsv, .jsonl) with a column named text; - = standard
+    input."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Prints the lines. Raises: ValueError, OSError for texts that are missing or cannot be read."""
+        count, blank = 0, list[int]()
+        for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
+            blank += blank_rows(rows, count)
+            for (text,) in rows:
+                score = score_text(trained, text)
+                print(f"{score.perplexity:.4f}", score.tokens, one_line(text), sep="\t", flush=True)
+            count += len(rows)
+        report_blank(blank, count, self.texts, self.file)

@@ -1,0 +1,49 @@
+"""Decoders of Transformers as language models, and language models as decoders of Transformers."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.convert.pretrained_decoder import PretrainedDecoder, read_decoder, save_decoder
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks.export import ExportCommand, without_class
+from jaxnlp.text.byte_pairs import BytePairs
+
+
+def decoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    """A decoder that Transformers trained, with its tokenizer. Raises: PretrainedError, WeightsError as
+    `read_decoder`."""
+    config, params, vocabulary = read_decoder(path, ignore=ignore)
+    params = jax.device_put(params, jax.local_devices()[0])
+    return Trained(task, config.build(vocabulary), params, vocabulary, name=str(path))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportDecoder(ExportCommand):
+    """Writes a GPT of byte-level BPE as a directory that Hugging Face Transformers reads: a GPT-2 with its tokenizer.
+
+    It is written atomically. `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every
+    language model is written.
+
+    Raises, when it is called:
+      ValueError: for a model that is not a GPT-2: another family, another vocabulary, or layers without biases.
+      OSError: when the directory is not empty or cannot be written.
+    """
+
+    def write_transformers(self, trained: Trained) -> None:
+        model: Any = trained.model
+        if not isinstance(model.config, GPTConfig):
+            raise without_class(trained)
+        if not isinstance(trained.processor, BytePairs):
+            raise WeightsError(
+                "only a vocabulary of byte-level BPE can be exported with a GPT-2, got a "
+                f"{type(trained.processor).__name__}; train on the data of gpt2_small, or give --format jax"
+            )
+        params = jax.tree.map(np.asarray, dict(trained.params))
+        kind = save_decoder(self.folder, PretrainedDecoder(model.config, params, trained.processor))
+        print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp")

@@ -1,0 +1,262 @@
+"""A decoder computes what Transformers computes, and goes in and out without a change of a bit."""
+
+import functools
+import json
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+from jaxnlp.convert.decoder import to_huggingface
+from jaxnlp.convert.decoders import families
+from jaxnlp.convert.folders import PretrainedError
+from jaxnlp.convert.pretrained_decoder import read_decoder, save_decoder
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.nn.compute import EXACT, TransformerCompute
+from tests.decoder_folders import make_model, write_folder
+from tests.encoder_folders import TEXTS
+
+GPT2 = families()["gpt2"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder of a tiny GPT-2, its model and its tokenizer in Transformers, and what we read of it."""
+    folder = tmp_path_factory.mktemp("tiny") / "gpt2"
+    model, tokenizer = write_folder(folder)
+    return folder, model, tokenizer, read_decoder(folder)
+
+
+def inputs_of(tokenizer, side="right"):
+    """What Transformers reads of texts of several lengths, with the positions of their tokens."""
+    tokenizer.padding_side, tokenizer.pad_token = side, tokenizer.eos_token
+    batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=40, return_tensors="pt")
+    positions = (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "position_ids": positions}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def logits_of(model, params, tokens):
+    return model.apply({"params": params}, tokens)
+
+
+def ours(held, batch, compute=EXACT):
+    """Our logits, which have no need of a mask: texts with padding on their right."""
+    model = type(held.config)(**{**vars(held.config), "compute": compute}).build(held.vocabulary)
+    return np.asarray(logits_of(model, held.params, batch["input_ids"].numpy().astype(np.int32)))
+
+
+def theirs(model, batch):
+    with torch.no_grad():
+        return model(**batch).logits.numpy()
+
+
+def in_order(values, batch):
+    """The rows of all tokens that are not padding, in the order of the texts."""
+    return values[batch["attention_mask"].numpy().astype(bool)]
+
+
+def assert_equal_logits(held, model, tokenizer, atol=1e-5):
+    right, left = inputs_of(tokenizer), inputs_of(tokenizer, "left")
+    found = in_order(ours(held, right), right)
+    for batch in (right, left):
+        assert not batch["attention_mask"].all()
+        np.testing.assert_allclose(found, in_order(theirs(model, batch), batch), atol=atol)
+    assert found.std(axis=0).min() > 0.05
+
+
+def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
+    _, model, tokenizer, held = tiny
+    assert_equal_logits(held, model, tokenizer)
+
+
+def test_gradients_are_those_of_transformers(tiny):
+    _, model, tokenizer, held = tiny
+    batch = inputs_of(tokenizer)
+    tokens = batch["input_ids"].numpy().astype(np.int32)
+    mask = batch["attention_mask"].numpy()[:, 1:].astype(bool)
+    ours_of = held.config.build(held.vocabulary)
+
+    def loss(params):
+        scores = jax.nn.log_softmax(ours_of.apply({"params": params}, tokens)[:, :-1])
+        return -jnp.where(mask, jnp.take_along_axis(scores, tokens[:, 1:, None], axis=-1)[..., 0], 0.0).sum()
+
+    model.zero_grad()
+    scores = model(**batch).logits[:, :-1].log_softmax(-1)
+    nll = -scores.gather(-1, batch["input_ids"][:, 1:, None])[..., 0]
+    (nll * torch.as_tensor(mask)).sum().backward()
+    expected = {name: x.grad.numpy() for name, x in model.named_parameters()}
+    found = to_huggingface(jax.device_get(jax.jit(jax.grad(loss))(held.params)), held.config, GPT2)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name], gradient, atol=1e-4 * max(1.0, np.abs(gradient).max()), err_msg=name)
+
+
+def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
+    _, model, tokenizer, held = tiny
+    batch = inputs_of(tokenizer)
+    found = in_order(ours(held, batch, TransformerCompute(dtype="bfloat16")), batch)
+    expected = in_order(theirs(model, batch), batch)
+    assert 0.0 < np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
+
+
+def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(tiny, tmp_path):
+    folder, model, tokenizer, held = tiny
+    assert save_decoder(tmp_path / "again", held) == "GPT2LMHeadModel"
+    again = read_decoder(tmp_path / "again")
+    assert (again.config, again.vocabulary) == (held.config, held.vocabulary)
+    chex.assert_trees_all_equal(again.params, held.params)
+    found, report = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", output_loading_info=True)
+    assert not any(report.values())
+    assert_equal_tensors(found, model)
+    written, before = (json.loads((path / "config.json").read_text()) for path in (tmp_path / "again", folder))
+    names = [*GPT2.fields, "bos_token_id", "eos_token_id", "vocab_size"]
+    assert {name: written[name] for name in names} == {name: before[name] for name in names}
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    assert read(TEXTS)["input_ids"] == tokenizer(TEXTS)["input_ids"]
+    assert (read.bos_token, read.eos_token) == (tokenizer.bos_token, tokenizer.eos_token)
+
+
+def assert_equal_tensors(found, expected):
+    held, others = found.state_dict(), expected.state_dict()
+    assert held.keys() == others.keys()
+    for name, tensor in others.items():
+        assert torch.equal(held[name], tensor), name
+
+
+def with_tokenizer(folder, target):
+    for file in folder.glob("tokenizer*"):
+        (target / file.name).write_bytes(file.read_bytes())
+    return target
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precision_weights_in_several_files_are_read(dtype, tiny, tmp_path):
+    folder, model, _, held = tiny
+    make_model(vocab_size=model.config.vocab_size).to(dtype).save_pretrained(tmp_path, max_shard_size="8KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    kind = {torch.bfloat16: jnp.bfloat16, torch.float16: jnp.float16}[dtype]
+    rounded = jax.tree.map(lambda x: np.asarray(jnp.asarray(x, kind), np.float32), held.params)
+    chex.assert_trees_all_equal(read_decoder(with_tokenizer(folder, tmp_path)).params, rounded)
+
+
+def test_files_of_the_model_without_a_head_and_of_older_versions_give_the_same_parameters(tiny, tmp_path):
+    folder, _, _, held = tiny
+    tensors = load_file(folder / "model.safetensors")
+    assert "transformer.wte.weight" in tensors
+    bare = {name.removeprefix("transformer."): x for name, x in tensors.items()}
+    for layer in range(2):
+        bare[f"h.{layer}.attn.bias"] = np.ones((1, 1, 40, 40), bool)
+        bare[f"h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
+    bare["lm_head.weight"] = bare["wte.weight"]
+    with_tokenizer(folder, tmp_path)
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    save_file(bare, tmp_path / "model.safetensors")
+    chex.assert_trees_all_equal(read_decoder(tmp_path).params, held.params)
+
+
+def test_what_does_not_fit_is_named(tiny, tmp_path):
+    folder, _, _, held = tiny
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["transformer.h.1.mlp.c_fc.weight"]
+    tensors |= {
+        "transformer.h.2.attn.bias": np.ones((1, 1, 40, 40), bool),
+        "score.weight": np.zeros((2, 16), np.float32),
+        "lm_head.weight": tensors["transformer.wte.weight"] + 1.0,
+        "transformer.ln_f.weight": np.full(16, np.nan, np.float32),
+    }
+    with_tokenizer(folder, tmp_path)
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(WeightsError) as caught:
+        read_decoder(tmp_path)
+    first, *lines = str(caught.value).splitlines()
+    assert first.endswith("tensors that do not fit this GPT-2: 5")
+    assert sorted(lines[:5]) == [
+        "  lm_head.weight is not tied: it differs from wte.weight",
+        "  missing: h.1.mlp.c_fc.weight (16, 64)",
+        "  transformer.ln_f.weight holds infinity or NaN",
+        "  unknown: score.weight (2, 16)",
+        "  unknown: transformer.h.2.attn.bias (1, 1, 40, 40)",
+    ]
+    assert "--ignore score. transformer.h.2.attn.bias" in lines[5]
+    fixed = tensors | {"transformer.ln_f.weight": np.ones(16, np.float32), "score.weight": np.zeros(1, np.float32)}
+    fixed["transformer.h.1.mlp.c_fc.weight"] = np.zeros((16, 64), np.float32)
+    save_file(fixed, tmp_path / "model.safetensors")
+    read = read_decoder(tmp_path, ignore=("score.", "lm_head.", "transformer.h.2."))
+    np.testing.assert_array_equal(read.params["tokens"]["embedding"], held.params["tokens"]["embedding"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation_function": "relu", "tie_word_embeddings": False, "n_inner": 24, "layer_norm_epsilon": 1e-1},
+        pytest.param({"activation_function": "gelu"}, marks=pytest.mark.thorough),
+        pytest.param({"activation_function": "gelu_pytorch_tanh"}, marks=pytest.mark.thorough),
+        pytest.param({"tie_word_embeddings": False}, marks=pytest.mark.thorough),
+        pytest.param({"n_inner": 24}, marks=pytest.mark.thorough),
+        pytest.param({"layer_norm_epsilon": 1e-1}, marks=pytest.mark.thorough),
+        pytest.param({"n_head": 4}, marks=pytest.mark.thorough),
+        pytest.param({"n_layer": 1}, marks=pytest.mark.thorough),
+        pytest.param({"n_embd": 8}, marks=pytest.mark.thorough),
+        pytest.param({"n_positions": 50}, marks=pytest.mark.thorough),
+        pytest.param({"vocab_size": 352}, marks=pytest.mark.thorough),
+        pytest.param({"reorder_and_upcast_attn": True, "is_decoder": True}, marks=pytest.mark.thorough),
+        pytest.param({"embd_pdrop": 0, "resid_pdrop": 0.3, "initializer_range": 1.0}, marks=pytest.mark.thorough),
+    ],
+    ids=lambda changes: " ".join(changes),
+)
+def test_options_of_the_config_change_logits_as_in_transformers(changes, tiny, tmp_path):
+    folder, _, tokenizer, _ = tiny
+    model = make_model(**{"vocab_size": len(tokenizer), **changes})
+    model.save_pretrained(tmp_path)
+    held = read_decoder(with_tokenizer(folder, tmp_path))
+    assert_equal_logits(held, model, tokenizer)
+    save_decoder(tmp_path / "again", held)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+    assert_equal_tensors(again, model)
+    batch = inputs_of(tokenizer)
+    np.testing.assert_allclose(theirs(again, batch), theirs(model, batch), atol=1e-5)
+    assert read_decoder(tmp_path / "again").config == held.config
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"activation_function": "silu"}, "activation_function 'silu', expected 'gelu_new' or"),
+        ({"scale_attn_weights": False}, "scale_attn_weights False, expected True"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx True, expected False"),
+        ({"add_cross_attention": True}, "add_cross_attention True, expected False"),
+        ({"n_inner": "4"}, "n_inner '4', expected a whole number or null"),
+        ({"tie_word_embeddings": 1}, "tie_word_embeddings 1, expected true or false"),
+        ({"n_layer": "absent"}, "no n_layer"),
+        ({"n_head": 3}, "num_heads must divide"),
+        ({"embd_pdrop": 2.0}, "embedding_dropout_rate"),
+        ({"rotary_dim": 8}, "unknown settings: rotary_dim"),
+        ({"model_type": "gptj"}, "model_type must be one of gpt2, got 'gptj'"),
+        ({"vocab_size": 340}, "the tokenizer has 341 tokens, but the model has 340 embeddings"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_not_supported_are_refused_by_name(changes, message, tiny, tmp_path):
+    folder = tiny[0]
+    settings = json.loads((folder / "config.json").read_text()) | changes
+    settings = {name: value for name, value in settings.items() if value != "absent"}
+    (with_tokenizer(folder, tmp_path) / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(PretrainedError, match=message):
+        read_decoder(tmp_path)
+
+
+def test_settings_that_a_file_leaves_out_have_the_defaults_of_transformers(tiny, tmp_path):
+    folder, _, _, held = tiny
+    settings = json.loads((folder / "config.json").read_text())
+    needed = ("n_layer", "n_head", "n_embd", "n_positions", "vocab_size", "model_type")
+    with_tokenizer(folder, tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({name: settings[name] for name in needed}))
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    assert read_decoder(tmp_path).config == held.config

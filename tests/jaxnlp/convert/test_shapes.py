@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from jaxnlp.convert.decoders import families
+from jaxnlp.convert.folders import PretrainedError
+from jaxnlp.convert.shapes import fields_of
+from jaxnlp.models.gpt import GPTConfig
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "gpt2", "n_layer": 3, "vocab_size": 7, "activation_function": "relu"}))
+    return path
+
+
+def read(file, *needed, **options):
+    return fields_of(file, families(), GPTConfig, needed, default="", **options)
+
+
+def test_the_fields_that_a_file_gives_have_our_names_and_values(file):
+    family, fields, size = read(file, "num_layers")
+    assert family is families()["gpt2"]
+    assert (fields, size) == ({"num_layers": 3, "activation": "relu"}, 7)
+
+
+def test_missing_and_strange_settings_are_listed_together(file):
+    file.write_text(json.dumps({"model_type": "gpt2", "n_layer": True, "embd_pdrop": "0", "colour": 1}))
+    with pytest.raises(PretrainedError) as caught:
+        read(file, "width")
+    for part in (
+        "is not the config of a supported GPT-2",
+        "n_layer True, expected a whole number",
+        "embd_pdrop '0', expected a number",
+        "unknown settings: colour",
+        "no n_embd",
+        "no vocab_size",
+    ):
+        assert part in str(caught.value)
+
+
+def test_only_an_exported_file_may_have_settings_for_others(file):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"auto_map": {}}))
+    with pytest.raises(PretrainedError, match="unknown settings: auto_map"):
+        read(file)
+    assert read(file, exported=True)[2] == 7
+
+
+def test_other_model_types_are_refused_with_the_known_ones(file):
+    file.write_text('{"model_type": "bert"}')
+    with pytest.raises(PretrainedError, match="model_type must be one of gpt2, got 'bert'"):
+        read(file)

@@ -1,0 +1,93 @@
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import jaxnlp
+from jaxnlp.__main__ import main
+from jaxnlp.tasks.language_model.text_scores import score_text
+from tests.decoder_folders import write_folder
+from tests.encoder_folders import TEXTS
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder of a tiny GPT-2 with 40 positions, its model and its tokenizer in Transformers, and ours."""
+    folder = tmp_path_factory.mktemp("tiny") / "gpt2"
+    model, tokenizer = write_folder(folder)
+    return folder, model, tokenizer, jaxnlp.load_pretrained(folder)
+
+
+def losses(model, ids):
+    """Losses of Transformers, of each token but the first."""
+    with torch.no_grad():
+        scores = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+    return -scores[torch.arange(len(ids) - 1), torch.tensor(ids[1:])].numpy()
+
+
+def test_the_perplexity_of_a_text_is_that_of_transformers(tiny):
+    _, model, tokenizer, run = tiny
+    texts = [TEXTS[0], "cat"]
+    expected = [math.exp(losses(model, tokenizer(text)["input_ids"]).mean()) for text in texts]
+    np.testing.assert_allclose(run.perplexity(texts), expected, rtol=1e-5)
+    np.testing.assert_allclose(run.perplexity(texts[1]), expected[1], rtol=1e-5)
+
+
+def test_only_the_tokens_after_the_given_text_are_scored(tiny):
+    _, model, tokenizer, run = tiny
+    given, text = (tokenizer(part)["input_ids"] for part in ("The cat", " sat on the mat."))
+    expected = losses(model, given + text)[len(given) - 1 :]
+    nll, count = score_text(run, " sat on the mat.", "The cat")
+    assert count == len(text)
+    np.testing.assert_allclose(nll, expected.sum(), rtol=1e-5)
+
+
+def test_a_text_that_is_longer_than_the_context_has_half_a_context_before_each_later_token(tiny):
+    _, model, tokenizer, run = tiny
+    ids = tokenizer(" ".join(TEXTS[:2]) * 3)["input_ids"]
+    assert len(ids) > 90
+    with torch.no_grad():
+        scores = [
+            model(torch.tensor([ids[start : start + 40]])).logits[0].log_softmax(-1) for start in range(0, 80, 20)
+        ]
+    expected = [
+        -float(scores[window][place - 20 * window, ids[place + 1]])
+        for place in range(99)
+        for window in [0 if place < 40 else place // 20 - 1]
+    ]
+    nll, count = score_text(run, tokenizer.decode(ids[:100]))
+    assert count == 99
+    np.testing.assert_allclose(nll, sum(expected), rtol=1e-5)
+
+
+def test_a_text_of_one_token_has_no_perplexity(tiny):
+    assert math.isnan(tiny[3].perplexity("a"))
+    assert not math.isnan(tiny[3].perplexity("a", given="b"))
+
+
+def test_the_verb_prints_a_line_for_each_text(tiny, tmp_path, capsys):
+    folder, _, _, run = tiny
+    (tmp_path / "texts.txt").write_text("The cat sat.\nA dog\n")
+    assert main(["perplexity", str(folder), "--file", str(tmp_path / "texts.txt")]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [text for _, _, text in lines] == ["The cat sat.", "A dog"]
+    assert [value for value, _, _ in lines] == [f"{x:.4f}" for x in run.perplexity(["The cat sat.", "A dog"])]
+    assert [int(count) for _, count, _ in lines] == [len(run.processor.encode(text)) - 1 for _, _, text in lines]
+
+
+@pytest.mark.parametrize("beams", [[], ["--num-beams", "2"]], ids=["sample", "beams"])
+def test_a_scorer_prints_the_perplexity_of_each_generated_text(beams, tiny, finished_run, capsys):
+    folder, _, _, run = tiny
+    options = ["--prompt", "the t", "--max-new-tokens", "8", "--num-samples", "2", *beams, "--scorer", str(folder)]
+    assert main(["generate", str(finished_run.folder), *options, "--json"]) == 0
+    for fields in map(json.loads, capsys.readouterr().out.splitlines()):
+        score = score_text(run, fields["text"].removeprefix("the t"), "the t")
+        assert fields["scorer_tokens"] == score.tokens > 0
+        np.testing.assert_allclose(fields["scorer_perplexity"], score.perplexity, rtol=1e-6)
+    assert main(["generate", str(finished_run.folder), *options]) == 0
+    out = capsys.readouterr().out
+    shown = re.findall(r"^--- perplexity (\d+\.\d\d) of \d+ tokens, scored by (.*) ---$", out, re.MULTILINE)
+    assert [name for _, name in shown] == [str(folder)] * 2
