@@ -1,5 +1,6 @@
 """Exported functions, called by a process that has only jax, numpy and flatbuffers, give the library's own numbers."""
 
+import dataclasses
 import json
 import os
 import re
@@ -11,8 +12,13 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.tasks import Trained
 from jaxnlp.tasks.export import ExportCommand
+from jaxnlp.tasks.export.loader import load
+from jaxnlp.tasks.export.programs import PLATFORMS
 from tests.jaxnlp.tasks.export.models import MODELS, trained_of
+from tests.random_parameters import random_parameters
 
 STRANGER = Path(__file__).with_name("stranger.py")
 SIZES = {"B": 3, "T": 5, "S": 4}
@@ -94,3 +100,43 @@ def test_another_process_gets_the_same_numbers(few, name):
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in FEW])
 def test_another_process_gets_the_same_numbers_from_all_families(others, name):
     check(name, others[name])
+
+
+VARIANTS = [
+    ("transformer", {"positions": "rotary"}, {}),
+    ("transformer", {"positions": "relative_bias", "embeddings": "separate"}, {}),
+    ("transformer", {"positions": "relative_vectors", "embeddings": "shared"}, {}),
+    ("attention", {"attention": "additive", "use_convolution": True}, {}),
+    ("gpt", {"tie_embeddings": True, "compute": TransformerCompute(scan_layers=True, dtype="bfloat16")}, {}),
+    ("perceiver", {"latent_placement": "along"}, {}),
+    ("bert", {"pooling": "lasttoken"}, {}),
+    ("vit", {"pooling": "cls", "stem": "convolutional"}, {}),
+    ("crf", {"bigram_width": 4}, {"scheme": "none"}),
+    ("parser", {}, {"system": "arc_eager"}),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "fields", "of_processor"), VARIANTS)
+def test_variants_give_the_same_numbers_in_float32(tmp_path, name, fields, of_processor):
+    task, config, processor = MODELS[name]
+    config = dataclasses.replace(config, **fields)
+    processor = dataclasses.replace(processor, **of_processor) if of_processor else processor
+    config.check(processor)
+    params = jax.device_put(random_parameters(config.build(processor), *config.inputs(processor)))
+    compute = dataclasses.replace(config.compute, dtype="float32", matmul_dtype=None)
+    exact = dataclasses.replace(config, compute=compute).build(processor)
+    trained = Trained(task(), exact, params, processor)
+    ExportCommand(tmp_path / "out", format="jax")(dataclasses.replace(trained, model=config.build(processor)))
+    functions, exports = load(tmp_path / "out"), trained.task.exports(trained)
+    for function, description in read(tmp_path / "out")["functions"].items():
+        found = named(functions[function](**inputs_of(description)))
+        expected = named(jax.jit(exports[function].apply)(trained.separate_params, inputs_of(description)))
+        for field, array in expected.items():
+            assert not np.isnan(array).any()
+            np.testing.assert_allclose(found[field], array, rtol=1e-5, atol=1e-5, err_msg=f"{function} {field}")
+
+
+def test_programs_are_for_all_platforms(few):
+    program = jax.export.deserialize(bytearray((few["gpt"] / "read.jax").read_bytes()))
+    assert program.platforms == PLATFORMS
