@@ -20,7 +20,7 @@ def load(folder=pathlib.Path(__file__).parent):
     if description["version"] != 1:
         raise ValueError(f"{folder}: this loader reads version 1, got {description['version']}")
     params = jax.device_put(read_tensors(folder / "params.safetensors"))
-    return {name: read_function(folder / one["file"], params) for name, one in description["functions"].items()}
+    return {name: read_function(folder, one, params) for name, one in description["functions"].items()}
 
 
 def read_tensors(file):
@@ -32,7 +32,19 @@ def read_tensors(file):
     return {name: part.view("<f4").reshape(places[name]["shape"]) for name, part in parts.items()}
 
 
-def read_function(file, params):
-    """The function of these parameters in a file."""
-    program = jax.jit(jax.export.deserialize(file.read_bytes()).call)
-    return lambda **inputs: program(params, inputs)
+def read_function(folder, description, params):
+    """A function of these parameters, from its entry in export.json."""
+    program = jax.jit(jax.export.deserialize((folder / description["file"]).read_bytes()).call)
+
+    shapes = {name: shape for name, shape in description["inputs"].items() if isinstance(shape, str)}  # not of caches
+    axes = {name: shape.partition("[")[2].rstrip("]").split(", ") for name, shape in shapes.items()}
+
+    def function(**inputs):
+        for name in axes.keys() & inputs.keys():
+            for axis, size in zip(axes[name], np.shape(inputs[name]), strict=False):
+                least, most = description["limits"].get(axis) or (0, None)
+                if size < least or (most and size > most):
+                    raise ValueError(f"{name}: {axis} must be from {least} to {most or 'any'}, got {size}")
+        return program(params, inputs)
+
+    return function
