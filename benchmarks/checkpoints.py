@@ -27,7 +27,7 @@ from train.recipes import load_recipe
 from train.run import folder as run_folder
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
-from train.run.machine import commit, device_name
+from train.run.machine import commit, device_name, short_commit
 from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected
 from train.run.setup import Setup, set_up
 
@@ -147,7 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
     where = rows[0]
     lines = [
-        f"Measured on {where['device']}, {where['date']}, at commit {where['commit'][:12] + where['commit'][40:]}.",
+        f"Measured on {where['device']}, {where['date']}, at commit {short_commit(where['commit'])}.",
         "",
         "| run | process | MB of the state | ms for a step | ms of pause | s until it is written | steps meanwhile | "
         "copies, saving | s to restore | copies, restoring |",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import with_table
-from train.run.machine import commit, device_name
+from train.run.machine import commit, device_name, short_commit
 
 RESULTS = Path("docs/results/compiled_h100.json")
 PAGE = Path("docs/accelerators.md")
@@ -69,7 +69,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the versions and the machine that compiled."""
     first = rows[0]
     lines = [
-        f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, at commit {first['commit'][:12]}.",
+        f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, at commit "
+        f"{short_commit(first['commit'])}.",
         "",
         "| run | program | CPU seconds | kernels | GB of arguments | GB of temporaries | estimated ms | of the peak |",
         "| --- | --- |" + " ---: |" * 6,

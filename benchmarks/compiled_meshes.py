@@ -19,6 +19,7 @@ from jaxnlp.models.gpt import GPTConfig
 from train.parallel.costs import Costs, costs, transformer_activations
 from train.parallel.rules import placements
 from train.recipes import load_recipe
+from train.run.machine import short_commit
 
 PAGE = Path("docs/scaling_costs.md")
 LARGE, REACH = (Path(f"docs/results/compiled_{name}.json") for name in ("meshes", "v5e"))
@@ -28,6 +29,7 @@ LARGE_RUNS: dict[str, tuple[str, ...]] = {
     "gpt_1b, fsdp, data=4,model=2, 8 H100": ("gpt_1b", "--target=h100:8", "--parallel=fsdp", "--mesh=data=4,model=2"),
     "gpt2_small, jit, 8 H100": ("gpt2_small", "--target=h100:8"),
     "gpt2_small, fsdp, 8 H100": ("gpt2_small", "--target=h100:8", "--parallel=fsdp"),
+    "gpt2_small, fsdp, 8 TPU v5e": ("gpt2_small", "--target=v5e:2x4", "--parallel=fsdp"),
 }
 """The names of the first table's runs, and the arguments of `jaxnlp compile`."""
 REACH_RUNS: dict[str, tuple[str, ...]] = {
@@ -73,7 +75,7 @@ def reach_table(rows: list[dict[str, Any]]) -> str:
 
 
 def _where(rows: list[dict[str, Any]]) -> list[str]:
-    first, commits = rows[0], sorted({row["commit"][:12] for row in rows})
+    first, commits = rows[0], sorted({short_commit(row["commit"]) for row in rows})
     at = f"at commit{'s' if len(commits) > 1 else ''} {' and '.join(commits)}"
     return [f"Compiled with jax {first['jax']} on {first['device']}, {first['date']}, {at}.", ""]
 

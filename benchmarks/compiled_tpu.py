@@ -20,6 +20,7 @@ from benchmarks.compiled import PAGE, record, table, where
 from benchmarks.markdown import with_table
 from jaxnlp.ops.attention import Implementation, packed_attention
 from train.programs.targets import Target, find_target
+from train.run.machine import short_commit
 
 TARGET = "v5e:1x1"
 RESULTS, ATTENTION = (Path(f"docs/results/compiled_tpu{name}.json") for name in ("", "_attention"))
@@ -73,7 +74,7 @@ def attention_table(rows: list[dict[str, Any]]) -> str:
     """MB of temporary arrays by length and implementation."""
     found = {(row["positions"], row["implementation"]): row["temporary_bytes"] for row in rows}
     lines = [
-        f"Compiled with jax {rows[0]['jax']}, {rows[0]['date']}, at commit {rows[0]['commit'][:12]}.",
+        f"Compiled with jax {rows[0]['jax']}, {rows[0]['date']}, at commit {short_commit(rows[0]['commit'])}.",
         "",
         "| positions | " + " | ".join(f"`{name}`: MB" for name in IMPLEMENTATIONS) + " |",
         "| ---: |" + " ---: |" * len(IMPLEMENTATIONS),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import COLUMNS, cells, full_name
+from train.run.machine import short_commit
 
 RESULTS = Path("docs/results")
 PAGE = Path("docs/benchmarks.md")
@@ -37,7 +38,10 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 def _table(where: tuple[Any, ...], rows: list[dict[str, Any]]) -> str:
     device, date, versions, commit = where
-    lines = [f"Measured on {device}, {date}, with {versions}{f', at commit {commit[:12]}' if commit else ''}.", ""]
+    lines = [
+        f"Measured on {device}, {date}, with {versions}{f', at commit {short_commit(commit)}' if commit else ''}.",
+        "",
+    ]
     measured = [row for row in rows if "error" not in row]
     if measured:
         lines += [f"| case | opponent | {' | '.join(COLUMNS)} |", "| --- | --- |" + " ---: |" * len(COLUMNS)]

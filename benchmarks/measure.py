@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.case import OURS, Case, on_gpu
 from jaxnlp.cli.malloc import SWITCH, TUNABLES
 from jaxnlp.ops.matrix_products import operand_dtype
-from train.run.machine import commit
+from train.run.machine import commit, short_commit
 
 
 class ImplementationError(RuntimeError):
@@ -124,7 +124,7 @@ def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: floa
       ImplementationError: the other checkout's implementation cannot be prepared.
     """
     found = commit(checkout)
-    other = str(checkout) if found is None else found[:12] + found[40:]  # with "-dirty"
+    other = str(checkout) if found is None else short_commit(found)
     workers = {(OURS, True): Worker(cases[0].name, OURS, huge_pages=True)}
     try:
         workers[other, True] = Worker(cases[0].name, OURS, huge_pages=True, checkout=checkout)

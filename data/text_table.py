@@ -13,7 +13,8 @@ import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.buckets import Buckets
-from data.pipelines.endless import ENDLESS, iterable, shuffled
+from data.pipelines.endless import iterable, shuffled
+from data.pipelines.epochs import ENDLESS
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
 from data.pipelines.schedules import Schedule, ScheduleName

@@ -2,21 +2,20 @@
 what the tokens are."""
 
 import dataclasses
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import grain
 import numpy as np
-from absl import flags
 
-from data import Corpus, DataError, LazyBatch, NumpyBatch, Split, require_processor
-from data.pipelines.endless import iterable, shuffled
+from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data.pipelines.endless import batched, iterable, shuffled
+from data.pipelines.epochs import Epochs
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, source_documents
-from jaxnlp.config import Count, Natural, ProperFraction
+from jaxnlp.config import Count, ProperFraction
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 
@@ -39,8 +38,6 @@ class TextWindows(TextFiles):
     """Number of examples in an evaluation step."""
     validation_fraction: ProperFraction = 0.1
     """Share of each document's characters, at its end, that is held out for validation."""
-    num_workers: Natural = 0
-    """Processes that prepare batches; 0 = this one, which is enough for text in memory."""
 
     vocabulary_type: ClassVar[type]
     """The class of the vocabulary."""
@@ -95,9 +92,7 @@ class TextWindows(TextFiles):
                 )
         several = f"{len(documents):,} files, each a document; " if len(documents) > 1 else ""
         return Corpus(
-            train=shuffled_windows(
-                parts["train"], self.sequence_length, self.batch_size, seed=seed, num_workers=self.num_workers
-            ),
+            train=shuffled_windows(parts["train"], self.sequence_length, self.batch_size, seed=seed),
             splits={name: self._split(part) for name, part in parts.items()},
             processor=vocabulary,
             description=(
@@ -140,9 +135,7 @@ def _fingerprint(documents: Sequence[str]) -> str:
     return digests[0] if len(digests) == 1 else fingerprint(" ".join(digests))
 
 
-def shuffled_windows(
-    documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
-) -> grain.IterDataset:
+def shuffled_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int) -> Epochs:
     """Every window of T + 1 tokens of a document in random order, endlessly, reshuffled in each epoch.
 
     Args:
@@ -150,7 +143,6 @@ def shuffled_windows(
       sequence_length: T.
       batch_size: B.
       seed: decides the order.
-      num_workers: processes that prepare batches; the order does not depend on it.
 
     Returns:
       Batches of `tokens` [B, T] int32, `targets` [B, T] int32 (the next tokens) and `loss_mask` [B, T] bool; after the
@@ -158,15 +150,9 @@ def shuffled_windows(
     """
     windows = _Windows(documents, sequence_length)
     starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
-    # Starts are batched first; the windows of a batch are then read in one NumPy call.
-    order = shuffled(grain.MapDataset.range(len(starts)), seed).batch(batch_size)
-    chosen = _Chosen(windows, starts)
-    if not num_workers:
-        return iterable(order.map(lambda indices: LazyBatch(batch_size, lambda rows: chosen(indices[rows]))))
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
-    workers = grain.MultiprocessingOptions(num_workers=num_workers)
-    return iterable(order.map(chosen)).mp_prefetch(workers, _ignore_interrupts)
+    # Only starts are shuffled; the windows of a batch are then read in one NumPy call.
+    order = shuffled(grain.MapDataset.range(len(starts)), seed)
+    return iterable(batched(order, batch_size, lambda indices: windows(starts[np.array(indices)])))
 
 
 def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int) -> grain.MapDataset:
@@ -189,13 +175,8 @@ def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, b
     )
 
 
-def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
-    """Ctrl-C reaches workers too; only the process that trains handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 class _Windows:
-    """The windows of documents at given starting points: a class, since worker processes receive it by pickle."""
+    """The windows of documents at given starting points."""
 
     def __init__(self, documents: Sequence[np.ndarray], sequence_length: int):
         self.sequence_length = sequence_length
@@ -219,14 +200,3 @@ class _Windows:
             "targets": np.where(positions + 1 < ends, self.tokens[positions + 1], 0),
             "loss_mask": positions + 1 < ends,
         }
-
-
-class _Chosen:
-    """The windows of given indices."""
-
-    def __init__(self, windows: _Windows, starts: np.ndarray):
-        self.windows = windows
-        self.starts = starts
-
-    def __call__(self, indices: np.ndarray) -> NumpyBatch:
-        return self.windows(self.starts[np.asarray(indices)])

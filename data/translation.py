@@ -1,7 +1,6 @@
 """Data sets of sentences and their translations: the base class, and pairs from files."""
 
 import dataclasses
-import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
+from data.pipelines.epochs import keeps_last
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import fitting
 from data.pipelines.pair_batches import (
@@ -162,8 +162,7 @@ class SentencePairs(DataConfig):
         ids = {name: [encoded(pair, processor) for pair in pairs] for name, (pairs, _) in held.items()}
         longest = max([longest, *(longer_side(pair) for of_split in ids.values() for pair in of_split)])
         room = fitting(min(longest, self.max_length), self.lengths)
-        # The first epoch is read here and in training.
-        epoch = functools.lru_cache(maxsize=1)(lambda index: training(index, room))
+        epoch = keeps_last(lambda index: training(index, room))  # the first one is read here and in training
         first = epoch(0)
         lengths = list(map(longer_side, first))
         shapes = self.shapes(lengths, longest)

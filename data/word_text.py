@@ -10,8 +10,8 @@ import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
 from data.next_word import fixture_splits, read_fixture
+from data.pipelines.epochs import Epochs
 from data.pipelines.word_batches import (
-    Epochs,
     concatenated,
     evaluation_streams,
     longest_stream_batch,

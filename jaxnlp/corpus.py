@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import Config, Count
+from jaxnlp.config import Config, Count, Natural
 
 Example = TypeVar("Example")
 
@@ -151,7 +151,8 @@ class Corpus:
 
     Attributes:
       train: endless batches of static shapes, perhaps lazy, in an order that only the seed decides; or dicts of batches
-        by part, if a step takes a batch of each part. Its iterator has `get_state` and `set_state`.
+        by part, if a step takes a batch of each part. Its iterator has `get_state` and `set_state`. See
+        `data.pipelines.epochs.Epochs`.
       splits: the splits that can be scored, by name; one is `validation`.
       processor: turns raw inputs into arrays.
       description: one line for the user.
@@ -167,6 +168,20 @@ class Corpus:
     fingerprint: str
     token_counts: np.ndarray | None = None
     of_each_shape: Sequence[Any] | None = None
+
+    def with_workers(self, number: int) -> "Corpus":
+        """The same data; processes make the training batches ahead, if their number is not 0.
+
+        Raises: DataError when the training batches have no method `with_workers`.
+        """
+        if not number:
+            return self
+        if not hasattr(self.train, "with_workers"):
+            raise DataError(
+                f"--data.num-workers {number} does not apply: the training batches of this data set, "
+                f"{type(self.train).__name__}, have no method with_workers; set it to 0"
+            )
+        return dataclasses.replace(self, train=self.train.with_workers(number))
 
     @property
     def shapes(self) -> BatchShapes:
@@ -192,6 +207,9 @@ class DataConfig(Config):
     few_lengths: bool | None = None
     """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
     text, three for data with a list of lengths. None = True on GPUs and TPUs, otherwise False."""
+
+    num_workers: Natural = 0
+    """Processes that make batches ahead; 0 = this one. The batches do not depend on it, and it may change on resume."""
 
     @property
     def usual(self) -> tuple[str, ...]:

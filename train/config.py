@@ -9,7 +9,7 @@ from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed
 from jaxnlp.models import ModelConfig
-from jaxnlp.saving.serialization import to_json
+from jaxnlp.saving.serialization import to_json, without_means
 from jaxnlp.tasks import Task
 from train.optimizer import AdamW, OptimizerConfig
 
@@ -89,16 +89,14 @@ class TrainConfig(Config):
 
     def identity(self) -> dict[str, Any]:
         """The fields that determine the run's numbers, as JSON. All others may change on resume: bookkeeping,
-        `model.compute`, and `total_steps` if the learning rate does not depend on it."""
+        `data.num_workers`, `model.compute`, and `total_steps` if the learning rate does not depend on it."""
         others, schedule = set(BOOKKEEPING), self.optimizer.schedule
         if self.nt_asgd_patience is not None or schedule.scale(()) is not None:
             # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
             others.remove("evaluate_every_steps")
         elif not schedule.ends_with_run:
             others.add("total_steps")
-        fields = {name: value for name, value in to_json(self).items() if name not in others}
-        fields["model"].pop("compute", None)
-        return fields
+        return without_means({name: value for name, value in to_json(self).items() if name not in others})
 
 
 def update(config: Any, **changes: Any) -> Any:

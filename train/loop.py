@@ -164,7 +164,7 @@ def _compile_further_programs(
 def _record_peak(workdir: Path, executable: Any, setup: Setup, layout: Parallel, output: StepOutput) -> None:
     """Records what the report needs for the share of the devices' peak, if that is known."""
     count = float(jax.device_get(output.metrics[setup.objective.progress][1]))
-    facts = peak_facts(executable.result(), count, layout.devices, jax.local_devices()[0].device_kind)
+    facts = peak_facts(executable.result(), count, layout.replicated.mesh.size, jax.local_devices()[0].device_kind)
     if facts:
         run_folder.update_environment(workdir, **facts)
 

@@ -51,7 +51,7 @@ class Held(NamedTuple):
       axes: the letters of its axes, see jaxnlp/typing.py.
       spec: for each axis, the axis of the mesh whose devices share it; None = none.
       bytes: on each device.
-      whole_because: why the devices do not share it; "" if they do.
+      whole: along which axes of the mesh it is whole, and why; "" = along none.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Held(NamedTuple):
     axes: str
     spec: tuple[str | None, ...]
     bytes: int
-    whole_because: str
+    whole: str
 
 
 def parameters_of(setup: Setup, layout: MeshParallel) -> list[Held]:
@@ -71,8 +71,8 @@ def parameters_of(setup: Setup, layout: MeshParallel) -> list[Held]:
         name = "/".join(names(path))
         spec = (*placed[name].spec,) if placed else (None,) * x.ndim
         note = placed[name].note if placed else ""
-        because = "" if any(spec) else note or _why_whole(layout)
-        found.append(Held(name, x.shape, setup.config.model.parameter(names(path)).axes, spec, held_bytes(x), because))
+        whole = note or ("" if any(spec) else f"whole: {_why_whole(layout)}")
+        found.append(Held(name, x.shape, setup.config.model.parameter(names(path)).axes, spec, held_bytes(x), whole))
     return found
 
 
@@ -144,9 +144,9 @@ def as_text(found: dict[str, Any], options: ShardingOptions) -> str:
         lines.append(f"  {name.replace('_', ' '):<16}{size / 1e6:>12,.3f}{detail}")
     reasons: dict[str, list[str]] = {}
     for one in found["parameters"]:
-        if one["whole_because"]:
-            reasons.setdefault(one["whole_because"], []).append(one["name"])
-    lines += ["", *(f"whole, since {why}: {', '.join(whole)}" for why, whole in reasons.items())]
+        if one["whole"]:
+            reasons.setdefault(one["whole"], []).append(one["name"])
+    lines += ["", *(f"{', '.join(found)}: {why}" for why, found in reasons.items())]
     return "\n".join(lines).rstrip()
 
 

@@ -1,7 +1,6 @@
 """Batches of examples of different lengths, each padded to one of a few lengths that its longest example fits."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -9,11 +8,13 @@ import grain
 import numpy as np
 
 from data import LazyBatch, NumpyBatch
+from data.pipelines.endless import TOGETHER
+from data.pipelines.epochs import keeps_last
 from data.pipelines.lengths import fitting
 
 Example = TypeVar("Example")
 
-POOL_BATCHES = 16
+POOL_BATCHES = TOGETHER
 """Number of batches in a pool."""
 
 
@@ -57,8 +58,7 @@ class Buckets(Generic[Example]):
         """
         pool_size = pool_batches * batch_size
 
-        # The batches of a pool are read one after the other.
-        @functools.lru_cache(maxsize=2)
+        @keeps_last  # the batches of a pool are read one after the other
         def pool(index: int) -> list[LazyBatch]:
             pooled = [examples[i] for i in range(index * pool_size, (index + 1) * pool_size)]
             pooled.sort(key=self.length)

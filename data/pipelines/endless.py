@@ -1,14 +1,16 @@
 """Endless examples for training."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import grain
 import numpy as np
 
 from data import LazyBatch, NumpyBatch
+from data.pipelines.epochs import ENDLESS, Epochs
 
-ENDLESS = 2**40
-"""An effectively infinite number of examples. Grain's own endless repeat() overflows when its examples are batched."""
+TOGETHER = 16
+"""Number of batches that a worker makes one after the other; as many as are sorted by length together."""
 
 
 def shuffled(examples: grain.MapDataset, seed: int) -> grain.MapDataset:
@@ -16,23 +18,28 @@ def shuffled(examples: grain.MapDataset, seed: int) -> grain.MapDataset:
     return examples.seed(seed).shuffle().repeat(ENDLESS // len(examples))
 
 
-def batched(examples: grain.MapDataset, batch_size: int) -> grain.MapDataset:
-    """Batches of B examples, dicts of arrays of equal shapes. Each example is made when its row is read."""
-
-    def batch(index: int) -> LazyBatch:
-        return LazyBatch(batch_size, lambda rows: stacked([examples[index * batch_size + int(row)] for row in rows]))
-
-    return grain.MapDataset.range(len(examples) // batch_size).map(batch)
-
-
 def stacked(rows: Sequence[NumpyBatch]) -> NumpyBatch:
     """Rows as a batch."""
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def iterable(batches: grain.MapDataset) -> grain.IterDataset:
-    """The batches in their order; the iterator's state can be saved and set.
+def batched(
+    examples: grain.MapDataset, batch_size: int, make: Callable[[list[Any]], NumpyBatch] = stacked
+) -> grain.MapDataset:
+    """Batches of B examples. Each example is made when its row is read.
 
-    No threads read ahead: a batch takes microseconds, and on few cores threads slow down the training step.
+    Args:
+      examples: dicts of arrays of equal shapes, or whatever `make` takes.
+      batch_size: B.
+      make: from a batch's examples, or some of them, to these rows.
     """
-    return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+
+    def batch(index: int) -> LazyBatch:
+        return LazyBatch(batch_size, lambda rows: make([examples[index * batch_size + int(row)] for row in rows]))
+
+    return grain.MapDataset.range(len(examples) // batch_size).map(batch)
+
+
+def iterable(batches: grain.MapDataset) -> Epochs:
+    """Endless batches in their order; the iterator's state can be saved and set."""
+    return Epochs(lambda number: batches[number * TOGETHER : (number + 1) * TOGETHER])

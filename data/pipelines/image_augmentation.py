@@ -28,10 +28,17 @@ def shift(image: np.ndarray, padding: int, generator: Generator) -> np.ndarray:
 
     Source: He et al. 2016, section 4.2.
     """
-    size = len(image)
-    padded = np.pad(image, ((padding, padding), (padding, padding), (0, 0)))
-    top, left = generator.integers(0, 2 * padding + 1, 2)
-    return padded[top : top + size, left : left + size]
+    moved = np.zeros_like(image)
+    to, source = zip(*map(_overlap, generator.integers(0, 2 * padding + 1, 2) - padding), strict=True)
+    moved[to] = image[source]
+    return moved
+
+
+def _overlap(offset: int) -> tuple[slice, slice]:
+    """Where an axis and the same axis from `offset` on overlap: in the result, and in the axis."""
+    if offset > 0:
+        return slice(None, -offset), slice(offset, None)
+    return slice(-offset, None), slice(None, offset or None)
 
 
 def erase(image: np.ndarray, rate: float, generator: Generator) -> np.ndarray:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from data import NumpyBatch, Split
+from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
-from data.pipelines.word_batches import Epochs
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.subwords import END, START, UNKNOWN
 from jaxnlp.text.translation import SentencePair, TranslationProcessor

@@ -9,8 +9,8 @@ import grain
 import numpy as np
 
 from data import LazyBatch, NumpyBatch
+from data.pipelines.epochs import Epochs
 from data.pipelines.lengths import MOST_LENGTHS, few_lengths
-from data.pipelines.word_batches import Epochs
 
 Example = TypeVar("Example")
 

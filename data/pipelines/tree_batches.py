@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from data import NumpyBatch, Split
+from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import Derivation, derivation, lifted
-from data.pipelines.word_batches import Epochs
 from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import NODES

@@ -1,15 +1,11 @@
 """Batches of a word language model: independent windows, or streams of text that continue from batch to batch."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import grain
 import numpy as np
 
 from data import LazyBatch, NumpyBatch
-
-Epoch = Callable[[int], Sequence[NumpyBatch | LazyBatch]]
-"""A pure function from the index of an epoch to its batches."""
 
 
 def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator, *, shuffle: bool) -> np.ndarray:
@@ -157,41 +153,3 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
         }
 
     return grain.MapDataset.range(-(-length // sequence_length)).map(batch)
-
-
-class Epochs(grain.IterDataset):
-    """The batches of epoch 0, then those of epoch 1, and so on."""
-
-    def __init__(self, epoch: Epoch):
-        """An epoch must have at least one batch."""
-        super().__init__()
-        self._epoch = epoch
-
-    def __iter__(self) -> "_EpochsIterator":
-        return _EpochsIterator(self._epoch)
-
-
-class _EpochsIterator(grain.DatasetIterator):
-    """Its state is two numbers: the epoch and the next batch in it."""
-
-    def __init__(self, epoch: Epoch):
-        super().__init__()
-        self._epoch = epoch
-        self._number = self._next = 0
-        self._batches: Sequence[NumpyBatch | LazyBatch] | None = None
-
-    def __next__(self) -> NumpyBatch | LazyBatch:
-        if self._batches is None:
-            self._batches = self._epoch(self._number)
-        if self._next == len(self._batches):
-            self._number, self._next = self._number + 1, 0
-            self._batches = self._epoch(self._number)
-        self._next += 1
-        return self._batches[self._next - 1]
-
-    def get_state(self) -> dict[str, Any]:
-        return {"epoch": self._number, "batch": self._next}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._number, self._next = state["epoch"], state["batch"]
-        self._batches = None

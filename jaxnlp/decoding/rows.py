@@ -1,4 +1,6 @@
-"""Devices that share the rows of a search: each continues its own rows, and nothing crosses the devices.
+"""Devices that share the rows of a search: each continues its own rows.
+
+Inside a jitted step nothing crosses the devices. With several processes, `on_host` gathers the tokens after each step.
 
 A search runs over the devices that have its parameters. They share its rows if the parameters are whole on each device
 of a mesh with the axis `data`; see `jaxnlp.typing.BATCH_AXIS`.

@@ -66,7 +66,7 @@ class Record:
       losses: the plain validation losses of all evaluations so far.
       data_state: state of the data's iterator after the last batch.
       items: for each item, the checksum of each array, by its path; see `jaxnlp.saving.checksums`.
-      scores: the best metric of all evaluations so far, negated if lower is better; [] = of an earlier version.
+      scores: the best metric of all evaluations so far, negated if lower is better.
       format: of the checkpoint; `FORMAT`, or that of another version.
     """
 
@@ -80,7 +80,7 @@ class Record:
     losses: list[float]
     data_state: dict[str, Any]
     items: dict[str, dict[str, int]]
-    scores: list[float] = dataclasses.field(default_factory=list)
+    scores: list[float]
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:

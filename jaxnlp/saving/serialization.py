@@ -17,6 +17,9 @@ TRUSTED = {"jaxnlp", "data", "train"}
 TRUST_VARIABLE = "JAXNLP_TRUST"
 """Environment variable with further such packages, separated by commas. The current folder may have them."""
 
+MEANS = {"model": "compute", "data": "num_workers"}
+"""The field of each section of a run's config that says how it is computed, not what."""
+
 
 class ConfigError(ValueError):
     """A config that cannot be read or is invalid; the message has the place and the reason."""
@@ -129,12 +132,18 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
     return [] if old == new and type(old) is type(new) else [f"{prefix}: {old!r} -> {new!r}"]
 
 
-def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a config, as JSON, that an identity also has; without `model.compute`, which no identity has."""
-    fields = {name: value for name, value in config.items() if name in identity}
-    if isinstance(fields.get("model"), dict):
-        fields["model"] = {name: value for name, value in fields["model"].items() if name != "compute"}
+def without_means(config: dict[str, Any]) -> dict[str, Any]:
+    """A config, as JSON, without the fields that say how a run is computed: no identity has them."""
+    fields = dict(config)
+    for section, means in MEANS.items():
+        if isinstance(config.get(section), dict):
+            fields[section] = {name: value for name, value in config[section].items() if name != means}
     return fields
+
+
+def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config, as JSON, that an identity also has."""
+    return without_means({name: value for name, value in config.items() if name in identity})
 
 
 def identity_changes(before: dict[str, Any], now: dict[str, Any], *, extended: bool = False) -> list[str]:

@@ -35,16 +35,9 @@ def merged(
     symbols: list[str | None] = list(word)  # None: merged into a symbol on its left
     count = len(symbols)
     after, before = list(range(1, count + 1)), list(range(-1, count - 1))
-    possible: list[tuple[float, int, str]] = []  # best first; may have pairs that are no longer neighbours
-
-    def consider(left: int) -> None:
-        if left >= 0 and after[left] < count:
-            token = f"{symbols[left]}{symbols[after[left]]}"
-            if token in scores:
-                heapq.heappush(possible, (-scores[token], left, token))
-
-    for index in range(count - 1):
-        consider(index)
+    # Best first; it may have pairs that are no longer neighbours.
+    possible = [(-scores[word[i : i + 2]], i, word[i : i + 2]) for i in range(count - 1) if word[i : i + 2] in scores]
+    heapq.heapify(possible)
     left_out: list[tuple[float, int, str]] = []
     while possible:
         merge = heapq.heappop(possible)
@@ -59,8 +52,11 @@ def merged(
         after[left] = after[right]
         if after[left] < count:
             before[after[left]] = left
-        consider(before[left])
-        consider(left)
+        for first in (before[left], left):
+            if first >= 0 and after[first] < count:
+                token = f"{symbols[first]}{symbols[after[first]]}"
+                if token in scores:
+                    heapq.heappush(possible, (-scores[token], first, token))
         while left_out:
             heapq.heappush(possible, left_out.pop())
     return [symbol for symbol in symbols if symbol is not None]

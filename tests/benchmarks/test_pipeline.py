@@ -1,5 +1,6 @@
 """The table of batches in docs/accelerators.md."""
 
+import itertools
 import json
 import types
 
@@ -7,28 +8,33 @@ import pytest
 
 from benchmarks import pipeline
 from benchmarks.markdown import with_table
-from benchmarks.pipeline import MARKERS, PAGE, RESULTS, RUNS, rows, table
+from benchmarks.pipeline import MARKERS, PAGE, RESULTS, RUNS, WORKERS, rows, table
 
 
 def test_the_page_has_the_table_of_the_recorded_rows():
     recorded = json.loads(RESULTS.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page, table(recorded), MARKERS)
-    assert [row["run"] for row in recorded] == [*RUNS]
+    assert [(row["run"], row["workers"]) for row in recorded] == [*itertools.product(RUNS, WORKERS)]
 
 
 class Data:
     """Data with a clock that only it advances: the first batches take a second each, the others 4 ms."""
 
     def __init__(self, monkeypatch):
-        self.now, self.made = 0.0, 0
+        self.now, self.made, self.workers = 0.0, 0, []
         monkeypatch.setattr(pipeline.time, "perf_counter", lambda: self.now)
 
     def load(self, seed):
         assert seed == 3
-        return types.SimpleNamespace(train=self)
+        return types.SimpleNamespace(with_workers=self.with_workers)
+
+    def with_workers(self, number):
+        self.workers.append(number)
+        return types.SimpleNamespace(train=iter(self))
 
     def __iter__(self):
+        self.made = 0
         while True:
             self.made += 1
             self.now += 1.0 if self.made <= pipeline.WARM_UP else 0.004
@@ -45,9 +51,11 @@ def test_batches_as_on_a_gpu_after_the_first_ones_are_compared_with_the_fastest_
     monkeypatch.setattr(pipeline, "RUNS", ("awd_lstm",))
     monkeypatch.setattr(pipeline, "load_recipe", lambda name: types.SimpleNamespace(data=data, seed=3, name=name))
     monkeypatch.setattr(pipeline, "update", lambda config, **fields: changes.append((config.name, fields)) or config)
-    (row,) = rows()
-    assert changes == [("awd_lstm", {"data.few_lengths": True})]
+    row, *others = rows()
+    assert data.workers == [*WORKERS]
+    assert len(others) == len(WORKERS) - 1
+    assert changes == [("awd_lstm", {"data.few_lengths": True})] * len(WORKERS)
     assert row["batch_seconds"] == pytest.approx(0.004)
     assert row["step_seconds"] == 0.01
     assert row["ratio"] == pytest.approx(2.5)
-    assert "| awd_lstm | 4.00 | 10.0 | 2.5 |" in table([row | {"commit": "0" * 40}])
+    assert "| awd_lstm | 0 | 4.00 | 10.0 | 2.5 |" in table([row | {"commit": "0" * 40}])

@@ -1,4 +1,3 @@
-import contextlib
 import itertools
 import json
 
@@ -85,6 +84,15 @@ def test_saved_and_set_state_gives_the_same_continuation():
         assert_batches_equal(next(original), next(continued))
 
 
+def test_only_the_windows_of_rows_that_are_read_are_drawn(monkeypatch):
+    drawn = []
+    noted = lambda examples, seed: examples.map(lambda index: drawn.append(index) or index)  # noqa: E731
+    monkeypatch.setattr("data.text_windows.shuffled", noted)
+    batches = shuffled_windows([np.arange(50)], 4, 16, seed=0)
+    np.testing.assert_array_equal(next(iter(batches)).rows(np.array([3, 5]))["tokens"][:, 0], [3, 5])
+    assert drawn == [3, 5]
+
+
 def test_state_set_backwards_repeats_what_came_after_it():
     batches = stream()
     next(batches)
@@ -93,21 +101,6 @@ def test_state_set_backwards_repeats_what_came_after_it():
     batches.set_state(state)
     for batch in before:
         assert_batches_equal(batch, next(batches))
-
-
-@pytest.mark.thorough
-def test_worker_processes_give_the_same_batches_and_the_same_continuation():
-    alone, workers = stream(), stream(num_workers=2)
-    with contextlib.closing(workers):
-        for _ in range(5):
-            assert_batches_equal(next(alone), next(workers))
-        state = json.loads(json.dumps(workers.get_state()))
-        expected = [next(alone) for _ in range(3)]
-        for _ in range(2):
-            next(workers)
-        workers.set_state(state)
-        for batch in expected:
-            assert_batches_equal(batch, next(workers))
 
 
 @pytest.mark.parametrize("length", [2, 5, 6, 7, 16, 17, 31, 40])

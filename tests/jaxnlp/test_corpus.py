@@ -55,3 +55,10 @@ def test_a_lazy_batch_reads_as_a_batch_and_makes_its_rows_once():
 def test_data_needs_no_jax():
     script = "import sys; import jaxnlp.corpus; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_processes_make_the_batches_of_data_that_says_how():
+    corpus = Corpus([], {}, None, "", "")
+    assert corpus.with_workers(0) is corpus
+    with pytest.raises(DataError, match=r"--data.num-workers 2 does not apply: .*, list, have no method with_workers"):
+        corpus.with_workers(2)

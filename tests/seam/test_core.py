@@ -77,8 +77,8 @@ PUBLIC = {
         "evaluators commands functions warm_ups from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
-        "section full_name usual only_if batch_size few_lengths max_length needs parts joint stateful check_steps load "
-        "check_after read_file"
+        "section full_name usual only_if batch_size few_lengths num_workers max_length needs parts joint stateful "
+        "check_steps load check_after read_file"
     ),
 }
 
@@ -87,6 +87,7 @@ MAY_ASK = {
     ("data/__init__.py", "isinstance(processor, kind)"): "the data set says which kind it needs",
     ("jaxnlp/tasks/__init__.py", "issubclass(value, Task)"): "finds the tasks among all that a module holds",
     ("jaxnlp/__main__.py", "getattr(error, 'exit_status', 2)"): "an error may say it",
+    ("jaxnlp/corpus.py", "hasattr(self.train, 'with_workers')"): "a data set may have batches of another kind",
     ("jaxnlp/config.py", "isinstance(value, option)"): "the type that a field declares",
     ("jaxnlp/config.py", "isinstance(bound, Within)"): "what a field declares of its numbers",
     ("jaxnlp/models/__init__.py", "isinstance(self.compute, kind)"): "the type that a field declares",

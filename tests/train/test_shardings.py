@@ -50,23 +50,23 @@ def test_the_bytes_are_those_that_a_device_holds(setup, mode, mesh):
 @pytest.mark.parametrize(
     ("mode", "mesh", "reason"),
     [
-        ("jit", "data=8", "the devices share the rows alone"),
-        ("fsdp", "data=8", "data shares matrices alone"),
-        ("tensor", "model=2", "model shares the axes H, O, G, F, V alone"),
-        ("fsdp", "data=4,model=2", "data shares matrices alone; model shares the axes H, O, G, F, V alone"),
+        ("jit", "data=8", "whole: the devices share the rows alone"),
+        ("fsdp", "data=8", "whole: data shares matrices alone"),
+        ("tensor", "model=2", "whole: model shares the axes H, O, G, F, V alone"),
+        ("fsdp", "data=4,model=2", "whole: data shares matrices alone; model shares the axes H, O, G, F, V alone"),
     ],
 )
 def test_a_parameter_is_shared_or_has_a_reason_to_be_whole(setup, mode, mesh, reason):
     count = 2 if mesh == "model=2" else 8
     rows = parameters_of(setup, mesh_parallel(mode, jax.devices()[:count], mesh))
-    assert all(any(row.spec) == (row.whole_because == "") for row in rows)
-    assert reason in {row.whole_because for row in rows}
+    assert all(any(row.spec) or row.whole for row in rows)
+    assert reason in {row.whole for row in rows}
 
 
 def test_a_vocabulary_that_the_devices_do_not_divide_is_named(setup):
     layout = mesh_parallel("tensor", jax.devices()[:2], "model=2")
     odd = {row.name for row in parameters_of(setup, layout) if row.axes[0] == "V" and row.shape[0] % 2}
-    named = {row.name for row in parameters_of(setup, layout) if "vocabulary" in row.whole_because}
+    named = {row.name for row in parameters_of(setup, layout) if "whole along model" in row.whole}
     assert named == odd
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxnlp.corpus import DataError, NumpyBatch, Split
 from jaxnlp.metrics import means, total
-from jaxnlp.nn.shards import gathered
 from jaxnlp.runs import load
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
@@ -27,7 +26,7 @@ def _step_of(objective: Objective) -> Callable[..., Any]:
 def _of_whole_params(step: Callable[..., tuple[Metrics, PyTree]], *arguments: Any, division: Division) -> Any:
     """An evaluation step from a step of `Scoring.fold`."""
     params, batch, carry = arguments
-    metrics, carry = step(gathered(division.whole(params)), batch, carry)
+    metrics, carry = step(division.whole(params), batch, carry)
     return division.total(metrics), carry
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxnlp.models import ModelConfig
-from jaxnlp.nn.shards import Shard, gathered
+from jaxnlp.nn.shards import Shard
 from jaxnlp.typing import BATCH_AXIS, Batch, Metrics, Params, PyTree
 from train.compiler_options import jit_for
 from train.parallel.rows import accumulation_parts, pad_rows, places, rows_at
@@ -232,7 +232,7 @@ class MeshParallel:
         rows = PartitionSpec(BATCH_AXIS)
 
         def of_rows(params: Params, batch: Batch) -> PyTree:
-            return function(gathered(self._whole(params)), batch)
+            return function(self._whole(params), batch)
 
         return self._jit(self._mapped(of_rows, (self._shards, rows), rows), out_shardings=self.replicated)
 

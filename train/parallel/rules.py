@@ -29,7 +29,7 @@ class Placement(NamedTuple):
     Attributes:
       spec: the axis of the mesh, or None, for each axis of the parameter.
       scanned: see `Parameter`.
-      note: why the parameter is whole along an axis of the mesh that shares others; "" if it need not be said.
+      note: along which axes of the mesh the parameter is whole although they share others, and why; "" = along none.
     """
 
     spec: PartitionSpec
@@ -70,7 +70,7 @@ def placement(
         if shape[axis] % devices == 0:
             spec[axis] = MODEL_AXIS
         elif parameter.axes[axis] == "V":  # the data gives it, not the config
-            notes.append(f"{devices} devices of {MODEL_AXIS} do not divide its vocabulary, {shape[axis]}")
+            notes.append(f"whole along {MODEL_AXIS}: {devices} devices do not divide its vocabulary, {shape[axis]}")
         else:
             raise ConfigError(
                 f"{devices} devices of {MODEL_AXIS} do not divide the {SHARED[parameter.axes[axis]]} of {name}, "
@@ -84,7 +84,7 @@ def placement(
         if shared:
             spec[max(shared, key=lambda n: shape[n])] = BATCH_AXIS
         else:
-            notes.append(f"{devices} devices of {BATCH_AXIS} divide none of its axes, {tuple(shape)}")
+            notes.append(f"whole along {BATCH_AXIS}: {devices} devices divide none of its axes, {tuple(shape)}")
     return Placement(PartitionSpec(*spec), parameter.scanned, "; ".join(notes))
 
 
@@ -95,8 +95,8 @@ def by_name(tree: PyTree) -> dict[str, Placement]:
 
 
 def notes(tree: PyTree) -> list[str]:
-    """A line for each parameter that stays whole although the devices share others."""
-    return [f"{name} is whole on each device: {one.note}" for name, one in by_name(tree).items() if one.note]
+    """A line for each parameter that stays whole along an axis of the mesh that shares others."""
+    return [f"{name} is {one.note}" for name, one in by_name(tree).items() if one.note]
 
 
 def values_on_each(spec: PartitionSpec, shape: tuple[int, ...], mesh: Mapping[str, int]) -> int:

@@ -20,7 +20,7 @@ def peak_facts(executable: Any, count: float, devices: int, device_kind: str) ->
     Args:
       executable: the compiled step.
       count: number of tokens or examples in a batch of its shape.
-      devices: number of devices that share the batch.
+      devices: number of all devices that run the step.
       device_kind: of each device.
     """
     peaks = peaks_of(device_kind)

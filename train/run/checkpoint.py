@@ -24,6 +24,7 @@ from jaxnlp.saving.checkpoints import (
     TRAINING,
     DamagedCheckpointError,
     Record,
+    RunError,
     check_arrays,
     checkpoint_steps,
     json_digest,
@@ -34,7 +35,7 @@ from jaxnlp.saving.checkpoints import (
 from jaxnlp.saving.checksums import checksums, is_whole
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
-from train.run.folder import RunSpec, check_continuation, writes_folder
+from train.run.folder import RunMismatchError, RunSpec, check_continuation, writes_folder
 from train.run.processes import by_all, of_process_0
 from train.run.progress import RunProgress
 from train.run.setup import Setup
@@ -117,6 +118,7 @@ class Checkpoints:
         manager = self._open()
         if step in manager.all_steps():
             return
+        manager.wait_until_finished()  # so that only one copy is held; Orbax would wait after it
         items = jax.tree.map(_to_write, _items(state))
         record = Record(
             step=step,
@@ -190,7 +192,7 @@ class Checkpoints:
             try:
                 record = by_all(functools.partial(read_record, self._workdir, step), DamagedCheckpointError)
                 if restored is None:
-                    check(record)
+                    by_all(functools.partial(check, record), RunMismatchError, RunError)
                     restored = Restored(self._restore(record, like), record.data_state)
             except DamagedCheckpointError as error:
                 failures[step] = str(error)
@@ -297,12 +299,13 @@ def _items(state: TrainState) -> dict[str, Any]:
 
 
 def _to_write(array: Any) -> Any:
-    """An array that the next step does not overwrite: a copy on the host.
+    """An array that the next step does not overwrite: a copy on the host of what this process writes.
 
-    Of an array that processes share it has this process's shards. On accelerators Orbax itself copies them first.
+    Process 0 writes the arrays that each process has whole; the others give their shape. Each process writes its shards
+    of other arrays. On accelerators Orbax itself copies them first.
     """
     if is_whole(array):
-        return np.array(array)
+        return np.array(array) if writes_folder() else np.broadcast_to(np.zeros((), array.dtype), array.shape)
     if next(iter(array.devices())).platform != "cpu":
         return array
     shards = [jax.device_put(np.array(shard.data), shard.device) for shard in array.addressable_shards]

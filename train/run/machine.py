@@ -26,6 +26,11 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
         return None
 
 
+def short_commit(commit: str) -> str:
+    """12 digits of what `commit` gave, and `-dirty` where it has it."""
+    return commit[:12] + commit[40:]
+
+
 def device_name() -> str:
     """The name of the accelerator, or of the CPU."""
     device = jax.local_devices()[0]

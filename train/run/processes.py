@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 import jax
 import numpy as np
+from jax._src.clusters import ClusterEnv  # JAX has no public name for what it finds out about a cluster
 from jax.experimental import multihost_utils
 
 from jaxnlp.config import Config, Count, Natural
@@ -63,23 +64,17 @@ def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> 
     if not options.distributed:
         yield
         return
-    address, count, number = _described(options)
-    if address is not None and number:
+    address, count, number = _detected(*_described(options), seconds)
+    if number:
         _wait_for(address, seconds)
-    try:
-        jax.distributed.initialize(
-            address,
-            count,
-            number,
-            initialization_timeout=seconds,
-            heartbeat_timeout_seconds=SECONDS_OF_SILENCE,
-            shutdown_timeout_seconds=SECONDS_OF_SILENCE,
-        )
-    except ValueError as error:
-        raise ConfigError(
-            f"JAX finds no cluster here ({error}); give --coordinator HOST:PORT --num-processes N --process-id I, or "
-            f"set {ADDRESS}, {PROCESSES} and {PROCESS}"
-        ) from error
+    jax.distributed.initialize(
+        address,
+        count,
+        number,
+        initialization_timeout=seconds,
+        heartbeat_timeout_seconds=SECONDS_OF_SILENCE,
+        shutdown_timeout_seconds=SECONDS_OF_SILENCE,
+    )
     with watching():
         yield  # after an error, JAX says goodbye when Python ends, so that the error is printed before
         wait_for_all("the run has ended")
@@ -101,20 +96,24 @@ def of_process_0(numbers: Sequence[int]) -> list[int]:
     return np.asarray(multihost_utils.broadcast_one_to_all(mine)).tolist()
 
 
-def by_all(act: Callable[[], T], refusal: type[Exception]) -> T:
+def by_all(act: Callable[[], T], *refusals: type[Exception]) -> T:
     """The result of `act()`, which every process calls. If it is refused in one process, it is in all.
 
-    Raises: the refusal of this process, or one that names the first process that refused.
+    Args:
+      act: what each process does.
+      refusals: the types of its refusals; with several processes it raises no other errors.
+
+    Raises: the refusal of this process, or one of the first type that names the first process that refused.
     """
     result, refused = None, None
     try:
         result = act()
-    except refusal as error:
+    except refusals as error:
         refused = error
     if jax.process_count() > 1:
         each = np.asarray(multihost_utils.process_allgather(np.array(refused is not None)))
         if refused is None and each.any():
-            refused = refusal(f"process {int(each.argmax())} refused it")
+            refused = refusals[0](f"process {int(each.argmax())} refused it")
     if refused is not None:
         raise refused
     return cast(T, result)
@@ -132,6 +131,26 @@ def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | N
         raise ConfigError(f"the coordinator's address has the form HOST:PORT, got {address!r}")
     if count is not None and number is not None and number >= count:
         raise ConfigError(f"processes are numbered from 0, so process {number} of {count} does not exist")
+    return address, count, number
+
+
+def _detected(address: str | None, count: int | None, number: int | None, seconds: int) -> tuple[str, int, int]:
+    """Address, number of processes and number of this one, with what JAX finds out about the cluster.
+
+    Asked before JAX joins, which aborts the process if nothing answers at the address.
+    """
+    try:
+        address, count, number, _ = ClusterEnv.auto_detect_unset_distributed_params(
+            address, count, number, None, None, seconds
+        )
+        missing = "it is no cluster that JAX knows"
+    except (RuntimeError, ValueError, KeyError) as error:
+        missing = str(error)
+    if address is None or count is None or number is None:
+        raise ConfigError(
+            f"JAX cannot find the other processes ({missing}); give --coordinator HOST:PORT --num-processes N "
+            f"--process-id I, or set {ADDRESS}, {PROCESSES} and {PROCESS}"
+        )
     return address, count, number
 
 

@@ -88,7 +88,7 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
       DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
     """
     config, task = begun.config, begun.config.task
-    corpus = config.data.load(config.seed, begun.processor)
+    corpus = config.data.load(config.seed, begun.processor).with_workers(config.data.num_workers)
     validation = corpus.split("validation")
     metrics = dict(task.metrics(corpus.processor, validation))
     names = sorted(name for name, kind in metrics.items() if not kind.training_only)

@@ -19,7 +19,8 @@ SECOND_SIGNAL_SECONDS = 2.0
 class StopSignal:
     """A context that records the first SIGTERM, SIGINT or SIGHUP. A later second signal has its usual effect.
 
-    With several processes a signal to one of them stops all, after the same step: JAX passes it on.
+    With several processes a signal to one of them stops all, after the same step: JAX passes it on. Then a second
+    SIGTERM has no effect.
 
     If SIGHUP is ignored, as under nohup, it stays ignored. SIGINT is always handled, although shells ignore it for
     background jobs.

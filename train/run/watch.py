@@ -24,7 +24,7 @@ FOLDER = "jaxnlp/signs_of_life/"
 @contextlib.contextmanager
 def watching() -> Iterator[None]:
     """Watches the others until the context ends without an error; after one, until this process ends."""
-    watch, over = Silences(time.monotonic()), threading.Event()
+    watch, over = Silences(jax.process_count(), time.monotonic()), threading.Event()
     for loop in (_exchange_signs, _report):
         threading.Thread(target=loop, args=(watch, over), daemon=True).start()
     yield
@@ -34,10 +34,10 @@ def watching() -> Iterator[None]:
 class Silences:
     """When each process was last heard of. All times are in seconds, of one clock."""
 
-    def __init__(self, now: float):
+    def __init__(self, processes: int, now: float):
         self._answered = now
-        self._signs: dict[int, str] = {0: ""}
-        self._changed: dict[int, float] = {0: now}
+        self._signs = dict.fromkeys(range(processes), "")
+        self._changed = dict.fromkeys(range(processes), now)
         self._named = set[int]()
 
     def answered(self, signs: dict[int, str], now: float) -> None:
@@ -54,9 +54,9 @@ class Silences:
             silent = {0: now - self._answered}
         silent = {one: seconds for one, seconds in silent.items() if seconds > SECONDS_UNTIL_A_LINE}
         new, self._named = silent.keys() - self._named, set(silent)
-        where = {one: sign.partition(" ")[2] for one, sign in self._signs.items()}
+        where = {one: " ".join([str(one), *sign.split()[1:]]) for one, sign in self._signs.items()}
         return [
-            f"process {one} {where[one]} has given no sign of life for {silent[one]:.0f} s: it is dead, or it hangs; "
+            f"process {where[one]} has given no sign of life for {silent[one]:.0f} s: it is dead, or it hangs; "
             "when all processes have ended, repeat the command to resume"
             for one in sorted(new)
         ]

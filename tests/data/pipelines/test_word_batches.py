@@ -1,11 +1,7 @@
-import itertools
-import json
-
 import numpy as np
 import pytest
 
 from data.pipelines.word_batches import (
-    Epochs,
     concatenated,
     evaluation_streams,
     random_lengths,
@@ -163,47 +159,3 @@ def test_articles_are_put_together_whole_in_a_ring(shuffle):
 def test_texts_begin_at_every_place():
     first = {int(concatenated(ARTICLES, generator(seed), shuffle=False)[0]) for seed in range(300)}
     assert first == set(np.concatenate(ARTICLES).tolist())
-
-
-def numbered(epoch):
-    """Epochs of one to three batches, which say where they are."""
-    return [{"place": np.array([epoch, i])} for i in range(1 + epoch % 3)]
-
-
-def places(batches, count):
-    return [tuple(batch["place"].tolist()) for batch in itertools.islice(batches, count)]
-
-
-def test_epochs_follow_each_other():
-    assert places(Epochs(numbered), 8) == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (4, 0)]
-
-
-@pytest.mark.parametrize("taken", range(9))
-def test_saved_and_set_state_gives_the_same_continuation(taken):
-    original = iter(Epochs(numbered))
-    places(original, taken)
-    state = json.loads(json.dumps(original.get_state()))
-    continued = iter(Epochs(numbered))
-    places(continued, 5)
-    continued.set_state(state)
-    assert continued.get_state() == state
-    assert places(original, 7) == places(continued, 7)
-
-
-def test_iterators_of_the_same_data_do_not_disturb_each_other():
-    batches = Epochs(numbered)
-    first = iter(batches)
-    places(first, 4)
-    assert places(batches, 3) == [(0, 0), (1, 0), (1, 1)]
-    assert places(first, 1) == [(2, 1)]
-
-
-def test_an_epoch_is_made_once():
-    made = []
-
-    def epoch(number):
-        made.append(number)
-        return numbered(number)
-
-    places(Epochs(epoch), 6)
-    assert made == [0, 1, 2]

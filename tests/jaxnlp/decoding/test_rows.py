@@ -26,8 +26,8 @@ def over(shape, params):
     return jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
 
 
-def sampled(decoder, params, **options):
-    tokens = generate(decoder, params, PROMPTS, max_new_tokens=7, key=KEY, **options)
+def sampled(decoder, params, max_new_tokens=7, **options):
+    tokens = generate(decoder, params, PROMPTS, max_new_tokens=max_new_tokens, key=KEY, **options)
     return np.stack(list(tokens), axis=1)
 
 
@@ -55,9 +55,13 @@ def test_beams_are_those_of_one_device(recurrent, axes):
 
 def test_a_search_ends_when_the_rows_of_all_devices_end(recurrent):
     """Each device alone would end earlier or later."""
-    tokens = sampled(recurrent.decoder, over((4,), recurrent.params), stop=0)
-    one = sampled(recurrent.decoder, recurrent.params, stop=0)
-    np.testing.assert_array_equal(tokens, one)
+    options = {"stop": 0, "max_new_tokens": 30, "sampling": Sampling(temperature=3.0)}
+    one = sampled(recurrent.decoder, recurrent.params, **options)
+    several = sampled(recurrent.decoder, over((4,), recurrent.params), **options)
+    np.testing.assert_array_equal(several, one)
+    ends = (one == 0).argmax(axis=1)
+    assert one.shape[1] == 1 + ends.max() < 30
+    assert len(set(ends.reshape(3, 2).max(axis=1))) == 3
 
 
 def test_completions_are_those_of_one_device(recurrent):

@@ -25,7 +25,7 @@ PROCESSOR = {"type": "a:B", "characters": ["a", "b"]}
 
 
 def record(step, metrics=None):
-    return Record(step, IDENTITY, json_digest(PROCESSOR), "text", "f", 1.5, metrics, [2.0], {"next": step}, {})
+    return Record(step, IDENTITY, json_digest(PROCESSOR), "text", "f", 1.5, metrics, [2.0], {"next": step}, {}, [])
 
 
 def write(folder, step, metrics=None, *, content=None):

@@ -10,6 +10,7 @@ from rich.console import Console
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from tests.guards import test_families as guards
 from tests.train.parallel.modes import largest_difference
+from tests.train.parallel.test_modes import slow_lstm
 from train.config import update
 from train.loop import fit
 from train.parallel import make_parallel
@@ -28,11 +29,7 @@ LAYOUTS = [
 """Mode, mesh and number of devices of each start of one run."""
 
 
-@pytest.fixture(scope="module")
-def config(files):
-    steps = 2 * len(LAYOUTS)
-    often = {"evaluate_every_steps": 5, "checkpoint_every_steps": 1, "keep_checkpoints": 2}
-    return update(guards.gpt_characters(files), total_steps=steps, **often)
+FAMILIES = {"GPT": guards.gpt_characters, "LSTM with carried states": slow_lstm}
 
 
 @pytest.fixture
@@ -55,11 +52,19 @@ def losses(folder):
     return {(row["split"], row["step"]): row["loss"] for row in rows}
 
 
-@pytest.mark.thorough
-def test_a_run_continues_in_every_mode_on_any_number_of_devices(config, start, stop_at, tmp_path):
+@pytest.mark.parametrize(
+    ("family", "layouts"),
+    [
+        ("GPT", LAYOUTS[3:5]),
+        *(pytest.param(family, LAYOUTS, marks=pytest.mark.thorough) for family in FAMILIES),
+    ],
+)
+def test_a_run_continues_in_every_mode_on_any_number_of_devices(family, layouts, files, start, stop_at, tmp_path):
+    often = {"evaluate_every_steps": 5, "checkpoint_every_steps": 1, "keep_checkpoints": 2}
+    config = update(FAMILIES[family](files), total_steps=2 * len(layouts), **often)
     straight, changed = tmp_path / "straight", tmp_path / "changed"
     expected = start(config, straight, "jit", None, 1)
-    for number, layout in enumerate(LAYOUTS, 1):
+    for number, layout in enumerate(layouts, 1):
         with stop_at(2 * number):
             state = start(config, changed, *layout)
         assert checkpoint_steps(changed)[-1] == 2 * number

@@ -161,20 +161,6 @@ def test_evaluation_on_eight_devices_equals_one(mode, devices):
     np.testing.assert_allclose(one.value, eight.value, rtol=1e-6)
 
 
-@pytest.mark.thorough
-def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, quick_fit, stop_at):
-    config = tiny_config(ema_decay=0.9, accumulation_steps=2)
-    straight = quick_fit(config, tmp_path / "straight").state
-    for first, second in [("jit", "pmap"), ("pmap", "jit")]:
-        with stop_at(5):
-            assert quick_fit(config, tmp_path / first, parallel=first).stopped_by == "SIGTERM"
-        changed = quick_fit(config, tmp_path / first, parallel=second).state
-        assert int(changed.step) == 12
-        for name in ("params", "ema"):
-            differences = largest_relative_differences(getattr(straight, name), getattr(changed, name))
-            assert max(jax.tree.leaves(differences)) < 1e-5
-
-
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("count", [1, 8])

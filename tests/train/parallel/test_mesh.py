@@ -25,11 +25,16 @@ def config(files):
         yield update(guards.gpt_characters(files), accumulation_steps=1, ema_decay=None, **{"model.width": 16})
 
 
-def compiled(config, mode, mesh=None, devices=8):
-    """The program of a step, and the abstract state with its shardings."""
+def laid_out(config, mode, mesh=None, devices=8):
+    """A run's set-up, and its layout."""
     setup = set_up(begin(config))
     layout = mesh_parallel(mode, jax.devices()[:devices], mesh)
-    layout = layout.of_model(setup.config.model, setup.abstract_state.params)
+    return setup, layout.of_model(setup.config.model, setup.abstract_state.params)
+
+
+def compiled(config, mode, mesh=None, devices=8):
+    """The program of a step, and the abstract state with its shardings."""
+    setup, layout = laid_out(config, mode, mesh, devices)
     state, batch = layout.like(setup.abstract_state), layout.batch_like(next(iter(setup.corpus.train)))
     step = layout.compile_train(setup.step, setup.abstract_state)
     return step.lower(state, batch).compile(), state
@@ -55,11 +60,15 @@ def test_with_fsdp_each_shared_parameter_is_gathered_and_its_gradient_scattered_
 
 def test_layers_that_are_scanned_are_gathered_one_at_a_time(config):
     model = dataclasses.replace(config.model, num_layers=8, compute=TransformerCompute(scan_layers=True))
-    program, state = compiled(dataclasses.replace(config, model=model), "fsdp")
+    setup, layout = laid_out(dataclasses.replace(config, model=model), "fsdp")
+    state, batch = layout.like(setup.abstract_state), layout.batch_like(next(iter(setup.corpus.train)))
+    step = layout.compile_train(setup.step, setup.abstract_state)
+    outputs = layout.compile_outputs(lambda params, batch: setup.model.apply({"params": params}, batch["tokens"]))
     stacked = {x.shape for x in jax.tree.leaves(state.params) if x.ndim > 2}
-    gathered = [line for line in program.as_text().splitlines() if " all-gather(" in line]
-    assert gathered
-    assert not any(f"[{','.join(map(str, shape))}]" in line for line in gathered for shape in stacked)
+    for lowered in (step.lower(state, batch), outputs.lower(state.params, batch)):
+        gathered = [line for line in lowered.compile().as_text().splitlines() if " all-gather(" in line]
+        assert gathered
+        assert not any(f"[{','.join(map(str, shape))}]" in line for line in gathered for shape in stacked)
 
 
 def test_along_the_axis_model_only_sums_of_activations_cross_the_devices(config):

@@ -66,8 +66,8 @@ def test_parameters_that_stay_whole_are_named_with_the_reason():
     params = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
     found = placements(lambda path: table[path], params, BOTH, fsdp=True)
     assert notes(found) == [
-        "map is whole on each device: 4 devices of data divide none of its axes, (9, 7)",
-        "words is whole on each device: 2 devices of model do not divide its vocabulary, 65",
+        "map is whole along data: 4 devices divide none of its axes, (9, 7)",
+        "words is whole along model: 2 devices do not divide its vocabulary, 65",
     ]
 
 

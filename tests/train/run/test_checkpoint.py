@@ -13,7 +13,7 @@ import pytest
 
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, read_record
 from tests.run_folders import EVERY_SIGN
-from train.run.checkpoint import Checkpoints, _items, bytes_on_disk
+from train.run.checkpoint import Checkpoints, _items, _to_write, bytes_on_disk
 from train.run.folder import RunMismatchError, RunSpec
 from train.run.progress import RunProgress
 from train.step import init_state
@@ -400,3 +400,35 @@ def test_a_folder_of_any_name_can_be_read(tmp_path, name):
     save(folder, [1, 2], keep=1)
     assert_restored(restore(folder), 2)
     assert steps_on_disk(folder) == [2]
+
+
+def test_of_arrays_that_each_process_has_whole_only_process_0_holds_a_copy(monkeypatch):
+    array = jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3)
+    np.testing.assert_array_equal(_to_write(array), array)
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    other = _to_write(array)
+    assert (other.shape, other.dtype, other.strides) == ((2, 3), array.dtype, (0, 0))
+
+
+def test_a_state_is_copied_when_the_one_before_is_on_disk(tmp_path, monkeypatch):
+    events = []
+    wait = ocp.CheckpointManager.wait_until_finished
+    monkeypatch.setattr(ocp.CheckpointManager, "wait_until_finished", lambda self: (wait(self), events.append("wait")))
+    monkeypatch.setattr("train.run.checkpoint._to_write", lambda array: (events.append("copy"), _to_write(array))[1])
+    with Checkpoints(tmp_path, keep=2) as checkpoints:
+        save_state(checkpoints, 1)
+        events.clear()
+        save_state(checkpoints, 2)
+    assert events[0] == "wait"
+    assert "copy" in events
+
+
+def test_a_record_that_another_process_refuses_is_refused_before_its_arrays_are_read(saved, monkeypatch):
+    def by_all_but_another(act, *refusals):
+        if RunMismatchError in refusals:
+            raise refusals[0]("process 1 refused it")
+        return act()
+
+    monkeypatch.setattr("train.run.checkpoint.by_all", by_all_but_another)
+    with pytest.raises(RunMismatchError, match="process 1 refused it"):
+        restore(saved)

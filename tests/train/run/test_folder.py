@@ -96,6 +96,7 @@ def test_a_run_of_another_recipe_is_refused_without_a_list_of_differences(tmp_pa
 @pytest.mark.thorough
 def test_a_run_continues_under_another_compute_and_other_intervals(run, finished, quick_fit):
     changes = {"model.compute.remat": True, "model.compute.attention": "xla", "log_every_steps": 2, "total_steps": 6}
+    changes |= {"data.num_workers": 1}
     config = update(finished[1], evaluate_every_steps=2, checkpoint_every_steps=1, keep_checkpoints=5, **changes)
     shutil.rmtree(run / "checkpoints" / "6")
     state = quick_fit(config, run).state

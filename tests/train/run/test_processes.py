@@ -21,6 +21,7 @@ import pytest
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
+from train.run.folder import BLOCKS_FILE
 from train.run.processes import (
     ADDRESS,
     PROCESS,
@@ -125,15 +126,20 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one_process(text, tmp_path_factory):
-    """The losses of one process with four devices."""
+    """The folder of one process with four devices."""
     run = Run(tmp_path_factory.mktemp("one") / "run", text, 1, 4)
     assert run.wait()[0] == [0]
-    return losses(run.folder)
+    return run.folder
 
 
 def losses(folder):
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return {(row["split"], row["step"]): row["loss"] for row in lines}
+
+
+def samples(folder):
+    """The texts that the model wrote at each evaluation."""
+    return [line for line in (folder / BLOCKS_FILE).read_text().splitlines() if "paragraphs" in line]
 
 
 def assert_same_losses(folder, expected):
@@ -148,10 +154,13 @@ def test_two_processes_train_as_one_and_one_of_them_speaks(text, one_process, tm
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     statuses, outputs = run.wait()
     assert statuses == [0, 0], outputs
-    assert_same_losses(run.folder, one_process)
+    assert_same_losses(run.folder, losses(one_process))
+    assert samples(run.folder) == samples(one_process)
+    assert samples(run.folder)
     assert "mesh data=4: each device has " in outputs[0]
     assert "last checkpoint  step 12 of 12" in outputs[0]
-    assert not {"step 12", "checkpoint"} & {word for word in ("step 12", "checkpoint") if word in outputs[1]}
+    assert "step 12" not in outputs[1]
+    assert "checkpoint" not in outputs[1]
 
 
 @pytest.mark.thorough
@@ -165,7 +174,7 @@ def test_four_processes_that_are_killed_continue_as_one_process_would(text, one_
     statuses, outputs = again.wait()
     assert statuses == [0] * 4, outputs
     assert "continuing from step" in outputs[0]
-    assert_same_losses(run.folder, one_process)
+    assert_same_losses(run.folder, losses(one_process))
 
 
 @pytest.mark.thorough
@@ -217,7 +226,7 @@ def test_open_mpi_describes_the_processes_to_jax(text, one_process, tmp_path, mo
     statuses, (output,) = run.wait()
     assert statuses == [0], output
     assert output.count("writing the report") == 1
-    assert_same_losses(run.folder, one_process)
+    assert_same_losses(run.folder, losses(one_process))
 
 
 @pytest.mark.thorough
@@ -232,7 +241,8 @@ def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp
             run.kill()
     statuses, outputs = run.wait()
     assert statuses == [0] * 4, outputs
-    assert_same_losses(run.folder, one_process)
+    assert "continuing from step" in outputs[0]
+    assert_same_losses(run.folder, losses(one_process))
 
 
 @pytest.mark.thorough
@@ -269,9 +279,10 @@ def test_options_go_before_the_environment(joined, monkeypatch):
 
 def test_after_an_error_the_others_are_left_only_when_python_ends(joined):
     """To leave is to wait for the others: the error could not be printed before."""
-    with pytest.raises(RuntimeError, match="of this process"), connected(ProcessOptions(distributed=True)):
+    options = ProcessOptions(distributed=True, coordinator="a:1", num_processes=3, process_id=0)
+    with pytest.raises(RuntimeError, match="of this process"), connected(options):
         raise RuntimeError("of this process")
-    assert joined == [(None, None, None)]
+    assert joined == [("a:1", 3, 0)]
 
 
 def test_a_coordinator_that_comes_later_is_found(joined):
@@ -356,6 +367,31 @@ def test_a_coordinator_that_does_not_answer_is_named_after_a_bounded_wait():
     with pytest.raises(ConfigError) as caught, connected(options, seconds=1):
         pass
     assert f"no coordinator answers at {address} after 1 s (Connection refused); start process 0 there" in str(
+        caught.value
+    )
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """Process 1 of 2 of a job whose process 0 was not started."""
+    for name in (ADDRESS, PROCESSES, PROCESS):
+        monkeypatch.delenv(name, raising=False)
+    job = {"JOB_ID": "1", "STEP_NODELIST": "localhost", "NTASKS": "2", "PROCID": "1", "LOCALID": "1"}
+    for name, value in job.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+
+
+def test_a_coordinator_that_jax_finds_in_the_cluster_and_that_does_not_answer_is_named_too(slurm):
+    with pytest.raises(ConfigError) as caught, connected(ProcessOptions(distributed=True), seconds=1):
+        pass
+    assert re.match(r"no coordinator answers at localhost:\d+ after 1 s", str(caught.value))
+
+
+def test_a_cluster_that_jax_cannot_read_is_refused_with_the_reason(slurm, monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "two")
+    with pytest.raises(ConfigError) as caught, connected(ProcessOptions(distributed=True), seconds=1):
+        pass
+    assert "JAX cannot find the other processes (invalid literal for int() with base 10: 'two'); give" in str(
         caught.value
     )
 

@@ -16,7 +16,7 @@ def signs(number, *processes):
 
 
 def test_a_process_whose_sign_does_not_change_is_named_once():
-    silences = Silences(0.0)
+    silences = Silences(3, 0.0)
     silences.answered(signs(1, 0, 1, 2), 1.0)
     silences.answered(signs(2, 0, 2) | signs(1, 1), LONG)
     assert silences.lines(LONG) == []
@@ -27,7 +27,7 @@ def test_a_process_whose_sign_does_not_change_is_named_once():
 
 
 def test_a_process_that_was_silent_may_be_named_again():
-    silences = Silences(0.0)
+    silences = Silences(2, 0.0)
     silences.answered(signs(1, 0, 1), 0.0)
     silences.answered(signs(2, 0) | signs(1, 1), LONG)
     assert len(silences.lines(LONG)) == 1
@@ -37,8 +37,16 @@ def test_a_process_that_was_silent_may_be_named_again():
     assert len(silences.lines(3 * LONG)) == 1
 
 
+def test_a_process_that_never_gave_a_sign_is_named_by_its_number():
+    silences = Silences(2, 0.0)
+    silences.answered(signs(1, 0), 1.0)
+    silences.answered(signs(2, 0), LONG)
+    (line,) = silences.lines(LONG)
+    assert line.startswith(f"process 1 has given no sign of life for {LONG:.0f} s")
+
+
 def test_if_the_first_process_does_not_answer_only_that_is_known():
-    silences = Silences(0.0)
+    silences = Silences(2, 0.0)
     silences.answered(signs(1, 0, 1), 1.0)
     assert silences.lines(LONG) == []
     (line,) = silences.lines(LONG + 1)

@@ -1,0 +1,116 @@
+"""Endless batches, epoch by epoch, made by this process or by others."""
+
+import functools
+import itertools
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import grain
+from absl import flags
+
+from data import LazyBatch
+
+T = TypeVar("T")
+Epoch = Callable[[int], Sequence[Any]]
+"""A pure function from the index of an epoch to its batches: `NumpyBatch`, `LazyBatch`, or dicts of them by part."""
+ENDLESS = 2**40
+"""An effectively infinite number. Grain's own endless repeat() overflows when its examples are batched."""
+
+
+class Epochs(grain.IterDataset):
+    """The batches of epoch 0, then those of epoch 1, and so on.
+
+    Args:
+      epoch: at least one batch.
+      num_workers: processes that make epochs ahead, each another one; 0 = this process makes a batch when it is
+        needed. The batches and the iterator's state do not depend on it.
+    """
+
+    def __init__(self, epoch: Epoch, num_workers: int = 0):
+        super().__init__()
+        self.epoch = epoch
+        self.num_workers = num_workers
+
+    def with_workers(self, number: int) -> "Epochs":
+        """The same batches, made by this number of processes."""
+        return Epochs(self.epoch, number)
+
+    def __iter__(self) -> "_EpochsIterator":
+        return _EpochsIterator(self._epochs_from)
+
+    def _epochs_from(self, number: int) -> Iterator[Sequence[Any]]:
+        if not self.num_workers:
+            return map(self.epoch, itertools.count(number))
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
+        epoch = self.epoch
+        made = grain.MapDataset.range(number, ENDLESS).map(lambda index: [_made(batch) for batch in epoch(index)])
+        workers = grain.MultiprocessingOptions(num_workers=self.num_workers)
+        return iter(_in_order(made).mp_prefetch(workers, _ignore_interrupts))
+
+
+class _EpochsIterator(grain.DatasetIterator):
+    """Its state is two numbers: the epoch and the next batch in it."""
+
+    def __init__(self, epochs_from: Callable[[int], Iterator[Sequence[Any]]]):
+        super().__init__()
+        self._epochs_from = epochs_from
+        self._number, self._next = 0, 0
+        self._epochs: Iterator[Sequence[Any]] | None = None  # from `_number` on, once a batch was taken
+        self._batches: Sequence[Any] = ()
+
+    def __next__(self) -> Any:
+        if self._epochs is None:
+            self._epochs = self._epochs_from(self._number)
+            self._batches = next(self._epochs)
+        if self._next == len(self._batches):
+            self._number, self._next = self._number + 1, 0
+            self._batches = next(self._epochs)
+        self._next += 1
+        return self._batches[self._next - 1]
+
+    def get_state(self) -> dict[str, Any]:
+        return {"epoch": self._number, "batch": self._next}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._number, self._next = state["epoch"], state["batch"]
+        self._epochs = None
+
+    def close(self) -> None:
+        """Ends the processes that make batches."""
+        super().close()
+        if isinstance(self._epochs, grain.DatasetIterator):
+            self._epochs.close()
+
+
+def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
+    """The same function of an index, which keeps its last result; `lru_cache` cannot go to other processes."""
+    last: dict[int, T] = {}
+
+    @functools.wraps(make)
+    def kept(index: int) -> T:
+        if index not in last:
+            made = make(index)
+            last.clear()
+            last[index] = made
+        return last[index]
+
+    return kept
+
+
+def _in_order(examples: grain.MapDataset) -> grain.IterDataset:
+    """No threads read ahead: on few cores threads slow down the training step."""
+    return examples.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+
+
+def _made(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch whose rows are made, or a dict of such batches."""
+    if isinstance(batch, LazyBatch):
+        return batch.whole
+    return {name: _made(x) if isinstance(x, Mapping) else x for name, x in batch.items()}
+
+
+def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
+    """Ctrl-C reaches workers too; only the process that trains handles it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

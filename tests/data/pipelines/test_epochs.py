@@ -1,0 +1,93 @@
+import itertools
+import json
+
+import cloudpickle
+import grain
+import numpy as np
+import pytest
+
+from data import LazyBatch
+from data.pipelines.endless import batched, iterable, shuffled
+from data.pipelines.epochs import Epochs
+from tests.guards import test_families as guards
+from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
+
+files = guards.files
+
+
+def numbered(epoch):
+    """Epochs of one to three batches, which say where they are."""
+    return [{"place": np.array([epoch, i])} for i in range(1 + epoch % 3)]
+
+
+def places(batches, count):
+    return [tuple(batch["place"].tolist()) for batch in itertools.islice(batches, count)]
+
+
+def test_epochs_follow_each_other():
+    assert places(Epochs(numbered), 8) == [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (4, 0)]
+
+
+@pytest.mark.parametrize("taken", range(9))
+def test_saved_and_set_state_gives_the_same_continuation(taken):
+    original = iter(Epochs(numbered))
+    places(original, taken)
+    state = json.loads(json.dumps(original.get_state()))
+    continued = iter(Epochs(numbered))
+    places(continued, 5)
+    continued.set_state(state)
+    assert continued.get_state() == state
+    assert places(original, 7) == places(continued, 7)
+
+
+def test_iterators_of_the_same_data_do_not_disturb_each_other():
+    batches = Epochs(numbered)
+    first = iter(batches)
+    places(first, 4)
+    assert places(batches, 3) == [(0, 0), (1, 0), (1, 1)]
+    assert places(first, 1) == [(2, 1)]
+
+
+def test_an_epoch_is_made_once():
+    made = []
+
+    def epoch(number):
+        made.append(number)
+        return numbered(number)
+
+    places(Epochs(epoch), 6)
+    assert made == [0, 1, 2]
+
+
+@pytest.mark.thorough  # starting two processes takes seconds
+def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process():
+    examples = shuffled(grain.MapDataset.range(20), 0).random_map(
+        lambda index, generator: {"index": np.int32(index), "noise": generator.random(3)}
+    )
+    alone = iterable(batched(examples, 4))
+    workers = iter(alone.with_workers(2))
+    expected = list(itertools.islice(alone, 40))
+    found = [next(workers) for _ in range(20)]
+    state = json.loads(json.dumps(workers.get_state()))
+    found += [next(workers) for _ in range(20)]
+    for one, other in zip(expected, found, strict=True):
+        assert not isinstance(other, LazyBatch)  # the process made its rows
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    again = iter(alone)
+    again.set_state(state)
+    np.testing.assert_array_equal(next(again)["noise"], expected[20]["noise"])
+    workers.set_state(state)
+    np.testing.assert_array_equal(next(workers)["noise"], expected[20]["noise"])
+    workers.close()
+
+
+@pytest.mark.parametrize("family", [name for name in (*CONFIGS, *FURTHER) if name != "ImageClassification"])
+def test_processes_may_make_the_batches_of_every_data_set(family, files):
+    """Their function goes to other processes by pickle. The family of tests/seam has batches of its own."""
+    config = (CONFIGS | FURTHER)[family](files)
+    epochs = config.data.load(config.seed).train
+    (first, *_), expected = cloudpickle.loads(cloudpickle.dumps(epochs.epoch))(1), epochs.epoch(1)[0]
+    assert first.keys() == expected.keys()
+    for name, x in expected.items():
+        assert np.array_equal(first[name], x) or first[name].keys() == x.keys()
