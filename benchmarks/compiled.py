@@ -39,14 +39,17 @@ def compiled(arguments: tuple[str, ...], text: Path) -> list[dict[str, Any]]:
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def record(runs: dict[str, tuple[str, ...]], results: Path) -> None:
-    """Compiles the runs, and writes their rows with the versions and the machine that compiled."""
+def record(tables: dict[Path, dict[str, tuple[str, ...]]]) -> None:
+    """Compiles the runs of each file, and writes their rows with the versions and the machine that compiled."""
     with tempfile.TemporaryDirectory() as folder:
         text = text_of_words(Path(folder) / "text.txt")
-        rows = [{"run": run, **row} for run, arguments in runs.items() for row in compiled(arguments, text)]
-    here = where()
-    rows = [row | here for row in rows]
-    results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        found = {
+            path: [{"run": run, **row} for run, arguments in runs.items() for row in compiled(arguments, text)]
+            for path, runs in tables.items()
+        }
+    here = where()  # before a file is changed, so that the commit is that of the programs
+    for path, rows in found.items():
+        path.write_text(json.dumps([row | here for row in rows], indent=1) + "\n", encoding="utf-8")
 
 
 def where() -> dict[str, Any]:
@@ -86,7 +89,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     if sys.argv[1:] != ["--table"]:
-        record({run: (*arguments, "--target=h100") for run, arguments in RUNS.items()}, RESULTS)
+        record({RESULTS: {run: (*arguments, "--target=h100") for run, arguments in RUNS.items()}})
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(with_table(page, table(json.loads(RESULTS.read_text(encoding="utf-8")))), encoding="utf-8")
 

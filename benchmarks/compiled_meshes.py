@@ -135,8 +135,7 @@ def with_tables(page: str) -> str:
 
 def main() -> None:
     if sys.argv[1:] != ["--table"]:
-        record(REACH_RUNS, REACH)
-        record(LARGE_RUNS, LARGE)
+        record({REACH: REACH_RUNS, LARGE: LARGE_RUNS})
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -100,7 +100,7 @@ def main() -> None:
         command = [sys.executable, "-m", "benchmarks.compiled_tpu", "--attention"]  # keeps this process without libtpu
         rows = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
         ATTENTION.write_text(json.dumps([row | where() for row in rows], indent=1) + "\n", encoding="utf-8")
-        record({run: (run, f"--target={TARGET}") for run in RUNS}, RESULTS)
+        record({RESULTS: {run: (run, f"--target={TARGET}") for run in RUNS}})
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

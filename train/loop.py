@@ -22,6 +22,7 @@ from train.parallel import Parallel, ParallelMode, make_parallel
 from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
+from train.run.agreement import require_agreement, require_shared_folder
 from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
@@ -64,7 +65,8 @@ def fit(
       command: the command line, for the records.
 
     Raises:
-      RunMismatchError: when the folder has another run, or another process trains in it.
+      RunMismatchError: when the folder has another run, or another process trains in it; and when processes differ in
+        what they train, or do not share the folder.
       DataError, ConfigError, RunError: as `begin` and `set_up`.
       NonFiniteError: when the loss or its gradient is not finite, unless the config skips such updates; and when the
         parameters are not finite at a step that is logged or saved.
@@ -73,10 +75,12 @@ def fit(
     workdir, layout = Path(workdir), make_parallel(parallel, mesh=mesh)
     console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
+        require_shared_folder(workdir)
         config = for_device(config, jax.devices()[0], workdir)
         run_folder.check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices)
         config = setup.config
+        require_agreement({"--parallel": parallel, "--mesh": mesh, **setup.spec.facts})
         layout = layout.of_model(config.model, setup.abstract_state.params)
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         # Checkpoints end before Ahead, so that the last one is saved before programs that nobody needs are compiled.

@@ -124,7 +124,7 @@ def _mesh(mode: MeshMode, devices: Sequence[jax.Device], text: str | None) -> ja
     names = tuple(name for name in (BATCH_AXIS, MODEL_AXIS) if name in sizes)
     shape = tuple(sizes[name] for name in names)
     kinds = (jax.sharding.AxisType.Auto,) * len(names)
-    return jax.sharding.Mesh(np.array(devices).reshape(shape), names, axis_types=kinds)
+    return jax.make_mesh(shape, names, axis_types=kinds, devices=devices)  # in the order of the links
 
 
 def parse_mesh(text: str) -> dict[str, int]:

@@ -72,9 +72,11 @@ def placement(
         elif parameter.axes[axis] == "V":  # the data gives it, not the config
             notes.append(f"whole along {MODEL_AXIS}: {devices} devices do not divide its vocabulary, {shape[axis]}")
         else:
+            fits = math.gcd(shape[axis], devices)
+            fitting = f"--mesh {BATCH_AXIS}={mesh.get(BATCH_AXIS, 1) * devices // fits},{MODEL_AXIS}={fits}"
             raise ConfigError(
                 f"{devices} devices of {MODEL_AXIS} do not divide the {SHARED[parameter.axes[axis]]} of {name}, "
-                f"{shape[axis]}; give a mesh with {MODEL_AXIS}={math.gcd(shape[axis], devices)}, or change the model"
+                f"{shape[axis]}; give {fitting if fits > 1 else '--parallel fsdp'}, or change the model"
             )
     rest = [n for n, letter in enumerate(parameter.axes) if letter != "L" and not letter.isdigit()]
     vector = len(rest) < 2 or {parameter.axes[n] for n in rest} <= {"H", "G", "K"}
@@ -113,8 +115,8 @@ def specs_like(tree: PyTree, params: Params, specs: PyTree) -> PyTree:
       specs: the `PartitionSpec` of each parameter, in a tree like `params`.
 
     Returns:
-      A tree like `tree`: the spec of the parameter whose path ends an array's path and whose shape is the array's;
-      `PartitionSpec()` for all other arrays.
+      A tree like `tree`: the spec of the parameter whose path ends an array's path and whose shape is the array's, of
+      several the one with the longest path; `PartitionSpec()` for all other arrays.
     """
     of = {
         names(path): (value.shape, spec)
@@ -127,13 +129,14 @@ def specs_like(tree: PyTree, params: Params, specs: PyTree) -> PyTree:
 
     def spec_of(path: tuple[Any, ...], value: Any) -> PartitionSpec:
         keys: list[str] = []
+        found = PartitionSpec()
         for part in reversed(path):
             if not isinstance(part, jax.tree_util.DictKey):
                 break
             keys.insert(0, part.key)
             shape, spec = of.get(tuple(keys), ((), None))
             if spec is not None and shape == value.shape:
-                return spec
-        return PartitionSpec()
+                found = spec
+        return found
 
     return jax.tree_util.tree_map_with_path(spec_of, tree)

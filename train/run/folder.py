@@ -69,6 +69,11 @@ class RunSpec(NamedTuple):
     description: str
     fingerprint: str
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What all processes of a run have in common, by its name in messages."""
+        return self.config | {"vocabulary": self.processor, "content of the data": self.fingerprint}
+
 
 def writes_folder() -> bool:
     """Whether this process writes the run's folder and prints messages: only process 0 does."""

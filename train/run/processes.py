@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
@@ -67,14 +68,20 @@ def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> 
     address, count, number = _detected(*_described(options), seconds)
     if number:
         _wait_for(address, seconds)
-    jax.distributed.initialize(
-        address,
-        count,
-        number,
-        initialization_timeout=seconds,
-        heartbeat_timeout_seconds=SECONDS_OF_SILENCE,
-        shutdown_timeout_seconds=SECONDS_OF_SILENCE,
-    )
+    else:
+        others = "1 other process" if count == 2 else f"{count - 1} other processes"
+        print(f"process 0 waits at {address} for {others}, for at most {seconds} s", file=sys.stderr, flush=True)
+    try:
+        jax.distributed.initialize(
+            address,
+            count,
+            number,
+            initialization_timeout=seconds,
+            heartbeat_timeout_seconds=SECONDS_OF_SILENCE,
+            shutdown_timeout_seconds=SECONDS_OF_SILENCE,
+        )
+    except RuntimeError as error:  # such as a port that another program has
+        raise ConfigError(f"process {number} of {count} cannot join the others at {address}: {error}") from error
     with watching():
         yield  # after an error, JAX says goodbye when Python ends, so that the error is printed before
         wait_for_all("the run has ended")
@@ -113,7 +120,7 @@ def by_all(act: Callable[[], T], *refusals: type[Exception]) -> T:
     if jax.process_count() > 1:
         each = np.asarray(multihost_utils.process_allgather(np.array(refused is not None)))
         if refused is None and each.any():
-            refused = refusals[0](f"process {int(each.argmax())} refused it")
+            refused = refusals[0](f"process {int(each.argmax())} refused it; its output says why")
     if refused is not None:
         raise refused
     return cast(T, result)

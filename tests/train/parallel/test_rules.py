@@ -50,9 +50,11 @@ def test_devices_of_model_share_heads_widths_and_vocabularies_and_those_of_data_
 
 
 def test_a_width_that_the_devices_do_not_divide_is_refused_with_the_parameter_the_axis_and_a_mesh_that_fits():
-    message = r"4 devices of model do not divide the heads of blocks/qkv, 6; give a mesh with model=2, or change the"
-    with pytest.raises(ConfigError, match=message):
-        placement("blocks/qkv", Parameter("DHK"), (12, 6, 2), {"data": 1, "model": 4}, fsdp=False)
+    mesh = {"data": 2, "model": 4}
+    for heads, remedy in ((6, "--mesh data=4,model=2"), (5, "--parallel fsdp")):
+        message = f"4 devices of model do not divide the heads of blocks/qkv, {heads}; give {remedy}, or change the"
+        with pytest.raises(ConfigError, match=message):
+            placement("blocks/qkv", Parameter("DHK"), (12, heads, 2), mesh, fsdp=False)
 
 
 def test_parameters_that_stay_whole_are_named_with_the_reason():
@@ -82,3 +84,10 @@ def test_moments_and_averages_are_laid_out_as_their_parameters():
 
 def test_an_array_of_the_same_name_and_another_shape_is_whole():
     assert specs_like({"kernel": np.zeros(3)}, {"kernel": np.zeros((4, 2))}, {"kernel": P("data")}) == {"kernel": P()}
+
+
+def test_of_parameters_of_one_shape_whose_paths_end_alike_each_array_has_its_own():
+    shape = np.zeros((4, 4))
+    params = {"kernel": shape, "layer": {"kernel": shape}}
+    specs = {"kernel": P("data"), "layer": {"kernel": P(None, "data")}}
+    assert specs_like((params,), params, specs) == (specs,)

@@ -57,10 +57,11 @@ class Run:
       devices: of each process.
       options: further ones of `jaxnlp train`.
       width: of the model.
+      of_process_1: options of this process alone.
       launcher: a command that starts the processes, and describes them to JAX.
     """
 
-    def __init__(self, folder, text, processes, devices, *options, launcher=(), width=16):
+    def __init__(self, folder, text, processes, devices, *options, launcher=(), width=16, of_process_1=()):
         self.folder = folder
         shape = {"width": width, "num-layers": 1, "num-heads": 2, "context-length": 32, "attention-dropout-rate": 0.1}
         every = {"total": 12, "evaluate-every": 6, "checkpoint-every": 3, "log-every": 1}
@@ -87,7 +88,12 @@ class Run:
             described = {ADDRESS: address, PROCESSES: str(processes), PROCESS: str(number)} if processes > 1 else {}
             self.processes.append(
                 subprocess.Popen(
-                    [*command, *options, *(["--distributed"] if processes > 1 else [])],
+                    [
+                        *command,
+                        *options,
+                        *(["--distributed"] if processes > 1 else []),
+                        *(of_process_1 if number == 1 else []),
+                    ],
                     env=environment | described,
                     cwd=ROOT,
                     stdout=subprocess.PIPE,
@@ -283,6 +289,39 @@ def test_after_an_error_the_others_are_left_only_when_python_ends(joined):
     with pytest.raises(RuntimeError, match="of this process"), connected(options):
         raise RuntimeError("of this process")
     assert joined == [("a:1", 3, 0)]
+
+
+def test_process_0_says_whom_it_waits_for_and_that_it_cannot_listen(joined, monkeypatch, capsys):
+    options = ProcessOptions(distributed=True, coordinator="a:1", num_processes=3, process_id=0)
+    with connected(options):
+        assert capsys.readouterr().err == "process 0 waits at a:1 for 2 other processes, for at most 120 s\n"
+
+    def refuse(*_, **__):
+        raise jax.errors.JaxRuntimeError("Failed to start RPC server")
+
+    monkeypatch.setattr(jax.distributed, "initialize", refuse)
+    message = "process 0 of 3 cannot join the others at a:1: Failed to start RPC server"
+    with pytest.raises(ConfigError, match=message), connected(options):
+        pass
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("different", "message"),
+    [
+        (["--seed", "7"], "error: process 1 has another seed than process 0"),
+        (["--parallel", "fsdp"], "error: process 1 has another --parallel than process 0"),
+        (["--workdir", "another"], "process 1 does not see this folder; give a --workdir"),
+        (["--data.path", "missing.txt"], "process 1 (HOST) ended with an error: there is no text file at missing.txt"),
+    ],
+)
+def test_processes_that_differ_end_with_the_difference(different, message, text, tmp_path):
+    run = Run(tmp_path / "run", text, 2, 1, of_process_1=different)
+    statuses, outputs = run.wait()
+    assert 0 not in statuses
+    found = [re.sub(r"\(.*?, pid \d+\)", "(HOST)", output) for output in outputs]
+    assert any(message in output for output in found), outputs
+    assert not checkpoint_steps(run.folder)
 
 
 def test_a_coordinator_that_comes_later_is_found(joined):

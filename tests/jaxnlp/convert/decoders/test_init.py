@@ -252,6 +252,18 @@ def test_settings_that_are_not_supported_are_refused_by_name(changes, message, t
         read_decoder(tmp_path)
 
 
+OLDER = {
+    **{"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "bos_token_id": 50256, "n_ctx": 1024},
+    **{"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "output_past": True},
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+}
+"""What the files of the released GPT-2 and DistilGPT2 have besides the settings of today."""
+
+
+def test_the_settings_of_released_files_are_known():
+    assert GPT2.rules.problems(OLDER) == []
+
+
 def test_settings_that_a_file_leaves_out_have_the_defaults_of_transformers(tiny, tmp_path):
     folder, _, _, held = tiny
     settings = json.loads((folder / "config.json").read_text())
