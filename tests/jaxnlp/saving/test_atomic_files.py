@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.saving.atomic_files import AppendedFile, naming, require_place, write_file
+from jaxnlp.saving.atomic_files import AppendedFile, naming, new_folder, refuse_contents, require_place, write_file
 
 
 def test_a_record_is_appended_whole_or_not_at_all(tmp_path, small_disk):
@@ -94,3 +94,25 @@ def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monke
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match=str(tmp_path)):
         require_place(tmp_path / "new" / "x")
+
+
+def test_a_new_folder_is_whole_or_not_there(tmp_path, small_disk):
+    place = tmp_path / "inner" / "folder"
+    with new_folder(place) as partial:
+        (partial / "x").write_bytes(b"one")
+        assert not place.exists()
+    assert ((place / "x").read_bytes(), place.stat().st_mode & 0o777) == (b"one", 0o755)
+    with pytest.raises(OSError, match="File too large") as caught, new_folder(tmp_path / "other") as partial:
+        (partial / "x").write_bytes(b"2" * 200)
+    assert caught.value.filename == str(tmp_path / "other")
+    assert os.listdir(tmp_path) == ["inner"]
+    assert os.listdir(tmp_path / "inner") == ["folder"]
+
+
+def test_folders_with_contents_and_files_are_refused(tmp_path):
+    refuse_contents(tmp_path)
+    refuse_contents(tmp_path / "new")
+    (tmp_path / "x").touch()
+    for path in (tmp_path, tmp_path / "x"):
+        with pytest.raises(FileExistsError, match="exists and is not empty; give another directory"):
+            refuse_contents(path)
