@@ -196,4 +196,5 @@ def exported_head_of(trained: Trained, classifier: Classifier | None) -> Exporte
         return None
     config: Any = trained.model.config
     only = config.only_head(trained.processor)
-    return ExportedHead(only.head, head_prefix(config.encoder, classifier), only.targets.width, only.targets.lowest)
+    prefix = head_prefix(config.encoder, classifier)
+    return ExportedHead(only.head, prefix, only.targets.width, only.targets.lowest, classifier.names)
