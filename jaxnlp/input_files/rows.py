@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.delimited import DELIMITERS, between, header_fields
 from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, TableRow, is_table, read_table
-from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, uncompressed
+from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, line_feeds, uncompressed
 
 _IN_TEXTS = {"\t": "a tab", "\r": "a carriage return before its end"}
 """Characters that may have been meant as the end of a text, and their names in notes."""
@@ -107,7 +107,7 @@ def read_text(path: Path) -> str:
       OSError: when it cannot be read.
     """
     raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    return decoded(raw, name_of(path), option=False).replace("\r\n", "\n").replace("\r", "\n")
+    return line_feeds(decoded(raw, name_of(path), option=False))
 
 
 def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
