@@ -84,7 +84,7 @@ def test_after_further_training_in_transformers_the_classes_are_those_of_the_fol
         theirs.classifier.bias[10] += 100.0
     theirs.save_pretrained(tmp_path / "bert")
     assert jaxnlp.load_pretrained(tmp_path / "bert").predict("fish").label == "class 10"
-    theirs.config.id2label = {index: name for index, name in enumerate(reversed(names))}
+    theirs.config.id2label = dict(enumerate(reversed(names)))
     theirs.save_pretrained(tmp_path / "bert")
     with pytest.raises(PretrainedError, match=r"classes in config\.json are class 10, .*; remove jaxnlp\.json to read"):
         jaxnlp.load_pretrained(tmp_path / "bert")

@@ -169,7 +169,7 @@ def test_the_program_takes_as_many_texts_as_the_model_reads(make_classifier, tmp
             loaded(folder).classify(*[["the cat"]] * (3 - texts))
         for words in wrong:
             monkeypatch.setattr(sys, "argv", ["classify.py", *words])
-            with pytest.raises(SystemExit, match="usage: python classify.py "):
+            with pytest.raises(SystemExit, match=r"usage: python classify\.py "):
                 runpy.run_path(str(folder / "classify.py"), run_name="__main__")
 
 
