@@ -11,7 +11,7 @@ import csv
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from jaxnlp.corpus import DataError
@@ -52,7 +52,8 @@ def stated_delimiter(text: str) -> tuple[str | None, str]:
 def header_fields(text: str, delimiter: str) -> list[str]:
     """The fields of the first line with text, without white space around them; [] = there is none."""
     first = next((line for line in text.split("\n") if line.strip()), "")
-    return [field.strip() for field in next(csv.reader([first], delimiter=delimiter, skipinitialspace=True), [])]
+    reader = _reader([first.replace("\r", " ")], delimiter=delimiter, skipinitialspace=True)
+    return [field.strip() for field in next(reader, [])]
 
 
 def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
@@ -161,12 +162,10 @@ def _quoted(
 ) -> list[Record]:
     """The rows with quoted fields, before which there may be blanks. In a field a quote is doubled, or has the escape
     before it. Raises: DataError."""
-    # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
-    csv.field_size_limit(sys.maxsize)
     # Strict: otherwise an unclosed quote would make the rest of the file one field.
     ended = (f"{line}\n" for line in lines)
     quoting: dict[str, Any] = {"escapechar": escape, "doublequote": escape is None}
-    reader = csv.reader(ended, delimiter=delimiter, strict=True, skipinitialspace=blanks, **quoting)
+    reader = _reader(ended, delimiter=delimiter, strict=True, skipinitialspace=blanks, **quoting)
     begins, records = 1, []
     try:
         for fields in reader:
@@ -178,6 +177,12 @@ def _quoted(
             'characters of the texts; otherwise write a field with a quote between quotes, with "" for each quote in it'
         ) from error
     return _without_empty(records)
+
+
+def _reader(lines: Iterable[str], **dialect: Any) -> Any:
+    # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
+    csv.field_size_limit(sys.maxsize)
+    return csv.reader(lines, **dialect)
 
 
 def _without_empty(records: list[Record]) -> list[Record]:

@@ -13,7 +13,10 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.delimited import DELIMITERS, between, header_fields
 from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, TableRow, is_table, read_table
-from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, uncompressed
+from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, line_feeds, uncompressed
+
+_IN_TEXTS = {"\t": "a tab", "\r": "a carriage return before its end"}
+"""Characters that may have been meant as the end of a text, and their names in notes."""
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -104,7 +107,7 @@ def read_text(path: Path) -> str:
       OSError: when it cannot be read.
     """
     raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    return decoded(raw, name_of(path), option=False).replace("\r\n", "\n").replace("\r", "\n")
+    return line_feeds(decoded(raw, name_of(path), option=False))
 
 
 def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
@@ -121,7 +124,7 @@ def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
         return read_table(file, Columns(columns.texts[:count], ""), dialect=columns.dialect, labelled=False).rows
     except MissingColumnsError as error:
         raise DataError(
-            f"{error}; name the columns as in training, or give a file with one text a line, with a name in .txt"
+            f"{error}; name the columns so, or give a file with one text a line, with a name in .txt"
         ) from error
 
 
@@ -160,17 +163,21 @@ def _rows_of_file(file: Path, columns: TextColumns | None, *, given: bool, count
     if file.is_file():
         for _ in _rows_of_lines(file, columns, given=given, count=count):
             pass
-    number, with_tab = 0, list[int]()
+    number = 0
+    found: dict[str, list[int]] = {character: [] for character in _IN_TEXTS}
     for number, row in enumerate(_rows_of_lines(file, columns, given=given, count=count), 1):
-        if count == 1 and "\t" in row[0]:
-            with_tab.append(number)
+        for character, lines in found.items():
+            if any(character in text for text in row):
+                lines.append(number)
         yield row
     if not number:
         remedy = "it should have one text a line" if given else "give texts, or --file with one text a line"
         raise ValueError(f"{name_of(file)} is empty; {remedy}")
-    if with_tab and columns is not None:
-        counted = f"{len(with_tab):,} of {number:,} lines, the first in line {with_tab[0]:,}"
-        print(f"note: {name_of(file)}: each line is read as one text, also one with a tab: {counted}", file=sys.stderr)
+    for character, lines in found.items():
+        if lines and columns is not None:
+            counted = f"{len(lines):,} of {number:,} lines, the first in line {lines[0]:,}"
+            kind = f"each line is read as one text, also one with {_IN_TEXTS[character]}"
+            print(f"note: {name_of(file)}: {kind}: {counted}", file=sys.stderr)
 
 
 def _opened(file: Path, given: bool) -> BinaryIO:
@@ -204,13 +211,15 @@ def _rows_of_lines(file: Path, columns: TextColumns | None, *, given: bool, coun
             where = f"{name_of(file)}, line {number}"
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                wrong = line.find(0)
             except UnicodeDecodeError as error:
+                text, wrong = "", error.start
+            if wrong >= 0:
                 known = line
                 if file.is_file():
                     with _opened(file, given) as whole:
                         known = whole.read()
-                start = known.index(line) + error.start
-                raise ValueError(bad_byte(known, start, where, option=False)) from error
+                raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=False))
             if number == 1 and columns is not None:
                 _refuse_header(text, where, columns, count)
             row = (text,) if count == 1 else tuple(text.split("\t"))

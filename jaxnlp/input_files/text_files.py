@@ -57,7 +57,12 @@ def read_text_file(
     text = decoded(path.read_bytes(), path, encoding or UTF_8, option=encoding is not None)
     if not text and not may_be_empty:
         raise DataError(f"{path} is empty; give a file with text")
-    return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
+    return line_feeds(text, old=old_line_ends)
+
+
+def line_feeds(text: str, *, old: bool = True) -> str:
+    """The text with LF at its line ends. Args: old: whether a single CR is one; otherwise it becomes a blank."""
+    return text.replace("\r\n", "\n").replace("\r", "\n" if old else " ")
 
 
 def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool = True) -> str:

@@ -47,6 +47,16 @@ def test_another_seed_holds_out_other_images_and_as_many():
     assert Images(split_seed=1).load(0).fingerprint != Images().load(0).fingerprint
 
 
+def test_a_tilde_in_a_path_is_the_home_folder(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    fields = {"source": "files", "batch_size": 1}
+    assert (
+        Images(path="~/animals", **fields).load(0).fingerprint == Images(path=str(folder), **fields).load(0).fingerprint
+    )
+    own = Images(path="~/animals", validation_path="~/animals", **fields).load(0)
+    assert len(list(own.splits["validation"].examples)) == 5
+
+
 def test_what_is_no_image_of_a_class_is_counted_and_images_of_both_parts_are(folder, tmp_path, caplog):
     save(folder, "loose.png")
     save(folder, "dog/puppies/c.png")

@@ -17,6 +17,7 @@ from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.targets import Number
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
@@ -154,7 +155,16 @@ class Export(ExportCommand):
             print(
                 f"{self.folder}: for the same results as jaxnlp, also of long texts: "
                 f'transformers.pipeline("text-classification", "{self.folder}", truncation=True{trust})'
+                f"{_scale(trained)}"
             )
+
+
+def _scale(trained: Trained) -> str:
+    """What differs in a number that Transformers predicts; empty for classes."""
+    targets = trained.processor.targets
+    if not isinstance(targets, Number):
+        return ""
+    return f"; jaxnlp limits its numbers to the scale of the labels, from {targets.lowest:g} to {targets.highest:g}"
 
 
 def pretrained_of(trained: Trained) -> Pretrained:
@@ -198,4 +208,5 @@ def exported_head_of(trained: Trained, classifier: Classifier | None) -> Exporte
         return None
     config: Any = trained.model.config
     only = config.only_head(trained.processor)
-    return ExportedHead(only.head, head_prefix(config.encoder, classifier), only.targets.width, only.targets.lowest)
+    prefix = head_prefix(config.encoder, classifier)
+    return ExportedHead(only.head, prefix, only.targets.width, only.targets.lowest, classifier.names)

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save
 
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
+from jaxnlp.convert.pretrained import CONFIG
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.tasks import Task, Trained
@@ -27,12 +28,14 @@ class ExportedHead(NamedTuple):
       name: of its parameters W and b.
       prefix: of its tensors.
       scale, shift: of its outputs.
+      names: of its outputs in the config of Transformers; empty = they have none.
     """
 
     name: str
     prefix: str
     scale: float = 1.0
     shift: float = 0.0
+    names: tuple[str, ...] = ()
 
 
 def description(trained: Trained, config: ModelConfig, head: ExportedHead | None = None) -> bytes:
@@ -57,7 +60,8 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
 
     Raises:
       ValueError: for tensors to ignore.
-      PretrainedError, WeightsError: when the folder was changed since, so that a file is missing or does not fit.
+      PretrainedError, WeightsError: when the folder was changed since, so that a file is missing or does not fit, or
+        the classes have other names.
       ConfigError: when the file `jaxnlp.json` cannot be read.
     """
     if ignore:
@@ -78,6 +82,8 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     different = sorted("/".join(path) for path in paths if shapes[0].get(path) != shapes[1].get(path))
     if different:
         raise PretrainedError(f"{folder}: {different[0]} does not fit {EXPORTED}; export the run again")
+    if head is not None and head.names:
+        _check_names(folder, tuple(head.names))
     return Trained(task, model, jax.device_put(params, jax.local_devices()[0]), processor, name=str(path))
 
 
@@ -91,6 +97,16 @@ def _head(folder: Path, fields: Any) -> ExportedHead | None:
         raise PretrainedError(
             f"{folder} has neither {HEADS} nor the head of {EXPORTED}; export the run again"
         ) from error
+
+
+def _check_names(folder: Path, names: tuple[str, ...]) -> None:
+    """Raises PretrainedError when Transformers, trained further in this folder, gave the outputs other names."""
+    held = class_names(read_object(folder / CONFIG), len(names))
+    if held != names:
+        raise PretrainedError(
+            f"{folder}: the classes in {CONFIG} are {', '.join(held)}, but those in {EXPORTED} are {', '.join(names)}; "
+            f"remove {EXPORTED} to read the folder as Transformers does"
+        )
 
 
 def _other_params(folder: Path, head: ExportedHead | None) -> Params:

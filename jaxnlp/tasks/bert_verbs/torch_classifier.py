@@ -67,16 +67,19 @@ def loaded():
 
 
 @torch.no_grad()
-def classify(texts, pairs=None):
+def classify({columns}):
     """{returns}"""
     tokenizer, model = loaded()
-    batch = tokenizer(texts, pairs, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")
+    batch = tokenizer({columns}, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")
     scores = model(**batch).logits
     return {values}
 
 
 if __name__ == "__main__":
-    columns = [sys.argv[1 + place :: {texts}] for place in range({texts})]
+    words = sys.argv[1:]
+    if not words or len(words) % {texts}:
+        sys.exit('usage: python classify.py {usage}')
+    columns = [words[place::{texts}] for place in range({texts})]
     for *shown, row in zip(*columns, classify(*columns)):
         print({shown}, *shown, sep="\\t")
 '''
@@ -108,6 +111,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
         max_length=max_length,
         names=list(head.targets.names),
         texts=head.texts,
+        columns="texts, pairs" if head.texts == 2 else "texts",
         usage=_USAGE[head.texts],
         **_meaning(head.targets),
     )

@@ -30,7 +30,7 @@ class ExportWords(ExportCommand):
         pretrained, others = bert_of_words(trained)
         tagger = token_classifier_of(trained)
         config: Any = dataclasses.replace(trained.model.config, encoder=pretrained.config)
-        head = tagger and ExportedHead(HEAD, tagger.head.prefix)
+        head = tagger and ExportedHead(HEAD, tagger.head.prefix, names=tagger.names)
         further_files = {EXPORTED: description(trained, config, head)}
         if tagger is None:
             further_files[HEADS] = heads_file(config, others)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.models.gpt import GPT, AttentionAxis
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
@@ -33,6 +34,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     if limit < 1:
         raise ValueError(f"max_length must be at least 1, got {limit}")
     (text,) = require_texts((text,), "a text")
+    text = line_feeds(text)
     ids = trained.processor.encode(text)
     if not len(ids):
         raise ValueError("the text has no tokens")

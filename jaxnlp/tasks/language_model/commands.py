@@ -18,6 +18,7 @@ from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
@@ -35,7 +36,7 @@ class Generate(Command):
     """Generates text from a prompt, streaming it to the terminal."""
 
     prompt: Annotated[str, LIKELY] = LINE_BREAK
-    """Text to continue. A vocabulary without a line break starts with its first token."""
+    """Text to continue, with LF at its line ends. A vocabulary without a line break starts with its first token."""
     max_new_tokens: Count = 500
     """Number of tokens to generate."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
@@ -80,14 +81,14 @@ class Generate(Command):
         self._started(trained)._print(trained, scorer)
 
     def _started(self, trained: Trained) -> "Generate":
-        """This request, with a prompt that the vocabulary has in place of the default prompt; a warning counts unknown
-        words."""
-        vocabulary = trained.processor
-        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
+        """This request, with the line ends of training texts, and with a prompt that the vocabulary has in place of the
+        default prompt; a warning counts unknown words."""
+        vocabulary, prompt = trained.processor, line_feeds(self.prompt)
+        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(prompt)):
             _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
-        if self.prompt != LINE_BREAK:
-            return self
-        return dataclasses.replace(self, prompt=known_prompt(self.prompt, trained.processor))
+        if self.prompt == LINE_BREAK:
+            prompt = known_prompt(prompt, vocabulary)
+        return dataclasses.replace(self, prompt=prompt)
 
     def _print(self, trained: Trained, scorer: Trained | None) -> None:
         stop = self._stop_token(trained)
@@ -144,8 +145,10 @@ class Generate(Command):
         return distinct_texts(rows, trained.processor.decode)
 
     def text(self, trained: Trained) -> str:
-        """The prompt and one continuation."""
+        """The prompt and one continuation; "" for a prompt without tokens."""
         given, stop = self._started(trained), self._stop_token(trained)
+        if not len(trained.processor.encode(given.prompt)):
+            return ""
         if given.num_beams > 1:
             return given.prompt + given._hypotheses(trained, stop)[0].text
         row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
@@ -220,10 +223,10 @@ def generate(
     num_beams: int = 1,
     length_penalty: float = 0.0,
 ) -> list[str]:
-    """Each prompt, or one prompt, with its continuation.
+    """Each prompt, or one prompt, with its continuation; "" for a prompt without tokens.
 
     Args:
-      prompts: one text to continue, or a list of N.
+      prompts: one text to continue, or a list of N. Their line ends become LF, as those of training texts.
       max_new_tokens: number of tokens to generate.
       temperature: divides the logits; 0 takes the most probable token each time.
       top_k: sample only from the k most probable tokens; None = from all.

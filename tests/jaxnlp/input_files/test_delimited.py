@@ -189,4 +189,5 @@ def test_the_delimiter_is_the_one_with_which_the_columns_are_there():
     assert find_delimiter("a|b|c;d\n", ",", ["x"]) == "|"
     assert find_delimiter("a,b;c;d\n", ",", ["x"]) == ","
     assert header_fields('\n"a, b" , c\n', ",") == ["a, b", "c"]
+    assert header_fields("a" * 200_000 + ",b\rc", ",") == ["a" * 200_000, "b c"]
     assert [between(delimiter) for delimiter in ";\t~"] == ["semicolons", "tabs", "'~'"]

@@ -69,6 +69,8 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
         (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; .*; convert it: iconv"),
+        (b"a\nb\0 and more\n", 1, r"line 2: byte 0x00 is not text"),
+        ("no mark\n".encode("utf-16-le"), 1, r"line 1: byte 0x00 is not UTF-8; the file is probably UTF-16-LE"),
         (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),
     ],
 )
@@ -133,6 +135,23 @@ def test_a_table_whose_name_is_not_that_of_a_table_is_not_read_as_texts(
         rows(count=count)
     (tmp_path / "x.txt").write_bytes(b"text\nabout text, or a label\n")
     assert len(rows(tmp_path / "x.txt")) == 2
+
+
+@pytest.mark.parametrize("first", [b"10%\r100%", b'"' + b"a" * 200_000, b"a" * 200_000])
+def test_the_first_line_may_be_any_text(tmp_path, on_standard_input, first):
+    (tmp_path / "x.txt").write_bytes(first + b"\r\nb\n")
+    assert rows(tmp_path / "x.txt") == [(first.decode(),), ("b",)]
+    on_standard_input(first + b"\tb\n")
+    assert rows(count=2) == [(first.decode(), "b")]
+
+
+def test_texts_with_a_carriage_return_are_counted(tmp_path, capsys):
+    (tmp_path / "x.txt").write_bytes(b"a\r\nb\rc\rd")
+    assert rows(tmp_path / "x.txt") == [("a",), ("b\rc\rd",)]
+    assert "one with a carriage return before its end: 1 of 2 lines, the first in line 2" in capsys.readouterr().err
+    (tmp_path / "x.txt").write_bytes(b"a\tb\rc\n")
+    assert rows(tmp_path / "x.txt", count=2) == [("a", "b\rc")]
+    assert "carriage return" in capsys.readouterr().err
 
 
 def test_single_texts_with_a_tab_are_counted(tmp_path, capsys):
@@ -218,5 +237,5 @@ def test_rows_have_the_texts_that_the_model_reads_blank_ones_too(tmp_path):
         *((("b",), 2), (("",), 3)),
         (("d",), 4),
     ]
-    with pytest.raises(DataError, match=r"line 1: .* got label, pair, text; missing: body; name the columns as in"):
+    with pytest.raises(DataError, match=r"line 1: .* got label, pair, text; missing: body; name the columns so, or"):
         table_rows(path, TextColumns(("body",)), 1)

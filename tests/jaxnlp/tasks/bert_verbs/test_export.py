@@ -201,7 +201,7 @@ def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_toget
     ids=["one", "several", "number"],
 )
 def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
-    make_classifier, tmp_path, texts, targets, problem, names
+    make_classifier, tmp_path, capsys, texts, targets, problem, names
 ):
     trained = make_classifier(texts=texts, targets=targets, pooling="pooler")
     Export(tmp_path / "bert")(trained)
@@ -209,6 +209,8 @@ def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
         tmp_path / "bert", output_loading_info=True
     )
     assert not any(report.values())
+    limited = "jaxnlp limits its numbers to the scale of the labels, from -2 to 7" in capsys.readouterr().out
+    assert limited == (problem == "regression")
     assert (model.config.problem_type, model.config.id2label) == (problem, names)
     rows = [(text, "a dog ate")[:texts] for text in TEXTS]
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")

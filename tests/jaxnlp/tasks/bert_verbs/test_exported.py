@@ -6,6 +6,8 @@ import chex
 import jax
 import numpy as np
 import pytest
+import torch
+import transformers
 from safetensors.numpy import load_file, save_file
 
 import jaxnlp
@@ -13,7 +15,7 @@ from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.targets import Number, SeveralClasses
+from jaxnlp.targets import Number, OneClass, SeveralClasses
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.pretrained import SIMILARITY
@@ -70,6 +72,24 @@ def test_without_its_head_an_exported_classifier_is_an_encoder(make_classifier, 
     assert "--pair" in capsys.readouterr().err  # without the head, it measures the similarity of two texts
     assert main(["predict", folder, "a dog", "--ignore"]) == 2
     assert "--ignore: expected names of tensors, or their prefixes, got none" in (capsys.readouterr().err)
+
+
+def test_after_further_training_in_transformers_the_classes_are_those_of_the_folder_or_it_is_refused(
+    make_classifier, tmp_path
+):
+    names = tuple(f"class {index}" for index in range(11))  # Transformers writes 10 between 1 and 2
+    Export(tmp_path / "bert")(make_classifier(pooling="pooler", targets=OneClass(names)))
+    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "bert")
+    with torch.no_grad():
+        theirs.classifier.bias[10] += 100.0
+    theirs.save_pretrained(tmp_path / "bert")
+    assert jaxnlp.load_pretrained(tmp_path / "bert").predict("fish").label == "class 10"
+    theirs.config.id2label = dict(enumerate(reversed(names)))
+    theirs.save_pretrained(tmp_path / "bert")
+    with pytest.raises(PretrainedError, match=r"classes in config\.json are class 10, .*; remove jaxnlp\.json to read"):
+        jaxnlp.load_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / EXPORTED).unlink()
+    assert jaxnlp.load_pretrained(tmp_path / "bert").predict("fish").label == "class 0"
 
 
 def test_a_folder_that_was_changed_is_refused(make_classifier, tmp_path):

@@ -161,6 +161,18 @@ def test_pairs_that_are_read_together(make_classifier, tmp_path, monkeypatch, ca
     )
 
 
+def test_the_program_takes_as_many_texts_as_the_model_reads(make_classifier, tmp_path, monkeypatch):
+    for texts, wrong in ((1, ([],)), (2, ([], ["a"], ["a", "b", "c"]))):
+        folder = tmp_path / str(texts)
+        Export(folder)(make_classifier(texts=texts, pooling="mean"))
+        with pytest.raises(TypeError, match="positional argument"):  # a text without its pair, a pair of one text
+            loaded(folder).classify(*[["the cat"]] * (3 - texts))
+        for words in wrong:
+            monkeypatch.setattr(sys, "argv", ["classify.py", *words])
+            with pytest.raises(SystemExit, match=r"usage: python classify\.py "):
+                runpy.run_path(str(folder / "classify.py"), run_name="__main__")
+
+
 @pytest.mark.parametrize(
     ("targets", "expected"), [(SeveralClasses(("a", "b")), r"(a|b|a, b|)"), (Number(0.0, 9.0), r"[\d.]+")]
 )

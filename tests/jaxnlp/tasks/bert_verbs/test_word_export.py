@@ -71,6 +71,15 @@ def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_pa
     assert np.ptp(logits[first], axis=0).max() > 1e-2
 
 
+def test_a_tagger_whose_labels_were_renamed_after_its_export_is_refused(tmp_path):
+    ExportWords(tmp_path / "bert")(tagger())
+    config = json.loads((tmp_path / "bert" / "config.json").read_text())
+    config["id2label"] = {index: f"{label}S" for index, label in config["id2label"].items()}
+    (tmp_path / "bert" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(PretrainedError, match=r"classes in config\.json are OS, .*; remove jaxnlp\.json"):
+        jaxnlp.load_pretrained(tmp_path / "bert")
+
+
 def test_a_tagger_that_does_not_respect_the_scheme_has_no_note_on_it(tmp_path, capsys):
     ExportWords(tmp_path / "bert")(tagger(Tagging(constrained=False)))
     assert capsys.readouterr().out.count("\n") == 1

@@ -124,5 +124,6 @@ def test_a_text_is_truncated_to_the_context_or_less():
     )
     with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
         trained.attend("ab", max_length=0)
+    assert trained.attend("a\r\nb").maps[0].rows == ["a", "\u23ce", "b"]
     with pytest.raises(ValueError, match="the text has no tokens"):
         trained.attend("")

@@ -233,6 +233,14 @@ def test_beams_end_with_their_stop_and_a_stop_is_one_token(finished_run, capsys)
         Generate(length_penalty=1.0)
 
 
+def test_a_prompt_has_the_line_ends_of_training_texts(finished_run, capsys):
+    trained = load_run(finished_run.folder, checkpoint="best")
+    for prompt in ("a\r\nta", "a\rta"):
+        assert trained.generate(prompt, max_new_tokens=4) == trained.generate("a\nta", max_new_tokens=4)
+        assert generate(finished_run.folder, "--prompt", prompt, "--max-new-tokens", "4") == 0
+        assert capsys.readouterr().out.startswith("a\nta")
+
+
 def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys):
     trained = load_run(finished_run.folder, checkpoint="best")
     greedy = {"max_new_tokens": 12, "temperature": 0.0}
@@ -242,8 +250,9 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
     for more, fields in ((["--seed", "3"], {"seed": 3}), (["--num-beams", "2"], {"num_beams": 2})):
         assert generate(finished_run.folder, *options, *more) == 0
         assert capsys.readouterr().out == trained.generate("ta", max_new_tokens=9, **fields) + "\n"
-    with pytest.raises(ValueError, match="the prompt is empty") as found:
-        trained.generate(["ta", ""])
+    assert trained.generate(["", "the t", ""], **greedy) == ["", trained.generate("the t", **greedy), ""]
+    with pytest.raises(UnknownCharacterError) as found:
+        trained.generate(["ta", "\u20ac"])
     assert found.value.__notes__ == ["It is the prompt with the index 1."]
     with pytest.raises(ValueError, match="max_new_tokens must be at least 1, got 0"):
         trained.generate("ta", max_new_tokens=0)
