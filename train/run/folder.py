@@ -72,7 +72,7 @@ class RunSpec(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """What all processes of a run have in common, by its name in messages."""
-        return self.config | {"vocabulary": self.processor, "content of the data": self.fingerprint}
+        return self.config | {"processor": self.processor, "content of the data": self.fingerprint}
 
 
 def writes_folder() -> bool:
