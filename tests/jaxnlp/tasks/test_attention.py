@@ -53,7 +53,7 @@ def test_a_model_that_does_not_attend_says_so_in_one_line(tmp_path):
     lstm = Trained(RecurrentLanguageModel(), model, {}, CharacterVocabulary.of("abc"), name="mine")
     with pytest.raises(ValueError, match=r"^mine has no attention to show: its model is a RecurrentLM$"):
         Attention("abc", out=tmp_path / "page.html")(lstm)
-    assert repr(lstm).endswith("; generate)")
+    assert repr(lstm).endswith("; generate, perplexity)")
 
 
 def test_every_task_with_the_verb_has_the_function_and_no_other_has_it():
@@ -64,7 +64,7 @@ def test_every_task_with_the_verb_has_the_function_and_no_other_has_it():
 
 
 def test_weights_in_python_have_the_shape_that_is_told(gpt):
-    assert repr(gpt).endswith("; generate, attend)")
+    assert repr(gpt).endswith("; generate, perplexity, attend)")
     (maps,) = gpt.attend(TEXT).maps
     assert maps.weights.shape == (2, 2, len(TEXT), len(TEXT))
     assert maps.weights.dtype == np.float32
