@@ -1,15 +1,20 @@
 """Endless batches, epoch by epoch, made by this process or by others."""
 
+import collections
 import functools
 import itertools
+import multiprocessing
+import pickle
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+import cloudpickle
 import grain
-from absl import flags
 
-from data import LazyBatch
+from data import DataError, LazyBatch
 
 T = TypeVar("T")
 Epoch = Callable[[int], Sequence[Any]]
@@ -42,12 +47,7 @@ class Epochs(grain.IterDataset):
     def _epochs_from(self, number: int) -> Iterator[Sequence[Any]]:
         if not self.num_workers:
             return map(self.epoch, itertools.count(number))
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
-        epoch = self.epoch
-        made = grain.MapDataset.range(number, ENDLESS).map(lambda index: [_made(batch) for batch in epoch(index)])
-        workers = grain.MultiprocessingOptions(num_workers=self.num_workers)
-        return iter(_in_order(made).mp_prefetch(workers, _ignore_interrupts))
+        return _made_ahead(self.epoch, number, self.num_workers)
 
 
 class _EpochsIterator(grain.DatasetIterator):
@@ -80,7 +80,7 @@ class _EpochsIterator(grain.DatasetIterator):
     def close(self) -> None:
         """Ends the processes that make batches."""
         super().close()
-        if isinstance(self._epochs, grain.DatasetIterator):
+        if isinstance(self._epochs, Generator):
             self._epochs.close()
 
 
@@ -99,9 +99,37 @@ def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
     return kept
 
 
-def _in_order(examples: grain.MapDataset) -> grain.IterDataset:
-    """No threads read ahead: on few cores threads slow down the training step."""
-    return examples.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Generator[Sequence[Any], None, None]:
+    """The epochs from a number on, in their order, made by processes."""
+    started_anew = multiprocessing.get_context("spawn")  # a fork would copy JAX's threads
+    processes = ProcessPoolExecutor(num_workers, started_anew, initializer=_begin, initargs=(cloudpickle.dumps(epoch),))
+    numbers = itertools.count(number)
+    ahead = collections.deque(processes.submit(_make, next(numbers)) for _ in range(num_workers))
+    try:
+        while True:
+            batches = pickle.loads(ahead.popleft().result())
+            ahead.append(processes.submit(_make, next(numbers)))
+            yield batches
+    except BrokenProcessPool as error:
+        raise DataError(
+            f"one of the {num_workers} processes that make batches has died, perhaps for want of memory; give a smaller "
+            "--data.num-workers"
+        ) from error
+    finally:
+        for process in list(processes._processes.values()):  # Python 3.14 has a public name for it
+            process.terminate()
+        processes.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin(epoch: bytes) -> None:
+    """Begins a process that makes epochs of this pickled function."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the process that trains handles it
+    _make.epoch = cloudpickle.loads(epoch)  # type: ignore[attr-defined]
+
+
+def _make(number: int) -> bytes:
+    batches = _make.epoch(number)  # type: ignore[attr-defined]
+    return pickle.dumps([_made(batches[index]) for index in range(len(batches))])  # grain would iterate in threads
 
 
 def _made(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,8 +137,3 @@ def _made(batch: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(batch, LazyBatch):
         return batch.whole
     return {name: _made(x) if isinstance(x, Mapping) else x for name, x in batch.items()}
-
-
-def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
-    """Ctrl-C reaches workers too; only the process that trains handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,12 +1,13 @@
 import itertools
 import json
+import os
 
 import cloudpickle
 import grain
 import numpy as np
 import pytest
 
-from data import LazyBatch
+from data import DataError, LazyBatch
 from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.epochs import Epochs
 from tests.guards import test_families as guards
@@ -80,6 +81,13 @@ def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process
     workers.set_state(state)
     np.testing.assert_array_equal(next(workers)["noise"], expected[20]["noise"])
     workers.close()
+
+
+@pytest.mark.thorough
+def test_a_process_that_dies_ends_the_data_with_the_remedy():
+    batches = iter(Epochs(lambda number: os._exit(1), num_workers=1))
+    with pytest.raises(DataError, match="one of the 1 processes that make batches has died.*--data.num-workers"):
+        next(batches)
 
 
 @pytest.mark.parametrize("family", [name for name in (*CONFIGS, *FURTHER) if name != "ImageClassification"])
