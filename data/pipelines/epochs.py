@@ -112,8 +112,8 @@ def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Generator[Sequen
             yield batches
     except BrokenProcessPool as error:
         raise DataError(
-            f"one of the {num_workers} processes that make batches has died, perhaps for want of memory; give a smaller "
-            "--data.num-workers"
+            f"one of the {num_workers} processes that make batches has died, perhaps for want of memory; give a "
+            "smaller --data.num-workers"
         ) from error
     finally:
         for process in list(processes._processes.values()):  # Python 3.14 has a public name for it

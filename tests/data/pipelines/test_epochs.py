@@ -86,7 +86,7 @@ def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process
 @pytest.mark.thorough
 def test_a_process_that_dies_ends_the_data_with_the_remedy():
     batches = iter(Epochs(lambda number: os._exit(1), num_workers=1))
-    with pytest.raises(DataError, match="one of the 1 processes that make batches has died.*--data.num-workers"):
+    with pytest.raises(DataError, match=r"one of the 1 processes that make batches has died.*--data.num-workers"):
         next(batches)
 
 
