@@ -124,7 +124,7 @@ def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
         return read_table(file, Columns(columns.texts[:count], ""), dialect=columns.dialect, labelled=False).rows
     except MissingColumnsError as error:
         raise DataError(
-            f"{error}; name the columns so, or give a file with one text a line, with a name in .txt"
+            f"{error}; rename the columns, or give a file with one text a line, with a name in .txt"
         ) from error
 
 

@@ -68,7 +68,7 @@ def _stack(eqn: JaxprEqn, *operands: Any) -> list[Any]:
 def _pad(eqn: JaxprEqn, x: Any, value: Any) -> list[Any]:
     for axis, (before, after, between) in enumerate(eqn.params["padding_config"]):
         if between != 0 or any(isinstance(size, int) and size < 0 for size in (before, after)):
-            raise ValueError(f"padding {eqn.params['padding_config']} is not a concatenation, so it cannot be converted")
+            raise ValueError(f"padding {eqn.params['padding_config']} cannot be converted: it is not a concatenation")
 
         def fill(size: Any, axis: int = axis, x: Any = x) -> list[Any]:
             shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])

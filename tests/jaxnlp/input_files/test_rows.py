@@ -237,5 +237,5 @@ def test_rows_have_the_texts_that_the_model_reads_blank_ones_too(tmp_path):
         *((("b",), 2), (("",), 3)),
         (("d",), 4),
     ]
-    with pytest.raises(DataError, match=r"line 1: .* got label, pair, text; missing: body; name the columns so, or"):
+    with pytest.raises(DataError, match=r"line 1: .* got label, pair, text; missing: body; rename the columns, or"):
         table_rows(path, TextColumns(("body",)), 1)

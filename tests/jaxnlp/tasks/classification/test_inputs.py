@@ -109,5 +109,5 @@ def test_a_table_is_read_by_its_columns(tmp_path, name):
     (rows,) = given_rows(PROCESSOR, Given(file=path))
     chunk = read_chunk(PROCESSOR, rows)
     assert chunk.shown == [("the cat",), ("cat",)]
-    with pytest.raises(ValueError, match=r"expected .* body.*; missing: body; name the columns so, or"):
+    with pytest.raises(ValueError, match=r"expected .* body.*; missing: body; rename the columns, or"):
         next(given_rows(PROCESSOR, Given(file=path, columns=TextColumns(("body",)))))

@@ -54,5 +54,5 @@ def test_the_results_are_equal_and_the_operation_is_gone(kind):
 
 def test_other_paddings_are_refused():
     traced = jax.make_jaxpr(lambda x: jax.lax.pad(x, 0.0, [(0, 0, 1)]))(np.ones(2, np.float32))
-    with pytest.raises(ValueError, match="is not a concatenation"):
+    with pytest.raises(ValueError, match="it is not a concatenation"):
         plain(traced, np.ones(2, np.float32))
