@@ -65,7 +65,7 @@ def test_there_is_no_other_training_step_written_by_hand(root):
 @pytest.mark.thorough
 def test_the_readme_trains_and_generates(run_code):
     found, printed = run_code("README.md")
-    assert re.search(r"^Trained\(gpt_python_docs, .*, step 2; generate, attend\)\nThe list", printed, re.M)
+    assert re.search(r"^Trained\(gpt_python_docs, .*, step 2; generate, perplexity, attend\)\nThe list", printed, re.M)
     assert found["logits"].shape[:2] == (1, 8)
 
 
