@@ -77,18 +77,25 @@ def client(monkeypatch):
     return client
 
 
+def printed(capsys, part):
+    """What is printed until it has this part, on a busy machine after many seconds."""
+    found, end = "", time.monotonic() + 30
+    while time.monotonic() < end and part not in found:
+        time.sleep(0.02)
+        found += capsys.readouterr().err
+    assert part in found
+    return found
+
+
 def test_the_watch_gives_signs_names_the_silent_and_ends_with_its_context(client, monkeypatch, capsys):
     monkeypatch.setattr(watch, "SECONDS_UNTIL_A_LINE", 0.2)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     client.kept["jaxnlp/signs_of_life/1"] = "7 (other, pid 3)"
     before = threading.active_count()
     with watching():
-        end = time.monotonic() + 30
-        while time.monotonic() < end and "process 1" not in (found := capsys.readouterr().err):
-            time.sleep(0.02)
-        assert "process 1 (other, pid 3) has given no sign of life" in found
+        found = printed(capsys, "process 1 (other, pid 3) has given no sign of life")
         assert int(client.kept["jaxnlp/signs_of_life/0"].split()[0]) > 2
-        assert client.kept["jaxnlp/lines/all"] == found.strip()
+        assert client.kept["jaxnlp/lines/all"].splitlines()[0] in found
     end = time.monotonic() + 30
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.01)
@@ -98,20 +105,19 @@ def test_the_watch_gives_signs_names_the_silent_and_ends_with_its_context(client
 def test_a_first_process_that_is_gone_is_named_at_once(client, capsys):
     client.error = jax.errors.JaxRuntimeError("Socket closed")
     with watching():
-        time.sleep(0.3)
-        assert capsys.readouterr().err == "process 0 does not answer: Socket closed\n"
+        assert printed(capsys, "\n") == "process 0 does not answer: Socket closed\n"
 
 
 def test_other_processes_print_what_process_0_writes_and_watch_it(client, monkeypatch, capsys):
     monkeypatch.setattr(jax, "process_index", lambda: 1)
-    monkeypatch.setattr(watch, "SECONDS_UNTIL_A_LINE", 0.3)
     client.kept["jaxnlp/lines/all"] = "process 2 is silent"
+    answers, read = threading.Event(), client.key_value_dir_get
     with watching():
-        time.sleep(0.15)
-        assert capsys.readouterr().err == "process 2 is silent\n"
-        client.key_value_dir_get = lambda folder: time.sleep(0.6) or []
-        time.sleep(0.6)
-        assert "process 0 has given no sign of life for 0 s" in capsys.readouterr().err
+        assert printed(capsys, "\n") == "process 2 is silent\n"
+        client.key_value_dir_get = lambda folder: [answers.wait(60), *read(folder)][1:]
+        monkeypatch.setattr(watch, "SECONDS_UNTIL_A_LINE", 0.2)
+        assert printed(capsys, "\n").startswith("process 0 has given no sign of life for")
+        answers.set()
 
 
 def test_an_error_is_told_to_the_others(client, monkeypatch):
