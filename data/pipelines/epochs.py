@@ -86,15 +86,16 @@ class _EpochsIterator(grain.DatasetIterator):
 
 def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
     """The same function of an index, which keeps its last result; `lru_cache` cannot go to other processes."""
-    last: dict[int, T] = {}
+    last: list[tuple[int, T]] = []  # one pair, which is replaced as a whole: grain may call this in threads
 
     @functools.wraps(make)
     def kept(index: int) -> T:
-        if index not in last:
-            made = make(index)
-            last.clear()
-            last[index] = made
-        return last[index]
+        for number, result in last:
+            if number == index:
+                return result
+        made = make(index)
+        last[:] = [(index, made)]
+        return made
 
     return kept
 

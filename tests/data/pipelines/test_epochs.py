@@ -1,6 +1,7 @@
 import itertools
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
 import grain
@@ -9,7 +10,7 @@ import pytest
 
 from data import DataError, LazyBatch
 from data.pipelines.endless import batched, iterable, shuffled
-from data.pipelines.epochs import Epochs
+from data.pipelines.epochs import Epochs, keeps_last
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 
@@ -99,3 +100,12 @@ def test_processes_may_make_the_batches_of_every_data_set(family, files):
     assert first.keys() == expected.keys()
     for name, x in expected.items():
         assert np.array_equal(first[name], x) or first[name].keys() == x.keys()
+
+
+def test_the_last_result_is_kept_and_right_in_threads():
+    made = []
+    kept = keeps_last(lambda index: made.append(index) or index**2)
+    assert [kept(index) for index in (1, 1, 2, 1)] == [1, 1, 4, 1]
+    assert made == [1, 2, 1]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(kept, [index % 3 for index in range(3000)])) == [0, 1, 4] * 1000
