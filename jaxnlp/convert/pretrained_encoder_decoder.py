@@ -55,19 +55,21 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     folder = find_folder(path)
     file = folder / CONFIG
     family, fields, size = fields_of(file, families(), EncoderDecoderConfig, _NEEDED, default="")
-    settings = read_object(file)
+    settings, fields = read_object(file), {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
     try:
-        vocabulary = PretrainedSubwords.of_folder(folder, _start(settings))
-        _check(settings, family, vocabulary)
+        vocabulary = PretrainedSubwords.of_folder(folder, _start(file, settings))
     except (FileNotFoundError, ValueError) as error:
         raise PretrainedError(str(error)) from error
-    if max(vocabulary.size, vocabulary.start + 1) > size:
+    _check(file, settings, fields, vocabulary)
+    if vocabulary.start >= size:
+        raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {vocabulary.start}")
+    if vocabulary.size > size:
         raise PretrainedError(
             f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
         )
     try:
-        config = _config(settings, {**family.fixed, **family.defaults, **fields}, family)
+        config = _config(settings, fields, family)
     except ValueError as error:
         raise PretrainedError(f"{file}: {error}") from error
     tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
@@ -86,12 +88,16 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
 _NEEDED = ("num_layers", "num_heads", "head_width", "width", "feed_forward_width")
 
 
-def _config(settings: Mapping[str, Any], fields: dict[str, Any], family: EncoderDecoderFamily) -> EncoderDecoderConfig:
+def _config(
+    settings: Mapping[str, Any], fields: Mapping[str, Any], family: EncoderDecoderFamily
+) -> EncoderDecoderConfig:
     """The model's shape, as far as config.json gives it. Args: fields: of our config. Raises: ValueError."""
-    activation, gated = fields.pop("feed_forward")
+    activation, gated = fields["feed_forward"]
+    plain = {name: value for name, value in fields.items() if name not in ("feed_forward", "num_decoder_layers")}
     tied = settings.get("tie_word_embeddings", True)
     return EncoderDecoderConfig(
-        **{**fields, "num_decoder_layers": fields.get("num_decoder_layers") or fields["num_layers"]},
+        **plain,
+        num_decoder_layers=fields.get("num_decoder_layers") or fields["num_layers"],
         activation=activation,
         gated=gated,
         attention_dropout_rate=fields["dropout_rate"],
@@ -101,28 +107,30 @@ def _config(settings: Mapping[str, Any], fields: dict[str, Any], family: Encoder
     )
 
 
-def _start(settings: Mapping[str, Any]) -> int:
+def _start(file: Path, settings: Mapping[str, Any]) -> int:
     """The id of the start symbol of a target: of padding, if no setting gives it."""
     given = settings.get("decoder_start_token_id")
     start = settings.get("pad_token_id", 0) if given is None else given
     if type(start) is not int or start < 0:
-        raise ValueError(f"{CONFIG}: decoder_start_token_id must be the id of a token, got {start!r}")
+        raise ValueError(f"{file}: decoder_start_token_id must be the id of a token, got {start!r}")
     return start
 
 
-def _check(settings: Mapping[str, Any], family: EncoderDecoderFamily, vocabulary: PretrainedSubwords) -> None:
-    """Raises: ValueError for settings that contradict each other or the tokenizer."""
-    expected: dict[str, Any] = {"eos_token_id": vocabulary.end, "pad_token_id": vocabulary.padding}
-    if "feed_forward_proj" in settings:
-        activation, gated = family.values["feed_forward_proj"][settings["feed_forward_proj"]]
-        functions = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}
-        expected |= {"dense_act_fn": functions[activation], "is_gated_act": gated}
+def _check(file: Path, settings: Mapping[str, Any], fields: Mapping[str, Any], vocabulary: PretrainedSubwords) -> None:
+    """Raises: PretrainedError for settings that contradict each other or the tokenizer."""
+    activation, gated = fields["feed_forward"]
+    expected: dict[str, Any] = {
+        "eos_token_id": vocabulary.end,
+        "pad_token_id": vocabulary.padding,
+        "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}[activation],
+        "is_gated_act": gated,
+    }
     for name in ("tie_word_embeddings", "scale_decoder_outputs"):
         if type(settings.get(name, True)) is not bool:
-            raise ValueError(f"{CONFIG}: {name} must be true or false, got {settings[name]!r}")
+            raise PretrainedError(f"{file}: {name} must be true or false, got {settings[name]!r}")
     for name, value in expected.items():
         if settings.get(name, value) != value:
-            raise ValueError(f"{CONFIG}: {name} {settings[name]!r}, expected {value!r}")
+            raise PretrainedError(f"{file}: {name} {settings[name]!r}, expected {value!r}")
 
 
 def save_encoder_decoder(
