@@ -44,18 +44,15 @@ def make_model(kind="T5", **changes):
     model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval()
     with torch.no_grad():
         for name, tensor in model.named_parameters():
-            noise = torch.randn(tensor.shape)
-            if "layer_norm" in name:
-                tensor.add_(0.2 * noise)
-            else:
-                tensor.copy_(noise if name == "shared.weight" else 0.3 * noise)
+            noise = (0.5 if name == "shared.weight" else 0.2) * torch.randn(tensor.shape)
+            tensor.copy_(tensor + noise if "layer_norm" in name else noise)
     return model
 
 
 def untie(model):
     """Gives a model an output layer of its own, as T5 1.1 and mT5 have it; returns it."""
     torch.manual_seed(1)
-    model.lm_head.weight = torch.nn.Parameter(0.3 * torch.randn(model.lm_head.weight.shape))
+    model.lm_head.weight = torch.nn.Parameter(0.25 * torch.randn(model.lm_head.weight.shape))
     return model
 
 
