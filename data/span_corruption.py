@@ -5,6 +5,7 @@ text may follow the last span, as in the paper's example. A sentence with one sp
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -22,6 +23,7 @@ from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import Count, ProperFraction, Within
 from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
 from jaxnlp.text.translation import TranslationProcessor
@@ -71,7 +73,9 @@ def _division(total: int, parts: int, generator: np.random.Generator) -> list[in
     return np.diff([0, *bounds, total]).tolist()
 
 
-def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel: Callable[[int], int]) -> Ids:
+def corrupt_spans(
+    ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel: Callable[[int], int], *, end: int = END
+) -> Ids:
     """A text without its spans as the source, and the spans as the target.
 
     In the source, a sentinel replaces each span. In the target, each span follows its sentinel, and one more sentinel
@@ -84,6 +88,7 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
       ids: the text's ids.
       spans: the start and the end of each span, in order.
       sentinel: a function from a span's index to the id of its sentinel.
+      end: id of the end symbol.
 
     Returns:
       Source and target, each with the end symbol last.
@@ -91,11 +96,11 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
     source: list[int] = []
     target: list[int] = []
     position = 0
-    for index, (start, end) in enumerate(spans):
-        source += [*ids[position:start], sentinel(index)]
-        target += [sentinel(index), *ids[start:end]]
-        position = end
-    return [*source, *ids[position:], END], [*target, sentinel(len(spans)), END]
+    for index, (first, after) in enumerate(spans):
+        source += [*ids[position:first], sentinel(index)]
+        target += [sentinel(index), *ids[first:after]]
+        position = after
+    return [*source, *ids[position:], end], [*target, sentinel(len(spans)), end]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +188,7 @@ class CorruptedText(TextFiles):
         if not saved:
             both = self._trained(train)
             processor = TranslationProcessor(both, both)
-        subwords: Subwords = require_processor(processor, TranslationProcessor).source
+        subwords: Subwords | PretrainedSubwords = require_processor(processor, TranslationProcessor).source
         if not processor.shared or subwords.extra < self.sentinels:
             raise DataError(
                 f"data.sentinels {self.sentinels} needs as many extra symbols, and source and target need one "
@@ -200,7 +205,7 @@ class CorruptedText(TextFiles):
         def corrupted(ids: Sequence[int], *draw: int) -> Ids:
             generator = np.random.default_rng(draw)
             spans = corrupted_places(len(ids), generator, rate=self.corruption_rate, mean_span=self.mean_span)
-            return corrupt_spans(ids, spans, subwords.extra_id)
+            return corrupt_spans(ids, spans, subwords.extra_id, end=subwords.end)
 
         def epoch(index: int) -> Sequence[Ids]:
             return [corrupted(ids, seed, index, row) for row, ids in enumerate(texts)]
@@ -210,10 +215,11 @@ class CorruptedText(TextFiles):
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size).up_to(longest)
         if self.few_lengths:
             shapes = shapes.fitted(list(map(longer_side, first)))
+        batch = functools.partial(pair_batch, start=subwords.start)
         fixed = [corrupted(ids, row) for row, ids in enumerate(validation)]
-        batches, _ = shapes.one_pass(fixed, longer_side, pair_batch)
+        batches, _ = shapes.one_pass(fixed, longer_side, batch)
         return Corpus(
-            train=endless_batches(epoch, shapes, seed=seed),
+            train=endless_batches(epoch, shapes, seed=seed, start=subwords.start),
             splits={"validation": Split(batches)},
             processor=processor,
             description=(
@@ -223,7 +229,7 @@ class CorruptedText(TextFiles):
                 "positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), train, held])),
-            of_each_shape=shapes.of_each_shape(pair_batch),
+            of_each_shape=shapes.of_each_shape(batch),
         )
 
     def _paths(self) -> list[Path]:
@@ -255,7 +261,7 @@ class CorruptedText(TextFiles):
         except ValueError as error:
             raise DataError(f"data.vocabulary_size {self.vocabulary_size}: {error}") from error
 
-    def _encoded(self, lines: Sequence[str], subwords: Subwords) -> list[list[int]]:
+    def _encoded(self, lines: Sequence[str], subwords: Subwords | PretrainedSubwords) -> list[list[int]]:
         """The ids of lines; lines that are too long are split."""
         longest = self._longest_text
         encoded = (subwords.encode(line) for line in lines)

@@ -1,6 +1,7 @@
 """Data sets of sentences and their translations: the base class, and pairs from files."""
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +109,7 @@ class SentencePairs(DataConfig):
         ids = [encoded(pair, processor) for pair in pairs]
         lengths = [min(longer_side(pair), self.max_length) for pair in ids]
         shapes = self.evaluation_shapes(self.shapes(lengths, max(lengths)))
-        return pairs_split(pairs, ids, shapes, file=file, source=source)
+        return pairs_split(pairs, ids, shapes, start=processor.target.start, file=file, source=source)
 
     def training_ids(
         self, pairs: Sequence[SentencePair], processor: TranslationProcessor, longest: int, *, seed: int, epoch: int
@@ -167,17 +168,21 @@ class SentencePairs(DataConfig):
         lengths = list(map(longer_side, first))
         shapes = self.shapes(lengths, longest)
         scored = self.evaluation_shapes(shapes)
+        start = processor.target.start
         texts = [[(pair.source, pair.reference) for pair in pairs] for pairs, _ in held.values()]
         return Corpus(
-            train=endless_batches(epoch, shapes, seed=seed),
-            splits={name: pairs_split(pairs, ids[name], scored, file=file) for name, (pairs, file) in held.items()},
+            train=endless_batches(epoch, shapes, seed=seed, start=start),
+            splits={
+                name: pairs_split(pairs, ids[name], scored, start=start, file=file)
+                for name, (pairs, file) in held.items()
+            },
             processor=processor,
             description=(
                 f"{description}; {vocabulary_note(processor, first, saved=saved)}; "
                 f"{padding_share(first, shapes):.0%} of the positions in training batches are padding"
             ),
             fingerprint=fingerprint(json.dumps([processor.to_json(), texts, content])),
-            of_each_shape=shapes.of_each_shape(pair_batch, None if random else lengths),
+            of_each_shape=shapes.of_each_shape(functools.partial(pair_batch, start=start), None if random else lengths),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:

@@ -1,5 +1,6 @@
 """Batches of sentences and their translations, with about the same number of tokens each and few shapes."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -8,7 +9,7 @@ from data import NumpyBatch, Split
 from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
 from jaxnlp.corpus import SourceRows
-from jaxnlp.text.subwords import END, START, UNKNOWN
+from jaxnlp.text.subwords import START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Ids = tuple[list[int], list[int]]
@@ -17,7 +18,7 @@ MOST_UNKNOWN = 0.01
 """The share of unknown tokens is reported if it is above this."""
 
 
-def pair_batch(pairs: Sequence[Ids], size: int, length: int) -> NumpyBatch:
+def pair_batch(pairs: Sequence[Ids], size: int, length: int, *, start: int = START) -> NumpyBatch:
     """A batch of B rows; rows without a pair are zeros.
 
     Returns:
@@ -29,7 +30,7 @@ def pair_batch(pairs: Sequence[Ids], size: int, length: int) -> NumpyBatch:
     for row, (source, target) in enumerate(pairs):
         batch["source"][row, : len(source)] = source
         batch["source_mask"][row, : len(source)] = True
-        batch["inputs"][row, : len(target)] = [START, *target[:-1]]
+        batch["inputs"][row, : len(target)] = [start, *target[:-1]]
         batch["targets"][row, : len(target)] = target
         batch["loss_mask"][row, : len(target)] = True
     return batch
@@ -47,9 +48,9 @@ def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
     return 1.0 - sum(len(source) + len(target) for source, target in pairs) / cells
 
 
-def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int) -> Epochs:
+def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int, start: int = START) -> Epochs:
     """Endless epochs of batches; see `Shapes.epochs` and `pair_batch`."""
-    return shapes.epochs(epoch, longer_side, pair_batch, seed=seed)
+    return shapes.epochs(epoch, longer_side, functools.partial(pair_batch, start=start), seed=seed)
 
 
 def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: float = 0.0, seed: int = 0) -> Ids:
@@ -57,7 +58,7 @@ def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: flo
     reference = pair.reference
     return (
         processor.encode_source(pair.source, dropout=dropout, seed=seed),
-        [END] if reference is None else processor.encode_target(reference, dropout=dropout, seed=seed),
+        [processor.target.end] if reference is None else processor.encode_target(reference, dropout=dropout, seed=seed),
     )
 
 
@@ -66,6 +67,7 @@ def pairs_split(
     ids: Sequence[Ids],
     shapes: Shapes,
     *,
+    start: int = START,
     file: str = "",
     source: SourceRows | None = None,
 ) -> Split[SentencePair]:
@@ -75,6 +77,7 @@ def pairs_split(
       pairs: the pairs.
       ids: of each pair.
       shapes: the shapes of the batches.
+      start: id of the start symbol of a target.
       file: name of the file with the pairs, for the note; "" = no name.
       source: all rows of this file; None = each is a pair.
     """
@@ -86,7 +89,7 @@ def pairs_split(
         where = f"line {line:,} of {file}" if file else f"line {line:,}"
         notes.append(f"{len(truncated):,} {were} truncated to {longest} tokens per side, the first in {where}")
     ids = [(_truncated(source, longest), _truncated(target, longest)) for source, target in ids]
-    batches, rows = shapes.one_pass(ids, longer_side, pair_batch)
+    batches, rows = shapes.one_pass(ids, longer_side, functools.partial(pair_batch, start=start))
     return Split(
         batches,
         examples=tuple(pairs),
@@ -110,10 +113,11 @@ def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, sa
         note = f"{processor.source.size:,} and {processor.target.size:,} tokens in the vocabularies"
     if saved:
         note += " saved by an earlier run or start, so data.vocabulary_size and similar options are not read"
-    sides = [side for pair in pairs for side in pair]
-    unknown = sum(side.count(UNKNOWN) for side in sides) / sum(map(len, sides))
+    source, target = processor.source.unknown, processor.target.unknown
+    count = sum(read.count(source) + written.count(target) for read, written in pairs)
+    unknown = count / sum(len(read) + len(written) for read, written in pairs)
     return f"{note}; {unknown:.0%} of the training tokens are unknown" if unknown > MOST_UNKNOWN else note
 
 
 def _truncated(ids: list[int], length: int) -> list[int]:
-    return ids if len(ids) <= length else [*ids[: length - 1], END]
+    return ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]

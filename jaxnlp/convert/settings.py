@@ -33,6 +33,11 @@ def model_settings(
     )
 
 
+def of_model_type(rules: ForeignSettings, model_type: str) -> ForeignSettings:
+    """The rules of another model type with the same settings."""
+    return rules._replace(supported={**rules.supported, "model_type": (model_type,)})
+
+
 _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "is_decoder": (False,),
     "add_cross_attention": (False,),

@@ -75,6 +75,7 @@ def dense(
     axes: tuple[int, ...],
     *stack: int,
     transposed: bool = True,
+    use_bias: bool = True,
 ) -> Iterator[TensorEntry]:
     """A dense layer: `kernel`, and the bias [*axes] of as many parts. Args: stack: its index in a stack of blocks."""
     features = math.prod(axes) // len(names)
@@ -88,13 +89,31 @@ def dense(
 
     yield kernel(tree, (*path, "kernel", *stack), names, inputs, axes, transposed=transposed)
     biases = tuple(f"{name}.bias" for name in names)
-    yield TensorEntry(tree, (*path, "bias", *stack), biases, ((features,),) * len(names), join, split)
+    if use_bias:
+        yield TensorEntry(tree, (*path, "bias", *stack), biases, ((features,),) * len(names), join, split)
 
 
-def norm(tree: str, path: tuple[str, ...], name: str, width: int, *stack: int) -> Iterator[TensorEntry]:
-    """A layer normalisation."""
+def norm(
+    tree: str, path: tuple[str, ...], name: str, width: int, *stack: int, use_bias: bool = True
+) -> Iterator[TensorEntry]:
+    """A normalisation."""
     yield plain(tree, (*path, "scale", *stack), f"{name}.weight", width)
-    yield plain(tree, (*path, "bias", *stack), f"{name}.bias", width)
+    if use_bias:
+        yield plain(tree, (*path, "bias", *stack), f"{name}.bias", width)
+
+
+class CrossNames(NamedTuple):
+    """The tensors of a block's attention to a memory, in the same way.
+
+    Attributes:
+      q, kv: the layer of the queries, and those of keys and values.
+      out, norm: the output layer, and the normalisation of the branch.
+    """
+
+    q: str
+    kv: tuple[str, ...]
+    out: str
+    norm: str
 
 
 class BlockNames(NamedTuple):
@@ -105,6 +124,8 @@ class BlockNames(NamedTuple):
       qkv: queries, keys and values: three layers, or one that has all.
       attention, attention_norm: the output layer of the attention, and the normalisation of its branch.
       up, down, feed_forward_norm: the feed-forward layers, and the normalisation of their branch.
+      gate: the layer of the gate; "" = there is none.
+      cross: attention to a memory; None = there is none.
     """
 
     block: str
@@ -114,6 +135,8 @@ class BlockNames(NamedTuple):
     up: str
     down: str
     feed_forward_norm: str
+    gate: str = ""
+    cross: CrossNames | None = None
 
 
 def blocks(
@@ -125,21 +148,44 @@ def blocks(
     width: int,
     hidden: int,
     transposed: bool = True,
+    prefix: tuple[str, ...] = (),
+    head_width: int | None = None,
+    use_bias: bool = True,
 ) -> Iterator[TensorEntry]:
-    """The blocks of a Transformer, stacked. Args: names: of a block; hidden: F; transposed: as for `kernel`."""
+    """The blocks of a Transformer, stacked.
 
-    def layer_of(path: tuple[str, ...], own: Sequence[str], inputs: int, *axes: int) -> Iterator[TensorEntry]:
-        whole = [here + name for name in own]
-        yield from dense(tree, ("blocks", *path), whole, inputs, axes, layer, transposed=transposed)
+    Args:
+      names: of a block.
+      layers, heads, width, hidden: L, H, D and F.
+      transposed: as for `kernel`.
+      prefix: goes before each path.
+      head_width: K; None = D / H.
+      use_bias: whether dense layers and normalisations have biases.
+    """
+    keys = head_width or width // heads
+
+    def layer_of(name: str, part: str, own: Sequence[str], inputs: int, *axes: int) -> Iterator[TensorEntry]:
+        path, whole = (*prefix, "blocks", name, part), [here + each for each in own]
+        yield from dense(tree, path, whole, inputs, axes, layer, transposed=transposed, use_bias=use_bias)
+
+    def norm_of(name: str, own: str) -> Iterator[TensorEntry]:
+        yield from norm(tree, (*prefix, "blocks", f"{name}_norm"), here + own, width, layer, use_bias=use_bias)
 
     for layer in range(layers):
         here = names.block.format(layer)
-        yield from layer_of(("attention", "qkv"), names.qkv, width, 3, heads, width // heads)
-        yield from layer_of(("attention", "out"), (names.attention,), width, width)
-        yield from norm(tree, ("blocks", "attention_norm"), here + names.attention_norm, width, layer)
-        yield from layer_of(("feed_forward", "up"), (names.up,), width, hidden)
-        yield from layer_of(("feed_forward", "down"), (names.down,), hidden, width)
-        yield from norm(tree, ("blocks", "feed_forward_norm"), here + names.feed_forward_norm, width, layer)
+        yield from layer_of("attention", "qkv", names.qkv, width, 3, heads, keys)
+        yield from layer_of("attention", "out", (names.attention,), heads * keys, width)
+        yield from norm_of("attention", names.attention_norm)
+        if names.cross is not None:
+            yield from layer_of("cross_attention", "q", (names.cross.q,), width, heads, keys)
+            yield from layer_of("cross_attention", "kv", names.cross.kv, width, 2, heads, keys)
+            yield from layer_of("cross_attention", "out", (names.cross.out,), heads * keys, width)
+            yield from norm_of("cross_attention", names.cross.norm)
+        if names.gate:
+            yield from layer_of("feed_forward", "gate", (names.gate,), width, hidden)
+        yield from layer_of("feed_forward", "up", (names.up,), width, hidden)
+        yield from layer_of("feed_forward", "down", (names.down,), hidden, width)
+        yield from norm_of("feed_forward", names.feed_forward_norm)
 
 
 def prefix_of(tensors: Iterable[str], prefixes: Sequence[str], mark: str, title: str) -> str:

@@ -1,11 +1,11 @@
 """Encoder-decoder Transformer: the encoder reads a source, and the decoder attends to its output.
 
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
-learned, rotary or relative.
+learned, rotary or relative. Weights of T5 (Raffel et al. 2020) are read by `jaxnlp.convert.encoder_decoder`: they are
+this model without biases, with root-mean-square normalisation and a relative bias that layers share.
 """
 
 import dataclasses
-import functools
 from typing import Any, Literal
 
 import chex
@@ -14,25 +14,22 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Count, Rate
-from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.config import Count, ProperFraction, Rate
+from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, parameters_of_blocks
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
-from jaxnlp.nn.attention import CrossAttention, Positions, RelativeBias, RelativeVectors, Rotary, SelfAttention
+from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
-from jaxnlp.nn.feed_forward import Activation, FeedForward
-from jaxnlp.nn.normalization import LayerNorm
-from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
+from jaxnlp.nn.feed_forward import Activation
+from jaxnlp.nn.transformer import unstacked
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.matrix_products import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
-
-CLIPPED_DISTANCE = 16
-"""Maximum distance of relative vectors, as published; larger distances have the same vector."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +38,13 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
     num_layers: Count = 3
-    """Number of blocks in the encoder, and in the decoder, L."""
+    """Number of blocks in the encoder, L."""
+    num_decoder_layers: Count | None = None
+    """Number of blocks in the decoder; None = as many as in the encoder."""
     num_heads: Count = 4
-    """Attention heads, H; must divide the width."""
+    """Attention heads, H; must divide the width, unless there is a head width."""
+    head_width: Count | None = None
+    """Width of queries, keys and values in each head, K; None = width / num_heads."""
     width: Count = 256
     """Model width, D."""
     feed_forward_width: Count | None = None
@@ -51,14 +52,36 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     context_length: Count = 256
     """Maximum length of a source, and of a target, in tokens."""
     norm: Literal["pre", "post"] = "pre"
-    """pre: layer normalisation before each branch and after the last block; post: after each sum, as published."""
+    """pre: normalisation before each branch and after the last block; post: after each sum, as published."""
+    normalization: Literal["layer", "rms"] = "layer"
+    """Layer normalisation, or division by the root mean square, without a shift."""
+    epsilon: ProperFraction = 1e-5
+    """Epsilon of the normalisations."""
+    use_bias: bool = True
+    """Whether dense and normalisation layers have biases."""
     activation: Activation = "relu"
     """Activation of the feed-forward layers."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative_bias", "relative_vectors"] = "sinusoidal"
+    gated: bool = False
+    """Whether feed-forward layers have a gate: the activation of a third dense layer, multiplied by the first."""
+    positions: Literal[
+        "sinusoidal", "learned", "rotary", "relative_bias", "shared_relative_bias", "relative_vectors"
+    ] = "sinusoidal"
     """Fixed or learned vectors, added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
-    bias for each bucket of distances, or learned vectors for each distance, added to keys and values."""
+    bias for each bucket of distances, of each layer or shared by the layers of the encoder and by those of the decoder,
+    or learned vectors for each distance, added to keys and values."""
+    num_buckets: Count = 32
+    """Number of buckets of a relative bias."""
+    max_distance: Count = 128
+    """Distance in tokens from which on all distances have one relative bias."""
+    scale_attention: bool = True
+    """Divide attention scores by sqrt(K), as published."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(D), as published."""
+    scale_logits: bool = False
+    """Divide logits by sqrt(D)."""
+    padded_vocabulary_size: Count | None = None
+    """Number of token embeddings, if pretrained weights have more of them than the tokenizer has tokens; None =
+    equal."""
     dropout_rate: Rate = 0.1
     """Dropout rate of the embeddings and of each branch's outputs."""
     attention_dropout_rate: Rate = 0.0
@@ -66,11 +89,13 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.width % self.num_heads:
+        relative = self.positions in ("relative_bias", "shared_relative_bias")
+        self.only_if(relative, "a relative bias (model.positions)", "num_buckets", "max_distance")
+        if self.head_width is None and self.width % self.num_heads:
             raise ValueError(
                 f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
             )
-        paired = {"sinusoidal": self.width, "rotary": self.width // self.num_heads}.get(self.positions, 0)
+        paired = {"sinusoidal": self.width, "rotary": self.key_width}.get(self.positions, 0)
         if paired % 2:
             what = "width" if self.positions == "sinusoidal" else "width / model.num_heads"
             raise ValueError(f"model.{what} must be even for {self.positions} positions, got {paired}")
@@ -80,78 +105,52 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         return self.context_length
 
     @property
-    def attention_positions(self) -> Positions:
-        """The positions of self-attention."""
-        kinds: dict[str, Positions] = {
-            "rotary": Rotary(),
-            "relative_bias": RelativeBias(),
-            "relative_vectors": RelativeVectors(CLIPPED_DISTANCE),
-        }
-        return kinds.get(self.positions)
+    def key_width(self) -> int:
+        """K."""
+        return self.head_width or self.width // self.num_heads
+
+    @property
+    def hidden_width(self) -> int:
+        """F."""
+        return self.feed_forward_width or 4 * self.width
+
+    @property
+    def decoder_layers(self) -> int:
+        """L of the decoder."""
+        return self.num_decoder_layers or self.num_layers
 
     def build(self, processor: Any) -> "EncoderDecoder":
-        return EncoderDecoder(self, processor.source.size, processor.target.size)
+        sizes = (processor.source.size, processor.target.size)
+        return EncoderDecoder(self, *(self.padded_vocabulary_size or size for size in sizes))
 
     def architecture(self) -> dict[str, Any]:
-        return super().architecture() | {"feed_forward_width": self.feed_forward_width or 4 * self.width}
+        full = {"feed_forward_width": self.hidden_width, "num_decoder_layers": self.decoder_layers}
+        return super().architecture() | full | {"head_width": self.key_width}
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """All parameters: of a run with the same architecture, or of weights of another library with their shape;
+        dropout rates and the context length stay those of this config."""
+        theirs = pretrained.model.config
+        if pretrained.folder is not None or type(theirs) is not type(self):
+            return super().adopt(pretrained)
+        own = {name: value for name, value in vars(self).items() if name.endswith("dropout_rate")}
+        own |= {"context_length": self.context_length, "compute": self.compute}
+        config = dataclasses.replace(theirs, **own)
+        shape = f"{config.num_layers} and {config.decoder_layers} layers, {config.width} wide, {config.num_heads} heads"
+        note = f"encoder and decoder from {pretrained.name}: {shape}"
+        return Adopted(config, pretrained.params, pretrained.processor, (note,))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        names = ("tokens",) if self.embeddings == "shared" else ("source_tokens", "target_tokens")
+        names = ("tokens",) if self.one_table else ("source_tokens", "target_tokens")
         below: dict[tuple[str, ...], str] = {(name, "embedding"): "VD" for name in names}
         if self.positions == "learned":
             below |= {("source_positions",): "SD", ("target_positions",): "TD"}
         table = parameter_table.entries(below, "below")
         for name in ("encoder", "decoder"):
-            own = parameter_table.self_attention(positions=self.attention_positions)
-            block = parameter_table.block(own, cross=name == "decoder")
-            table |= parameter_table.entries(block, 0, prefix=(name, "blocks"), stacked=True)
-            if self.norm == "pre":
-                table |= parameter_table.entries(parameter_table.norm(("final_norm",)), prefix=(name,))
-        if self.embeddings == "separate":
+            table |= parameters_of_blocks(self, name)
+        if not self.ties_output:
             table |= parameter_table.entries({("head", "kernel"): "DV"}, head=True)
         return parameter_table.find(table, path)
-
-
-class Blocks(nn.Module):
-    """The blocks of the encoder, or of the decoder, and the final normalisation.
-
-    Attributes:
-      config: the model's config.
-      cross: whether these are the decoder's blocks, which are causal and attend to a memory.
-    """
-
-    config: EncoderDecoderConfig
-    cross: bool
-
-    @nn.compact
-    def __call__(self, x: jax.Array, compute: TransformerCompute, *, deterministic: bool, **read: Any) -> StackOutput:
-        """Args: x [B, T, D]; `read` as for `nn.transformer.stack`. Returns: as `stack`."""
-        config = self.config
-        chex.assert_shape(x, (None, None, config.width))
-        attention: Any = {"attention_dropout_rate": config.attention_dropout_rate}
-        branch: Any = {"dropout_rate": config.dropout_rate, "compute": compute}
-        own = functools.partial(
-            SelfAttention,
-            config.num_heads,
-            causal=self.cross,
-            positions=config.attention_positions,
-            **attention,
-            **branch,
-        )
-        block = functools.partial(
-            TransformerBlock,
-            own,
-            functools.partial(
-                FeedForward, config.feed_forward_width or 4 * config.width, activation=config.activation, **branch
-            ),
-            functools.partial(LayerNorm, compute=compute),
-            cross=functools.partial(CrossAttention, config.num_heads, **attention, **branch) if self.cross else None,
-            order=config.norm,
-        )
-        output = stack(block, config.num_layers, compute, x, deterministic=deterministic, **read)
-        if config.norm == "post":
-            return output
-        return output._replace(hidden=LayerNorm(1e-5, True, compute, name="final_norm")(output.hidden))
 
 
 class EncoderDecoder(nn.Module):
@@ -176,7 +175,7 @@ class EncoderDecoder(nn.Module):
             stddev = config.width**-0.5 if config.scale_embeddings else INITIAL_STDDEV
             return Embed(size, config.width, dtype=config.compute.activation_dtype, embedding_init=normal(stddev))
 
-        if config.embeddings == "shared":
+        if config.one_table:
             self.tokens = embed(self.vocabulary_size)
         else:
             self.source_tokens = embed(self.source_vocabulary_size)
@@ -188,7 +187,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = Blocks(config, cross=False)
         self.decoder = Blocks(config, cross=True)
         self.dropout = Dropout(config.dropout_rate)
-        if config.embeddings == "separate":
+        if not config.ties_output:
             self.head = Dense(self.vocabulary_size, False, compute=config.compute)
 
     def __call__(
@@ -221,7 +220,7 @@ class EncoderDecoder(nn.Module):
         x = self._embed(inputs, "target", deterministic=deterministic)
         compute = self.config.compute
         read = {"memory": memory, "memory_mask": mask[:, None, None]}
-        hidden = self.decoder(x, compute, deterministic=deterministic, **read).hidden
+        hidden = self._scaled(self.decoder(x, compute, deterministic=deterministic, **read).hidden)
         return hidden if return_hidden else self._logits(hidden, compute)
 
     def encode(self, source: jax.Array, source_mask: jax.Array, *, deterministic: bool = True) -> jax.Array:
@@ -259,7 +258,8 @@ class EncoderDecoder(nn.Module):
         )
         layers = tuple(layer for layer in output.caches or () if layer is not None)
         length = cache.length + (tokens.shape[1] if count is None else count)
-        return self._logits(output.hidden, compute), dataclasses.replace(cache, layers=layers, length=length)
+        logits = self._logits(self._scaled(output.hidden), compute)
+        return logits, dataclasses.replace(cache, layers=layers, length=length)
 
     def advance(
         self, params: Params, tokens: jax.Array, cache: TranslationCache, count: jax.Array | int | None = None
@@ -299,13 +299,13 @@ class EncoderDecoder(nn.Module):
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         memory = jnp.asarray(self.apply({"params": params}, source, mask, method="encode"))
         decoder, batch = unstacked(params["decoder"]), source.shape[0]
-        attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
-        shape = (batch, config.num_heads, positions, config.width // config.num_heads)
+        read = attention(config, CrossAttention, config.compute)(parent=None)
+        shape = (batch, config.num_heads, positions, config.key_width)
         # As in `read`: otherwise each token would convert the source's keys and values.
         dtype = config.compute.activation_dtype
         kept = (
-            attention.keys_and_values(decoder[f"block_{index}"]["cross_attention"], memory)
-            for index in range(config.num_layers)
+            read.keys_and_values(decoder[f"block_{index}"]["cross_attention"], memory)
+            for index in range(config.decoder_layers)
         )
         layers = tuple(
             (*(jnp.zeros(shape, dtype) for _ in range(2)), keys.astype(dtype), values.astype(dtype))
@@ -353,7 +353,7 @@ class EncoderDecoder(nn.Module):
 
     def _source_weights(self, kept: Any) -> jax.Array:
         """Attention weights [B, T, S] of the last block, from the intermediates of `read`."""
-        last = kept["intermediates"]["decoder"][f"block_{self.config.num_layers - 1}"]
+        last = kept["intermediates"]["decoder"][f"block_{self.config.decoder_layers - 1}"]
         return last["cross_attention"]["weights"][0].mean(axis=1)
 
     def decoding_params(self, params: Params) -> Params:
@@ -369,9 +369,9 @@ class EncoderDecoder(nn.Module):
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
-        if self.config.embeddings == "separate":
+        if not self.config.ties_output:
             return params["head"]["kernel"], None
-        return params["tokens" if self.config.embeddings == "shared" else "target_tokens"]["embedding"].T, None
+        return params["tokens" if self.config.one_table else "target_tokens"]["embedding"].T, None
 
     @property
     def capacity(self) -> int:
@@ -387,7 +387,7 @@ class EncoderDecoder(nn.Module):
         length = tokens.shape[1]
         fits = length <= config.context_length
         expect(fits, f"a {side} of at most model.context_length, {config.context_length} tokens", **{side: tokens})
-        table = self.tokens if config.embeddings == "shared" else getattr(self, f"{side}_tokens")
+        table = self.tokens if config.one_table else getattr(self, f"{side}_tokens")
         x = table(tokens)
         if config.scale_embeddings:
             x = x * jnp.asarray(config.width**0.5, x.dtype)
@@ -400,13 +400,17 @@ class EncoderDecoder(nn.Module):
     def _sinusoidal(self) -> jax.Array:
         return sinusoidal_positions(self.config.context_length, self.config.width)
 
+    def _scaled(self, hidden: jax.Array) -> jax.Array:
+        """The input of the output layer [B, T, D]."""
+        return hidden * jnp.asarray(self.config.width**-0.5, hidden.dtype) if self.config.scale_logits else hidden
+
     def _logits(self, hidden: jax.Array, compute: TransformerCompute) -> jax.Array:
         rows = hidden.reshape(-1, hidden.shape[-1])
         if self.has_variable("params", ROUNDED_OUTPUT):
             logits = matmul(rows, self.get_variable("params", ROUNDED_OUTPUT))
-        elif self.config.embeddings == "separate":
+        elif not self.config.ties_output:
             logits = self.head(rows)
         else:
-            table = self.tokens if self.config.embeddings == "shared" else self.target_tokens
+            table = self.tokens if self.config.one_table else self.target_tokens
             logits = matmul(rows, table.embedding.T, compute.operand_dtype)
         return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)

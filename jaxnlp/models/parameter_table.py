@@ -76,18 +76,20 @@ def cross_attention(*, use_bias: bool = True) -> Axes:
     return _projections({"q": "DHK", "kv": "D2HK", "out": "OD"}, use_bias=use_bias)
 
 
-def feed_forward(*, use_bias: bool = True) -> Axes:
+def feed_forward(*, gated: bool = False, use_bias: bool = True) -> Axes:
     """Axes of a `FeedForward` layer and of the normalisation beside it."""
-    axes = under("feed_forward", _projections({"up": "DF", "down": "FD"}, use_bias=use_bias))
+    kernels = {"up": "DF", "down": "FD"} | ({"gate": "DF"} if gated else {})
+    axes = under("feed_forward", _projections(kernels, use_bias=use_bias))
     return axes | norm(("feed_forward_norm",), use_bias=use_bias)
 
 
-def block(mixer: Axes | None = None, *, cross: bool = False, use_bias: bool = True) -> Axes:
+def block(mixer: Axes | None = None, *, cross: bool = False, gated: bool = False, use_bias: bool = True) -> Axes:
     """Axes of a `TransformerBlock`.
 
     Args:
       mixer: of its mixer; None = self-attention.
       cross: whether attention to a memory follows the mixer.
+      gated: whether the feed-forward layer has a gate.
       use_bias: whether dense and normalisation layers have biases.
     """
     axes = under("attention", self_attention(use_bias=use_bias) if mixer is None else mixer)
@@ -95,7 +97,7 @@ def block(mixer: Axes | None = None, *, cross: bool = False, use_bias: bool = Tr
     if cross:
         axes |= under("cross_attention", cross_attention(use_bias=use_bias))
         axes |= norm(("cross_attention_norm",), use_bias=use_bias)
-    return axes | feed_forward(use_bias=use_bias)
+    return axes | feed_forward(gated=gated, use_bias=use_bias)
 
 
 def under(name: str, axes: Axes) -> Axes:

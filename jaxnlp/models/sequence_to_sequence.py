@@ -22,15 +22,26 @@ class SequenceToSequenceConfig(ModelConfig):
 
     reads: ClassVar[tuple[str, ...]] = ("source", "inputs", "source_mask")
 
-    embeddings: Literal["separate", "tied", "shared"] = "tied"
+    embeddings: Literal["separate", "tied", "shared", "shared_inputs"] = "tied"
     """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
-    last two (tied), or all (shared), which needs one vocabulary and equal widths."""
+    last two (tied), all (shared), or the first two (shared_inputs). The last two options need one vocabulary and equal
+    widths."""
+
+    @property
+    def one_table(self) -> bool:
+        """Whether source and target have one matrix of embeddings."""
+        return self.embeddings in ("shared", "shared_inputs")
+
+    @property
+    def ties_output(self) -> bool:
+        """Whether the output layer is a matrix of embeddings."""
+        return self.embeddings in ("tied", "shared")
 
     def check(self, processor: Any) -> None:
-        if self.embeddings == "shared" and not processor.shared:
+        if self.one_table and not processor.shared:
             raise ValueError(
-                "model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
-                "--model.embeddings tied"
+                f"model.embeddings {self.embeddings} needs one vocabulary of source and target, but the data has two; "
+                "set --model.embeddings tied"
             )
 
     def inputs(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:

@@ -59,8 +59,10 @@ class SelfAttention(nn.Module):
     """Each position attends to itself and earlier positions, or to all.
 
     Attributes:
-      num_heads: H; must divide the width.
+      num_heads: H; must divide the width, unless there is a head width.
       num_key_heads: G, heads of keys and values; must divide H. Each serves H / G query heads. None = H.
+      head_width: K; None = D / H.
+      scale: factor on the scores; None = 1 / sqrt(K).
       causal: whether later positions are hidden.
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
@@ -70,17 +72,19 @@ class SelfAttention(nn.Module):
       positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = no positions.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
-    [D, D]; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors relative_keys and
-    relative_values [N, K], N = 2 max_distance + 1.
+    [O, D], O = H K; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors
+    relative_keys and relative_values [N, K], N = 2 max_distance + 1.
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection; Ainslie
     et al. 2023 for grouped heads; Su et al. 2021 for rotary positions; Raffel et al. 2020, section 2.1, for the
-    relative bias; Shaw et al. 2018 for relative vectors. Differs: T5 shares one table among all layers and does not
-    scale the scores; here each layer has its own table, and the scores are scaled.
+    relative bias; Shaw et al. 2018 for relative vectors. Differs: T5 shares one table among all layers; with
+    `positions` each layer has its own, and layers that share one are given its bias.
     """
 
     num_heads: int
     num_key_heads: int | None = None
+    head_width: int | None = None
+    scale: float | None = None
     causal: bool = True
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
@@ -96,6 +100,7 @@ class SelfAttention(nn.Module):
         *,
         deterministic: bool,
         attention_mask: jax.Array | None = None,
+        bias: jax.Array | None = None,
         cache: LayerCache | None = None,
         cached_positions: jax.Array | int = 0,
     ) -> tuple[jax.Array, LayerCache | None]:
@@ -106,6 +111,8 @@ class SelfAttention(nn.Module):
           deterministic: no dropout.
           attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all that `causal` leaves. S is T,
             or with a cache its capacity.
+          bias: [1, H, T, S], added to the scores, such as `relative_bias` of a table that layers share; not with
+            relative positions of its own. None = zero.
           cache: keys and values of earlier positions, [B, G, S, K] each; None: x is the whole sequence.
           cached_positions: [] int, the number of filled positions in the cache; x's positions follow them.
 
@@ -130,9 +137,12 @@ class SelfAttention(nn.Module):
             here = first + jnp.arange(positions)
             packed = q, k, v = rotary(q, here), rotary(k, here), v
         keys = positions if cache is None else cache[0].shape[2]
-        relative, bias = self.positions, None
+        relative = self.positions
+        if bias is not None and isinstance(relative, RelativeBias | RelativeVectors):
+            raise ValueError("a layer with relative positions of its own takes no bias; leave out one of them")
         if isinstance(relative, RelativeBias):
-            bias = self._relative_bias(relative, first, positions, keys)
+            table = self.param("relative_bias", normal(INITIAL_STDDEV), (relative.num_buckets, self.num_heads))
+            bias = relative_bias(table, relative, first, positions, keys, bidirectional=not self.causal)
         if cache is not None:
             batch, _, key_heads, head_width = k.shape
             chex.assert_shape(cache, (batch, key_heads, None, head_width))
@@ -149,9 +159,16 @@ class SelfAttention(nn.Module):
         else:
             # Slots after the newest position are empty. No query sees them, since they come later.
             y = dot_product_attention(
-                q, k, v, attention_mask=attention_mask, bias=bias, causal=True, first_query=cached_positions
+                q,
+                k,
+                v,
+                attention_mask=attention_mask,
+                bias=bias,
+                causal=True,
+                first_query=cached_positions,
+                scale=self.scale,
             )
-        return _output(self, y, deterministic=deterministic), cache
+        return _output(self, y, x.shape[-1], deterministic=deterministic), cache
 
     def _attend_relative(
         self,
@@ -185,25 +202,11 @@ class SelfAttention(nn.Module):
         self.sow("intermediates", "weights", weights)
         return y
 
-    def _relative_bias(self, buckets: RelativeBias, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
-        """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
-        table = self.param("relative_bias", normal(INITIAL_STDDEV), (buckets.num_buckets, self.num_heads))
-        bucket_ids = relative_buckets(
-            first_query + jnp.arange(queries),
-            jnp.arange(keys),
-            num_buckets=buckets.num_buckets,
-            max_distance=buckets.max_distance,
-            bidirectional=not self.causal,
-        )
-        bias = table[bucket_ids].transpose(2, 0, 1)[None]
-        chex.assert_shape(bias, (1, self.num_heads, queries, keys))
-        return bias
-
     def _project(self, x: jax.Array) -> tuple[jax.Array, ...]:
         """What `packed_attention` takes: [B, T, 3, H, K]; or with fewer key heads [B, T, H, K] and [B, T, 2, G, K]."""
         batch, positions, width = x.shape
         heads, key_heads = self.num_heads, self.num_key_heads or self.num_heads
-        head_width = _head_width(width, heads)
+        head_width = self.head_width or _head_width(width, heads)
         if heads % key_heads:
             raise ValueError(f"num_key_heads must divide num_heads, got {key_heads} key heads for {heads} heads")
         rows = x.reshape(batch * positions, width)
@@ -218,23 +221,59 @@ class SelfAttention(nn.Module):
         )
 
 
+def relative_bias(
+    table: jax.Array,
+    buckets: RelativeBias,
+    first_query: jax.Array | int,
+    queries: int,
+    keys: int,
+    *,
+    bidirectional: bool,
+) -> jax.Array:
+    """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S].
+
+    Args:
+      table: [N, H].
+      buckets: N and the maximum distance.
+      first_query: [] int.
+      queries: T.
+      keys: S.
+      bidirectional: whether queries see later keys, see `relative_buckets`.
+    """
+    bucket_ids = relative_buckets(
+        first_query + jnp.arange(queries),
+        jnp.arange(keys),
+        num_buckets=buckets.num_buckets,
+        max_distance=buckets.max_distance,
+        bidirectional=bidirectional,
+    )
+    bias = table[bucket_ids].transpose(2, 0, 1)[None]
+    chex.assert_shape(bias, (1, table.shape[1], queries, keys))
+    return bias
+
+
 class CrossAttention(nn.Module):
     """Each position of one sequence attends to the positions of another.
 
     Attributes:
-      num_heads: H; must divide the width.
+      num_heads: H; must divide the width, unless there is a head width.
+      head_width: K; None = D / H.
+      scale: factor on the scores; None = 1 / sqrt(K).
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention.
 
-    Parameters: q/kernel [D, H, K], kv/kernel [D, 2, H, K], out/kernel [D, D], and their biases.
+    Parameters: q/kernel [D, H, K], kv/kernel [D, 2, H, K], out/kernel [O, D], O = H K, and their
+    biases.
 
     Source: Vaswani et al. 2017, section 3.2.3. Keys and values are computed in one product.
     """
 
     num_heads: int
+    head_width: int | None = None
+    scale: float | None = None
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
@@ -269,7 +308,7 @@ class CrossAttention(nn.Module):
             expect(fit, "x [B or 1, T, D] and memory [B, S, D]", x=x, memory=memory)
         chex.assert_rank(x, 3)
         _, positions, width = x.shape
-        head_width = _head_width(width, self.num_heads)
+        head_width = self.head_width or _head_width(width, self.num_heads)
         q = _heads(self, x.reshape(-1, width), "q", self.num_heads, head_width)
         packed: tuple[jax.Array, ...]
         if isinstance(memory, tuple):
@@ -283,7 +322,7 @@ class CrossAttention(nn.Module):
             q.reshape(-1, positions, self.num_heads, head_width), (batch, positions, self.num_heads, head_width)
         )
         y = _attend(self, (q, *packed), attention_mask, deterministic=deterministic)
-        return _output(self, y, deterministic=deterministic)
+        return _output(self, y, width, deterministic=deterministic)
 
     def keys_and_values(self, params: Params, memory: jax.Array) -> LayerCache:
         """The keys and values of a memory, computed once for all decoding steps.
@@ -297,7 +336,7 @@ class CrossAttention(nn.Module):
         """
         chex.assert_rank(memory, 3)
         batch, keys, width = memory.shape
-        head_width = _head_width(width, self.num_heads)
+        head_width = self.head_width or _head_width(width, self.num_heads)
         dense = Dense((2, self.num_heads, head_width), self.use_bias, compute=self.compute, parent=None)
         kv = jnp.asarray(dense.apply({"params": params["kv"]}, memory.reshape(batch * keys, width)))
         kv = kv.astype(self.compute.operand_dtype or self.compute.activation_dtype)
@@ -318,11 +357,11 @@ def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *f
     return y.astype(layer.compute.operand_dtype or layer.compute.activation_dtype)
 
 
-def _output(layer: SelfAttention | CrossAttention, y: jax.Array, *, deterministic: bool) -> jax.Array:
-    """Mixed values [B, T, H, K] through the output projection [B, T, D]."""
+def _output(layer: SelfAttention | CrossAttention, y: jax.Array, width: int, *, deterministic: bool) -> jax.Array:
+    """Mixed values [B, T, H, K] through the output projection [B, T, D]. Args: width: D."""
     batch, positions, heads, head_width = y.shape
-    width = heads * head_width
-    y = Dense(width, layer.use_bias, normal(layer.output_stddev), layer.compute, name="out")(y.reshape(-1, width))
+    y = y.reshape(-1, heads * head_width)
+    y = Dense(width, layer.use_bias, normal(layer.output_stddev), layer.compute, name="out")(y)
     y = Dropout(layer.dropout_rate)(y, deterministic=deterministic)
     return y.reshape(batch, positions, width)
 
@@ -340,7 +379,7 @@ def _attend(
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
         q, k, v = unpacked(*packed)
-        weights = attention_weights(q, k, attention_mask=attention_mask, bias=bias, causal=causal)
+        weights = attention_weights(q, k, attention_mask=attention_mask, bias=bias, causal=causal, scale=layer.scale)
         layer.sow("intermediates", "weights", weights)
         if not drop:
             groups = q.shape[2] // k.shape[2]
@@ -350,6 +389,7 @@ def _attend(
         attention_mask=attention_mask,
         bias=bias,
         causal=causal,
+        scale=layer.scale,
         dropout_rate=layer.attention_dropout_rate,
         dropout_key=layer.make_rng("dropout") if drop else None,
         first_row=first_row_of_shard(packed[0].shape[0]),

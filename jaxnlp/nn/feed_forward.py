@@ -43,16 +43,20 @@ class FeedForward(nn.Module):
       feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
       activation: gelu, gelu_tanh or relu.
+      gated: whether the activation of a third dense layer, `gate`, multiplies the output of the first: the product is
+        activation(gate(x)) * up(x).
       use_bias: whether the dense layers have biases.
       output_stddev: standard deviation of the output layer's initial weights.
       compute: types.
 
     Source: Vaswani et al. 2017, section 3.3. Differs: GELU (Hendrycks and Gimpel 2016) unless ReLU is chosen.
+    Shazeer 2020 for the gate.
     """
 
     feed_forward_width: int
     dropout_rate: float = 0.0
     activation: Activation = "gelu"
+    gated: bool = False
     use_bias: bool = True
     output_stddev: float = INITIAL_STDDEV
     compute: Compute = Compute()
@@ -63,12 +67,15 @@ class FeedForward(nn.Module):
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # see nn.transformer
-        x = Dense(self.feed_forward_width, self.use_bias, compute=self.compute, name="up")(x)
+        up = Dense(self.feed_forward_width, self.use_bias, compute=self.compute, name="up")(x)
         activate = ACTIVATIONS[self.activation]
         if target_platform() != "cpu":
             # The backward pass computes it again: faster than to read what the forward pass would have kept.
             activate = jax.checkpoint(activate)
-        x = activate(x)
+        if self.gated:
+            x = activate(Dense(self.feed_forward_width, self.use_bias, compute=self.compute, name="gate")(x)) * up
+        else:
+            x = activate(up)
         chex.assert_shape(x, (batch * positions, self.feed_forward_width))
         x = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="down")(x)
         chex.assert_shape(x, (batch * positions, width))

@@ -63,6 +63,7 @@ class TransformerBlock(nn.Module):
         *,
         deterministic: bool,
         attention_mask: jax.Array | None = None,
+        bias: jax.Array | None = None,
         memory: jax.Array | None = None,
         memory_mask: jax.Array | None = None,
         cache: LayerCache | None = None,
@@ -73,7 +74,7 @@ class TransformerBlock(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          attention_mask: of the mixer, see `nn.attention.SelfAttention`.
+          attention_mask, bias: of the mixer, see `nn.attention.SelfAttention`; without a bias the mixer is given none.
           memory: [B, S, D], for `cross`.
           memory_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend to the memory; None = all.
           cache: the mixer's; with `cross`, followed by the memory's keys and values (`CrossAttention.keys_and_values`),
@@ -112,6 +113,7 @@ class TransformerBlock(nn.Module):
             nonlocal mixed
             own = cache[:-2] if cache is not None and self.cross is not None else cache
             read = {"attention_mask": attention_mask, "cache": own, "cached_positions": cached_positions}
+            read |= {} if bias is None else {"bias": bias}
             y, mixed = self.mixer(name="attention")(x, deterministic=deterministic, **read)
             return y
 
@@ -148,6 +150,7 @@ def stack(
     *,
     deterministic: bool,
     attention_mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
     memory: jax.Array | None = None,
     memory_mask: jax.Array | None = None,
     caches: tuple[LayerCache | None, ...] | None = None,
@@ -166,7 +169,7 @@ def stack(
       layers: L.
       compute: whether to scan, and whether to recompute blocks in the backward pass.
       x: [B, T, D].
-      deterministic, attention_mask, memory, memory_mask: see `TransformerBlock`.
+      deterministic, attention_mask, bias, memory, memory_mask: see `TransformerBlock`.
       caches: one for each block, if x continues earlier positions; a block without one reads x as a whole sequence.
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
@@ -179,7 +182,7 @@ def stack(
         raise ValueError(f"expected caches of {layers} layers, got {len(caches)}; pass None for a layer without one")
     if caches is not None and return_layers:
         raise ValueError("return_layers cannot be combined with caches; leave out one of them")
-    read = {"attention_mask": attention_mask, "memory": memory, "memory_mask": memory_mask}
+    read = {"attention_mask": attention_mask, "bias": bias, "memory": memory, "memory_mask": memory_mask}
     if layers == 0:
         return StackOutput(x, None, None if caches is None else ())
     first = block(name="block_0")

@@ -1,4 +1,4 @@
-"""Layer normalisation with its gradient by hand."""
+"""Layer normalisation with its gradient by hand, and normalisation by the root mean square."""
 
 import functools
 
@@ -42,6 +42,35 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *,
     expect_float(x=x, scale=scale, bias=bias)
     rows = x.reshape(-1, x.shape[-1])
     return _layer_norm(rows, scale, bias, epsilon).reshape(x.shape)
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, *, epsilon: float = 1e-6) -> jax.Array:
+    """Divides each row by its root mean square, then scales it.
+
+    y = x / sqrt(mean(x^2) + epsilon) * scale
+
+    >>> rms_norm(jnp.array([[3.0, 4.0]]), jnp.ones(2), epsilon=0.0).round(3)
+    Array([[0.849, 1.131]], dtype=float32)
+
+    Args:
+      x: [..., D], float.
+      scale: [D].
+      epsilon: keeps a row of zeros finite.
+
+    Returns:
+      [..., D], dtype of x; the mean is computed in float32 at least.
+
+    Raises:
+      ValueError: when shapes do not fit, or arrays are not float.
+
+    Source: Zhang and Sennrich 2019, section 4.
+    """
+    expect(x.ndim > 0 and scale.shape == x.shape[-1:], "x [..., D] and scale [D]", x=x, scale=scale)
+    expect_float(x=x, scale=scale)
+    wide = x.reshape(-1, x.shape[-1]).astype(accumulator(x.dtype))
+    r = jax.lax.rsqrt(_row_means(jnp.square(wide)) + epsilon)
+    chex.assert_shape(r, (wide.shape[0], 1))
+    return (wide * r * scale.astype(wide.dtype)[None]).astype(x.dtype).reshape(x.shape)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))

@@ -57,6 +57,8 @@ class Subwords:
     extra: int = 0
     normalization: Normalization = UNCHANGED
 
+    padding, unknown, start, end = PADDING, UNKNOWN, START, END
+    """Ids of the special tokens."""
     unit = "tokens"
     """The plural noun for tokens in metrics."""
 

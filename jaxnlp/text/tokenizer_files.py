@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tokenizers import AddedToken, Tokenizer, normalizers, processors
+from tokenizers.models import Unigram
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, with_id
@@ -21,6 +22,8 @@ _AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use tokenizer.json unchanged."""
 _ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The order in which Transformers adds special tokens."""
+TEXT_TO_TEXT_TOKENS = ("pad_token", "eos_token", "unk_token")
+"""The special tokens that a text-to-text model needs."""
 _SEGMENTS = "token_type_ids"
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
 
@@ -28,6 +31,7 @@ TOKENIZER_SETTINGS = ForeignSettings(
     applied=(
         *(*CASE, *_EXTRA, *_ORDER, "add_prefix_space", "trim_offsets"),
         *("tokenizer_class", "added_tokens_decoder", "model_input_names", "model_max_length", "max_len"),
+        "extra_ids",
     ),
     supported={
         "truncation_side": ("right",),
@@ -125,6 +129,27 @@ def read_decoder_tokenizer(folder: Path) -> Tokenizer:
     return _read_tokenizer(folder, dict.fromkeys(("truncation_side", "padding_side"), ("right", "left")), finish)
 
 
+def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]]:
+    """The tokenizer of a text-to-text model's folder, as `read_tokenizer`, and its tokens by their settings.
+
+    These are `pad_token`, `eos_token` and `unk_token`. The template adds the second at the end of a text.
+
+    Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for another template.
+    """
+
+    def finish(read: _Read) -> tuple[Tokenizer, dict[str, str]]:
+        named = {name: str(read.named.get(name)) for name in TEXT_TO_TEXT_TOKENS}
+        missing = [name for name, token in named.items() if read.tokenizer.token_to_id(token) is None]
+        if missing:
+            raise ValueError(f"a text-to-text model's tokenizer needs special tokens; missing: {', '.join(missing)}")
+        plain, whole = (read.tokenizer.encode("a", add_special_tokens=special).tokens for special in (False, True))
+        if whole != [*plain, named["eos_token"]]:
+            raise ValueError(f"only {named['eos_token']} may be added to a text, at its end, got {whole}")
+        return read.tokenizer, named
+
+    return _read_tokenizer(folder, {}, finish)
+
+
 class _Read(NamedTuple):
     """A tokenizer without its template, its tokens by the names of their settings, tokenizer_config.json, and whether
     its class numbers segments."""
@@ -163,13 +188,14 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
             whole = own.read(folder)
         named, extra, numbered = _further_tokens(folder, settings, whole)
         if own is None:
-            tokenizer = Tokenizer.from_str(json.dumps(whole))
+            tokenizer = tokenizer_of(whole)
             tokenizer.no_truncation()
             tokenizer.no_padding()
         else:
             named = {**own.named, **named}
             _refuse_other_models(own, whole)
             tokenizer = own.build(whole, named, settings)
+            extra = [*extra, *own.extra(settings)]
         _add_tokens(tokenizer, named, extra, numbered)
         if own is not None:
             own.finish(tokenizer, named, settings)
@@ -177,6 +203,18 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     except Exception as error:
         kind = (own or default).kind
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
+
+
+def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, with the scores that are in it: the library would round some in the last bit.
+
+    Raises: Exception for what is not a tokenizer; the library has no narrower class.
+    """
+    tokenizer, model = Tokenizer.from_str(json.dumps(whole)), whole["model"]
+    if model.get("type") == "Unigram":
+        scores = [(piece, float(score)) for piece, score in model["vocab"]]
+        tokenizer.model = Unigram(scores, model["unk_id"], byte_fallback=model.get("byte_fallback", False))
+    return tokenizer
 
 
 def write_decoder_tokenizer(tokenizer: Tokenizer, end: str | None, folder: Path, *, max_length: int) -> None:
@@ -190,6 +228,21 @@ def write_decoder_tokenizer(tokenizer: Tokenizer, end: str | None, folder: Path,
     """
     named = {} if end is None else dict.fromkeys(("bos_token", "eos_token", "unk_token"), end)
     _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **named})
+
+
+def write_text_to_text_tokenizer(
+    tokenizer: Tokenizer, named: Mapping[str, str], folder: Path, *, max_length: int
+) -> None:
+    """Writes the files that `read_text_to_text_tokenizer` and Transformers read as this tokenizer.
+
+    Args:
+      tokenizer: without truncation and padding.
+      named: its tokens by their settings.
+      folder: an existing folder.
+      max_length: maximum input length in tokens.
+    """
+    inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **inputs, **named})
 
 
 def write_tokenizer(

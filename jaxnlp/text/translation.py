@@ -6,8 +6,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.raw_texts import as_texts, padded_rows
-from jaxnlp.text.subwords import END, START, Subwords
+from jaxnlp.text.subwords import Subwords
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,13 +35,18 @@ class TranslationProcessor:
       target: the tokenizer of the texts that the model writes.
     """
 
-    source: Subwords
-    target: Subwords
+    source: Subwords | PretrainedSubwords
+    target: Subwords | PretrainedSubwords
 
     @property
     def shared(self) -> bool:
         """Whether source and target have the same vocabulary, so that a model can share its embeddings."""
         return self.source == self.target
+
+    @property
+    def symbols(self) -> tuple[int, int]:
+        """Ids of the start symbol and of the end symbol of a target."""
+        return self.target.start, self.target.end
 
     def __call__(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None
@@ -56,16 +62,16 @@ class TranslationProcessor:
         batch["source_mask"] = np.arange(batch["source"].shape[1])[None] < np.array([len(row) for row in rows])[:, None]
         if targets is None:
             return batch
-        written = [np.array([START, *self.target.encode(text)], np.int32) for text in as_texts(targets)]
+        written = [np.array([self.target.start, *self.target.encode(text)], np.int32) for text in as_texts(targets)]
         return {"source": batch["source"], "inputs": padded_rows(written), "source_mask": batch["source_mask"]}
 
     def encode_source(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a source, the end symbol last; dropout as in `Subwords.encode`."""
-        return [*self.source.encode(text, dropout=dropout, seed=seed), END]
+        return [*self.source.encode(text, dropout=dropout, seed=seed), self.source.end]
 
     def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a target, the end symbol last; dropout as in `Subwords.encode`."""
-        return [*self.target.encode(text, dropout=dropout, seed=seed), END]
+        return [*self.target.encode(text, dropout=dropout, seed=seed), self.target.end]
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON; `target` is null if it equals `source`."""
@@ -76,5 +82,9 @@ class TranslationProcessor:
         """The processor whose `to_json` this is. Raises: ValueError naming a field that is missing or wrong."""
         if not isinstance(fields, dict) or "source" not in fields or "target" not in fields:
             raise ValueError(f"translation processor: expected source and target, got {fields!r:.80}")
-        source = Subwords.from_json(fields["source"])
-        return cls(source, source if fields["target"] is None else Subwords.from_json(fields["target"]))
+        source = _tokenizer(fields["source"])
+        return cls(source, source if fields["target"] is None else _tokenizer(fields["target"]))
+
+
+def _tokenizer(fields: dict[str, Any]) -> Subwords | PretrainedSubwords:
+    return PretrainedSubwords.from_json(fields) if "tokenizer" in fields else Subwords.from_json(fields)

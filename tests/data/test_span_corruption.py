@@ -8,7 +8,10 @@ import pytest
 
 from data import DataError
 from data.span_corruption import CorruptedText, corrupt_spans, corrupted_places, span_counts
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subwords import END
+from jaxnlp.text.translation import TranslationProcessor
+from tests.encoder_decoder_folders import save_tokenizer
 
 WORDS = ("the", "red", "house", "stands", "by", "a", "small", "lake", "and", "two", "dogs", "run", "after", "ball")
 
@@ -137,6 +140,20 @@ def test_lines_of_a_single_token_are_not_enough(tmp_path, name):
     short = CorruptedText(files=(str(tmp_path / "a.txt"),), vocabulary_size=400, sentinels=20)
     with pytest.raises(DataError, match=rf"the {name} lines of .*a.txt have no text of two tokens or more"):
         short.load(0)
+
+
+def test_the_sentinels_and_the_symbols_of_a_pretrained_vocabulary_are_used(config, tmp_path):
+    save_tokenizer(tmp_path, extra_ids=20)
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    subwords = PretrainedSubwords.of_folder(tmp_path, 0)
+    batch = next(iter(config.load(0, TranslationProcessor(subwords, subwords)).train))
+    real = batch["loss_mask"].any(axis=1)
+    first = subwords.extra_id(0)
+    assert (batch["inputs"][real, 0] == subwords.start).all()
+    assert (batch["targets"][real, 0] == first).all()
+    assert ((batch["source"][real] == first).sum(axis=1) == 1).all()
+    lengths = batch["source_mask"][real].sum(axis=1)
+    assert (batch["source"][real][np.arange(real.sum()), lengths - 1] == subwords.end).all()
 
 
 def test_a_given_vocabulary_is_named_as_such(config, corpus):

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 
 from jaxnlp.convert.decoders import families as decoder_families
+from jaxnlp.convert.encoder_decoders import families as encoder_decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.pretrained import OF_SPANS, OF_TEXTS, OF_TOKENS, read_pretrained
 from jaxnlp.convert.pretrained_decoder import read_decoder
+from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.text.tokenizer_classes import classes
-from tests import decoder_folders
+from tests import decoder_folders, encoder_decoder_folders
 from tests.encoder_folders import make_model, save_tokenizer
 from train.optimizer import AdamW
 
@@ -33,7 +36,8 @@ def rows_of(page, heading):
 
 
 def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page):
-    rows, known = rows_of(page, "What loads"), {**families(), **decoder_families()}
+    rows = rows_of(page, "What loads")
+    known = {**families(), **decoder_families(), **encoder_decoder_families()}
     assert [row[0].partition(", ")[0] for row in rows] == [known[row[1].strip("`")].title for row in rows]
     assert {row[1].strip("`") for row in rows} == known.keys()
     kinds = {"WordPiece": "WordPiece", "byte-level BPE": "BPE", "SentencePiece unigram": "Unigram"}
@@ -42,7 +46,9 @@ def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page)
         for name in re.findall(r"`(\w+)`", names):
             (held,) = (one for one in classes() if name in one.names)
             assert held.kind == kinds[kind]
-        assert heads.startswith("masked tokens" if model_type.strip("`") in families() else "next tokens")
+        kinds_of_heads = {"masked tokens": families(), "next tokens": decoder_families()}
+        kinds_of_heads["target texts"] = encoder_decoder_families()
+        assert model_type.strip("`") in kinds_of_heads[heads.partition(",")[0]]
     follows = {row[1].strip("`") for row in rows if row[3].endswith("next sentences")}
     assert follows == {name for name, family in families().items() if family.names.follows is not None}
 
@@ -68,16 +74,28 @@ def test_the_tested_versions_are_installed(page):
 ROBERTA = {"num_segments": 1, "padding_id": 1}
 LARGE = {"num_layers": 24, "num_heads": 16, "width": 1024, **ROBERTA}
 GPT2 = {"context_length": 1024, "tie_embeddings": True}
+T5 = {**encoder_decoder_families()["t5"].fixed, "head_width": 64}
+SMALL = {"num_layers": 8, "num_heads": 6, "width": 512, "feed_forward_width": 1024}
+BASE = {"num_layers": 12, "num_heads": 12, "width": 768}
+GATED = {**T5, "gated": True, "embeddings": "shared_inputs"}
+TIED = {**T5, "embeddings": "shared"}
 SHAPES = {
+    "t5-small": ({"num_layers": 6, "num_heads": 8, "width": 512, "feed_forward_width": 2048, **TIED}, 32_128),
     "distilbert-base-uncased": ({"num_layers": 6, "num_segments": 0, "use_pooler": False}, 30_522),
+    "t5-v1_1-small": ({**SMALL, **GATED}, 32_128),
     "distilgpt2": ({"num_layers": 6, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "bert-base-uncased": ({}, 30_522),
     "gpt2": ({"num_layers": 12, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "roberta-base": (ROBERTA, 50_265),
+    "t5-base": ({**BASE, "feed_forward_width": 3072, **TIED}, 32_128),
+    "t5-v1_1-base": ({**BASE, "feed_forward_width": 2048, **GATED}, 32_128),
     "xlm-roberta-base": (ROBERTA, 250_002),
+    "mt5-small": ({**SMALL, **GATED}, 250_112),
     "gpt2-medium": ({"num_layers": 24, "num_heads": 16, "width": 1024, **GPT2}, 50_257),
     "roberta-large": (LARGE, 50_265),
     "xlm-roberta-large": (LARGE, 250_002),
+    "mt5-base": ({**BASE, "feed_forward_width": 2048, **GATED}, 250_112),
+    "t5-large": ({"num_layers": 24, "num_heads": 16, "width": 1024, "feed_forward_width": 4096, **TIED}, 32_128),
     "gpt2-large": ({"num_layers": 36, "num_heads": 20, "width": 1280, **GPT2}, 50_257),
     "gpt2-xl": ({"num_layers": 48, "num_heads": 25, "width": 1600, **GPT2}, 50_257),
 }
@@ -88,9 +106,14 @@ def test_the_memory_of_parameters_is_that_of_their_shapes(page):
     assert [row[0].strip("`") for row in rows] == [*SHAPES]
     for name, shown, memory in rows:
         fields, size = SHAPES[name.strip("`")]
-        decoder = "context_length" in fields
-        model = GPT(GPTConfig(**fields), size) if decoder else Bert(BertConfig(**fields), size)
-        shapes = parameter_shapes(model, jax.ShapeDtypeStruct((1, 1), np.int32))
+        tokens = jax.ShapeDtypeStruct((1, 1), np.int32)
+        if "t5" in name:
+            model, inputs = EncoderDecoder(EncoderDecoderConfig(**fields), size, size), (tokens, tokens)
+        elif "context_length" in fields:
+            model, inputs = GPT(GPTConfig(**fields), size), (tokens,)
+        else:
+            model, inputs = Bert(BertConfig(**fields), size), (tokens,)
+        shapes = parameter_shapes(model, *inputs)
         count = sum(leaf.size for leaf in jax.tree.leaves(shapes))
         assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {np.dtype(np.float32)}
         assert (shown, memory) == (f"{count:,}", f"{4 * count / 1e6:,.0f} MB")
@@ -116,7 +139,12 @@ def gpt2_in(folder):
     return decoder_folders.make_model(vocab_size=20_000, n_embd=256), read_decoder
 
 
-@pytest.mark.parametrize("made", [roberta_in, gpt2_in])
+def t5_in(folder):
+    encoder_decoder_folders.save_tokenizer(folder)
+    return encoder_decoder_folders.make_model(vocab_size=20_000, d_model=256), read_encoder_decoder
+
+
+@pytest.mark.parametrize("made", [roberta_in, gpt2_in, t5_in])
 def test_reading_takes_as_many_bytes_as_the_page_says(made, page, tmp_path):
     (most,) = map(int, re.findall(r"takes up to (\d+) bytes for each parameter", page))
     model, read = made(tmp_path)

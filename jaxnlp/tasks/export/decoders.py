@@ -8,7 +8,6 @@ import jax
 from jaxnlp.decoding.generation import Decoder, target_decoder_of
 from jaxnlp.inference.exportable import Axes, Exportable, flat
 from jaxnlp.tasks import Trained
-from jaxnlp.text.subwords import END, START
 from jaxnlp.typing import Params, PyTree
 
 _RETURNS = "logits [B, T, V] of the token after each one; and the cache with these tokens"
@@ -48,6 +47,7 @@ def encode_and_step(trained: Trained) -> dict[str, Exportable]:
     Args: trained: its model has `initial_cache`, as a `SequenceToSequenceConfig` says.
     """
     model: Any = trained.model
+    start, end = trained.processor.symbols
     decoder, longest = target_decoder_of(model), model.config.max_length
     axes = Axes(S=(1, longest))
 
@@ -63,5 +63,5 @@ def encode_and_step(trained: Trained) -> dict[str, Exportable]:
     cache = jax.eval_shape(model.initial_cache, trained.params, shapes["source"], shapes["source_mask"])
     return {
         "encode": Exportable("the cache of sources, for step", encode, axes, sources(axes)),
-        "step": step(decoder, of_step, cache, {"start": START, "end": END}),
+        "step": step(decoder, of_step, cache, {"start": start, "end": end}),
     }

@@ -4,19 +4,22 @@ import dataclasses
 import logging
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 
 from jaxnlp.config import Rate
+from jaxnlp.convert.encoder_decoders import families
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
-from jaxnlp.tasks import Command, Evaluator, MetricKind
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Trained
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
 from jaxnlp.tasks.translation.evaluators import Translations, Validation
 from jaxnlp.tasks.translation.scores import Tokenizer
+from jaxnlp.tasks.translation.weights import ExportEncoderDecoder, encoder_decoder_of_transformers
 from jaxnlp.text.translation import TranslationProcessor
 
 _logger = logging.getLogger(__name__)
@@ -27,6 +30,8 @@ _SEEN = 100
 @dataclasses.dataclass(frozen=True)
 class Translation(TextToText):
     """The cross-entropy of `TextToText`; validation also compares translations with their references."""
+
+    model_types = tuple(families())
 
     label_smoothing: Rate = 0.1
     """Label smoothing: fraction of each target's probability that training spreads evenly over the vocabulary."""
@@ -57,10 +62,15 @@ class Translation(TextToText):
         return {"validation": Validation, "translation": Translations}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {**super().commands(), "translate": Translate, "attention": TranslationAttention}
+        return {"translate": Translate, "attention": TranslationAttention, "export": ExportEncoderDecoder}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         return {"translate": translate, "attend": attend}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"translate": warm_up}
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """An encoder-decoder of Transformers. Raises: PretrainedError, WeightsError as `read_encoder_decoder`."""
+        return encoder_decoder_of_transformers(cls(), path, ignore=ignore)

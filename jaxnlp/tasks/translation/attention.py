@@ -13,7 +13,6 @@ from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.translation.commands import max_source_length, search, sources_of
 from jaxnlp.tasks.translation.search import SearchOptions
 from jaxnlp.text.raw_texts import refuse_blank
-from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import TranslationProcessor
 
 
@@ -57,13 +56,14 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
     kept, too_long = sources_of(processor, [text], limit)
     if target is None:
         written = search(trained, [kept[0]], SearchOptions(num_beams=1))[0][0].tokens
-        written = written[: written.index(END) + 1 if END in written else len(written)]
+        end = processor.target.end
+        written = written[: written.index(end) + 1 if end in written else len(written)]
         target = processor.target.decode(written)
     else:
         written = processor.encode_target(target)
     truncated = bool(too_long) or len(written) > limit
     written = written[:limit]
-    inputs = [START, *written[:-1]]
+    inputs = [processor.target.start, *written[:-1]]
     weights = jax.jit(model.attention_maps)(trained.params, np.array([kept[0]]), np.array([inputs]))
     read, predicted = processor.source.tokens(kept[0]), processor.target.tokens(written)
     given = processor.target.tokens(inputs)

@@ -22,7 +22,6 @@ from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
-from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
 
 CHUNK = 64
@@ -68,7 +67,7 @@ class Translate(SearchOptions, Command):
         Raises: ValueError, OSError for texts that are missing or cannot be read, and when the page cannot be written.
         """
         require_place(self.alignment)
-        translator = Translator.of(trained.model)
+        translator = Translator.of(trained.model, *trained.processor.symbols)
         processor: TranslationProcessor = trained.processor
         max_length = max_source_length(trained)
         count = translated = 0
@@ -169,7 +168,7 @@ def sources_of(
     """The tokens of each text that is not blank, by index, and the indices of truncated texts."""
     encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
     too_long = [n for n, ids in encoded.items() if len(ids) > max_length]
-    return encoded | {n: [*encoded[n][: max_length - 1], END] for n in too_long}, too_long
+    return encoded | {n: [*encoded[n][: max_length - 1], processor.source.end] for n in too_long}, too_long
 
 
 def search(
@@ -189,8 +188,10 @@ def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: Searc
 
     def compute(indices: Sequence[int], shape: Shape) -> tuple[Any, Any]:
         # Padding repeats a source, since a search ends when all its rows end.
-        rows = [sources[index] for index in indices] or [[END]]
+        rows = [sources[index] for index in indices] or [[trained.processor.source.end]]
         source = padded_sources([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
-        return Translator.of(trained.model)(trained.separate_params, *source, options, n_best)
+        return Translator.of(trained.model, *trained.processor.symbols)(
+            trained.separate_params, *source, options, n_best
+        )
 
     return compute

@@ -13,7 +13,6 @@ from jaxnlp.tasks.text_to_text import with_perplexity
 from jaxnlp.tasks.translation.scores import corpus_scores
 from jaxnlp.tasks.translation.search import BUCKET, SearchOptions, Translator, padded_sources
 from jaxnlp.text.raw_texts import one_line
-from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 MAX_EXAMPLES = 20
@@ -30,17 +29,17 @@ class Search(SearchOptions, Evaluator):
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
-        translator, params = scoring.once(Translator.of, scoring.trained.model), scoring.whole_params()
+        translator, params = _translator(scoring), scoring.whole_params()
         for batch in scoring.split.shapes:
             translator.compile_ahead(scoring.compile, params, batch["source"], batch["source_mask"], self.search)
         (read, mask), (inputs, _) = (
-            padded_sources([[END]], translator.decoder.capacity, length)
+            padded_sources([[translator.end]], translator.decoder.capacity, length)
             for length in _aligned_lengths(scoring, translator)
         )
         scoring.compile(translator.alignment, params, read, inputs, mask)
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        translator = scoring.once(Translator.of, scoring.trained.model)
+        translator = _translator(scoring)
         params, split = scoring.whole_params(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
         pairs: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
@@ -81,6 +80,10 @@ class Validation(Search):
 @dataclasses.dataclass(frozen=True)
 class Translations(Search):
     """The same metrics as `Validation`, with beam search."""
+
+
+def _translator(scoring: Scoring) -> Translator:
+    return scoring.once(Translator.of, scoring.trained.model, *scoring.trained.processor.symbols)
 
 
 def _aligned_lengths(scoring: Scoring, translator: Translator) -> tuple[int, int]:
@@ -131,10 +134,11 @@ def alignment(
       title: title of the heat map.
       lengths: source and translation are padded to multiples of these, so that few programs are compiled.
     """
-    written = list(ids[: ids.index(END) + 1 if END in ids else len(ids)])
+    end = translator.end
+    written = list(ids[: ids.index(end) + 1 if end in ids else len(ids)])
     max_length = translator.decoder.capacity
     source, mask = padded_sources([read], max_length, lengths[0])
-    inputs, _ = padded_sources([[START, *written[:-1]]], max_length, lengths[1])
+    inputs, _ = padded_sources([[translator.start, *written[:-1]]], max_length, lengths[1])
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.tokens(written)),

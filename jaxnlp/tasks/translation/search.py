@@ -51,22 +51,31 @@ class Translator(NamedTuple):
       decoder: the model's step function.
       initial_cache: (mesh, capacity, count_coverage, params, source, source_mask) -> the cache of a source.
       alignment: (params, source, inputs, source_mask) -> weights [B, T, S].
+      start, end: ids of the symbols before and after a target.
     """
 
     decoder: Decoder
     initial_cache: Any
     alignment: Any
+    start: int
+    end: int
 
     @classmethod
     @functools.lru_cache(maxsize=8)  # each new translator compiles its programs again
-    def of(cls, model: Any) -> "Translator":
-        """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models."""
+    def of(cls, model: Any, start: int = START, end: int = END) -> "Translator":
+        """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models.
+
+        Args:
+          model: the module.
+          start, end: `TranslationProcessor.symbols`.
+        """
 
         def initial_cache(mesh: Any, capacity: int, count_coverage: bool, params: Params, *source: Any) -> PyTree:
             of_rows = functools.partial(model.initial_cache, capacity=capacity, count_coverage=count_coverage)
             return by_rows(mesh, of_rows, params, *source)
 
-        return cls(target_decoder_of(model), jax.jit(initial_cache, static_argnums=(0, 1, 2)), jax.jit(model.alignment))
+        cache = jax.jit(initial_cache, static_argnums=(0, 1, 2))
+        return cls(target_decoder_of(model), cache, jax.jit(model.alignment), start, end)
 
     def longest_target(self, source_length: int) -> int:
         """Maximum number of tokens in the translation of a source of this many tokens, within the model's capacity."""
@@ -91,7 +100,7 @@ class Translator(NamedTuple):
             len(source),
             num_beams=options.num_beams,
             max_new_tokens=longest,
-            stop=END,
+            stop=self.end,
             coverage=count_coverage,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=1,
@@ -112,10 +121,10 @@ class Translator(NamedTuple):
         result = beam_search(
             self.decoder,
             params,
-            np.full((len(source), 1), START, np.int32),
+            np.full((len(source), 1), self.start, np.int32),
             num_beams=options.num_beams,
             max_new_tokens=longest,
-            stop=END,
+            stop=self.end,
             length_penalty=options.length_penalty,
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,

@@ -48,6 +48,7 @@ class TokenizerClass(NamedTuple):
       build: the tokenizer without added tokens and template. Arguments: the content of tokenizer.json, the special
         tokens by the names of their settings, and tokenizer_config.json.
       finish: adds the template, when all tokens have their ids. Further arguments: as `build`, without the first.
+      extra: further special tokens that the class adds, from tokenizer_config.json.
     """
 
     names: tuple[str, ...]
@@ -59,6 +60,7 @@ class TokenizerClass(NamedTuple):
     read: Callable[[Path], dict[str, Any]] | None
     build: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Tokenizer]
     finish: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any]], None]
+    extra: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
 
 
 def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:

@@ -20,19 +20,30 @@ def _charsmap(normalizer: Any) -> bytes | None:
     return base64.b64decode(maps[0]) if maps else None
 
 
-def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:
-    del named
+def unigram(whole: Mapping[str, Any], unknown_id: int, *, prefix: bool = True) -> Tokenizer:
+    """A SentencePiece unigram model, without added tokens and without a template.
+
+    Args:
+      whole: the content of tokenizer.json.
+      unknown_id: of the unknown token.
+      prefix: whether a text has a blank before its first word.
+    """
     vocabulary = [(piece, float(score)) for piece, score in whole["model"]["vocab"]]
-    tokenizer = Tokenizer(Unigram(vocabulary, UNKNOWN_ID, byte_fallback=False))
+    tokenizer = Tokenizer(Unigram(vocabulary, unknown_id, byte_fallback=False))
     charsmap = _charsmap(whole.get("normalizer"))
     if charsmap is not None:
         tokenizer.normalizer = normalizers.Precompiled(charsmap)
-    scheme = "always" if settings.get("add_prefix_space", True) else "never"
+    scheme = "always" if prefix else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme=scheme)]
     )
     tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
     return tokenizer
+
+
+def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:
+    del named
+    return unigram(whole, UNKNOWN_ID, prefix=settings.get("add_prefix_space", True))
 
 
 def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

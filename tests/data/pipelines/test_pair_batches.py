@@ -46,6 +46,18 @@ def texts(batch):
     ]
 
 
+def test_pretrained_vocabularies_have_their_own_symbols():
+    batch = pair_batch([([5, 6, 1], [7, 1])], 1, 4, start=0)
+    assert batch["inputs"].tolist() == [[0, 7, 0, 0]]
+    assert batch["targets"].tolist() == [[7, 1, 0, 0]]
+    split = pairs_split([SentencePair("a", "b")], [([5] * 20 + [1], [7, 1])], SHAPES, start=9)
+    (batch,) = split.batches
+    assert batch["source"][0].tolist() == [5] * 15 + [1]
+    assert batch["inputs"][0, :2].tolist() == [9, 7]
+    first = next(iter(endless_batches(lambda _: [([5, 1], [7, 1])] * 8, SHAPES, seed=0, start=9)))
+    assert set(first["inputs"][first["loss_mask"].any(axis=1), 0].tolist()) == {9}
+
+
 def test_inputs_begin_with_start_and_targets_end_with_end():
     batch = pair_batch([([5, 6, END], [7, END]), ([END], [8, 9, 4, END])], 6, 4)
     assert batch["source"].tolist() == [[5, 6, END, 0], [END, 0, 0, 0], *[[0] * 4] * 4]

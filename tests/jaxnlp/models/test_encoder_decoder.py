@@ -179,6 +179,13 @@ def test_attention_maps_are_those_of_every_layer_and_head_in_pytorch():
         np.testing.assert_allclose(found[name], np.stack(expected), atol=1e-5, err_msg=name)
 
 
+T5 = {
+    **{"positions": "shared_relative_bias", "normalization": "rms", "use_bias": False, "gated": True, "head_width": 3},
+    **{"num_buckets": 6, "max_distance": 5, "embeddings": "shared", "scale_embeddings": False},
+    **{"scale_attention": False, "scale_logits": True, "epsilon": 1e-6},
+}
+
+
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "changes",
@@ -189,6 +196,7 @@ def test_attention_maps_are_those_of_every_layer_and_head_in_pytorch():
         {"positions": "rotary", "compute": TransformerCompute(scan_layers=True)},
         {"positions": "relative_bias"},
         {"positions": "relative_vectors"},
+        T5 | {"num_decoder_layers": 3},
     ],
     ids=lambda changes: " ".join(map(str, changes)) or "defaults",
 )
@@ -215,7 +223,9 @@ def test_a_prefix_may_be_read_at_once_and_padded():
 
 
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative_bias", "relative_vectors"])
+@pytest.mark.parametrize(
+    "positions", ["sinusoidal", "rotary", "relative_bias", "shared_relative_bias", "relative_vectors"]
+)
 def test_later_targets_and_padded_sources_change_nothing(positions):
     model, params = model_of(positions=positions)
     before = logits(model, params)
@@ -241,8 +251,8 @@ def test_each_target_position_sees_the_source_and_the_target_before_it():
 
 @pytest.mark.thorough
 def test_the_hidden_state_times_the_output_layer_is_the_logits():
-    for embeddings in ("separate", "tied", "shared"):
-        model, params = model_of(embeddings=embeddings, num_layers=1)
+    for embeddings in ("separate", "tied", "shared", "shared_inputs"):
+        model, params = model_of(embeddings=embeddings, num_layers=1, scale_logits=embeddings == "tied")
         w, b = model.output_layer(params)
         assert b is None
         hidden = logits(model, params, return_hidden=True)
@@ -276,6 +286,34 @@ def test_every_parameter_has_its_axes(norm, positions, embeddings):
     np.testing.assert_array_equal(output, expected if embeddings == "separate" else expected.T)
 
 
+@pytest.mark.parametrize("changes", [T5, T5 | {"normalization": "layer", "embeddings": "shared_inputs"}])
+def test_every_parameter_of_a_t5_has_its_axes_and_layers_share_the_bias(changes):
+    model, params = model_of(**changes)
+    found = {path: model.config.parameter(path) for path in flatten_dict(params)}
+    assert {path: len(p.axes) for path, p in found.items()} == {p: x.ndim for p, x in flatten_dict(params).items()}
+    assert not any(path[-1] == "bias" for path in found)
+    assert {path for path in found if path[-1] == "relative_bias"} == {
+        ("encoder", "relative_bias"),
+        ("decoder", "relative_bias"),
+    }
+    assert ("tokens", "embedding") in found
+    assert (("head", "kernel") in found) == (changes["embeddings"] == "shared_inputs")
+
+
+def test_more_embeddings_than_tokens_are_built_as_asked():
+    model, params = model_of(padded_vocabulary_size=20)
+    assert params["source_tokens"]["embedding"].shape == params["target_tokens"]["embedding"].shape == (20, WIDTH)
+    assert logits(model, params).shape == (3, 5, 20)
+
+
+def test_other_heads_than_the_width_and_logits_that_are_scaled():
+    model, params = model_of(**T5)
+    other, _ = model_of(**T5 | {"scale_logits": False})
+    np.testing.assert_allclose(logits(model, params) * WIDTH**0.5, logits(other, params), rtol=1e-5, atol=1e-6)
+    assert params["encoder"]["blocks"]["attention"]["qkv"]["kernel"].shape == (LAYERS, WIDTH, 3, HEADS, 3)
+    assert params["decoder"]["blocks"]["cross_attention"]["out"]["kernel"].shape == (LAYERS, HEADS * 3, WIDTH)
+
+
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("norm", "embeddings", "more"), [("pre", "separate", 0.1), ("post", "separate", 0.1), ("pre", "shared", 3.0)]
@@ -298,6 +336,7 @@ def test_the_initial_loss_is_near_that_of_a_uniform_guess(norm, embeddings, more
         ({"width": 7, "num_heads": 1}, "model.width must be even for sinusoidal positions, got 7"),
         ({"width": 6, "positions": "rotary"}, "model.width / model.num_heads must be even for rotary positions, got 3"),
         ({"dropout_rate": 1.0}, "model.dropout_rate must be in [0, 1), got 1.0"),
+        ({"num_buckets": 8}, "model.num_buckets applies only to a relative bias (model.positions)"),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(fields, message):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.attention import CrossAttention, SelfAttention
+from jaxnlp.nn.attention import CrossAttention, RelativeBias, SelfAttention, relative_bias
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.typing import BATCH_AXIS
 from tests.jaxnlp.nn.attention_helpers import (
@@ -348,3 +348,41 @@ def test_a_cache_of_another_batch_or_of_other_heads_is_refused(shape):
     cache = (np.zeros(shape, np.float32),) * 2
     with pytest.raises(AssertionError, match="has shape"):
         apply(SelfAttention(HEADS), random_params(), X, cache=cache, cached_positions=0)
+
+
+def test_a_bias_that_layers_share_acts_as_a_table_of_the_layer():
+    buckets = RelativeBias(8, 6)
+    table = np.random.default_rng(5).normal(size=(8, HEADS)).astype(np.float32)
+    expected, _ = apply(SelfAttention(HEADS, positions=buckets), random_params() | {"relative_bias": table}, X)
+    bias = relative_bias(jnp.asarray(table), buckets, 0, POSITIONS, POSITIONS, bidirectional=False)
+    found = SelfAttention(HEADS).apply({"params": random_params()}, X, deterministic=True, bias=bias)[0]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(found - apply(SelfAttention(HEADS), random_params(), X)[0]).max() > 0.01
+    with pytest.raises(ValueError, match="takes no bias"):
+        SelfAttention(HEADS, positions=buckets).apply({"params": random_params()}, X, deterministic=True, bias=bias)
+
+
+@pytest.mark.parametrize("module", [SelfAttention, CrossAttention])
+def test_heads_may_have_another_width_and_scores_another_scale(module):
+    memory = (X[:, :3],) if module is CrossAttention else ()
+
+    def made(**options):
+        own = module(HEADS, use_bias=False, **options)
+        return own, own.init(jax.random.key(0), X, *memory, deterministic=True)["params"]
+
+    wide, params = made(head_width=5, scale=1.0)
+    assert params["out"]["kernel"].shape == (HEADS * 5, WIDTH)
+    name = "q" if module is CrossAttention else "qkv"
+    assert params[name]["kernel"].shape[-1] == 5
+    params = jax.tree.map(lambda x: 30.0 * x, params)
+    # Queries that are sqrt(K) times as large undo the scale of the scores.
+    kernel = params[name]["kernel"]
+    larger = 5**0.5 * kernel if name == "q" else jnp.concatenate([5**0.5 * kernel[:, :1], kernel[:, 1:]], axis=1)
+    usual, _ = made(head_width=5)
+    found, expected = (
+        own.apply({"params": held}, X, *memory, deterministic=True)
+        for own, held in ((wide, params), (usual, params | {name: {"kernel": larger}}))
+    )
+    found, expected = (y if module is CrossAttention else y[0] for y in (found, expected))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert np.abs(found).max() > 0.1

@@ -109,3 +109,11 @@ def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
 def test_input_of_two_axes_is_refused():
     with pytest.raises(ValueError, match=re.escape("expected x [B, T, D], got x (6, 6)")):
         apply(FeedForward(HIDDEN), random_params(), np.zeros((6, 6), np.float32))
+
+
+def test_a_gate_multiplies_the_first_layer_and_does_not_change_it():
+    params = random_params(use_bias=False)
+    gate = {"kernel": np.random.default_rng(3).normal(size=(WIDTH, HIDDEN)).astype(np.float32)}
+    found = apply(FeedForward(HIDDEN, activation="relu", gated=True, use_bias=False), params | {"gate": gate}, X)
+    hidden = np.maximum(X @ gate["kernel"], 0.0) * (X @ params["up"]["kernel"])
+    np.testing.assert_allclose(found, hidden @ params["down"]["kernel"], atol=1e-4)

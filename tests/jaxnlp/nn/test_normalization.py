@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.nn.normalization import LayerNorm, RMSNorm
 
 pytestmark = pytest.mark.sweep
 
@@ -36,6 +36,14 @@ def test_values_and_gradients_equal_those_of_flax(use_bias, leading):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected)
 
 
+def test_root_mean_squares_equal_those_of_flax():
+    x, upstream = np.random.default_rng(1).normal(size=(2, 4, WIDTH)).astype(np.float32)
+    params = random_params(use_bias=False)
+    found, expected = (values_and_gradients(kind(epsilon=1e-3), params, x, upstream) for kind in (RMSNorm, nn.RMSNorm))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected)
+    assert RMSNorm().init(jax.random.key(0), x)["params"]["scale"].tolist() == [1.0] * WIDTH
+
+
 @pytest.mark.parametrize("use_bias", [True, False])
 def test_initial_parameters_are_those_of_flax(use_bias):
     x = jnp.zeros((2, WIDTH))
@@ -43,13 +51,14 @@ def test_initial_parameters_are_those_of_flax(use_bias):
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-def test_bfloat16_gives_bfloat16_with_float32_parameters_and_statistics():
+@pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
+def test_bfloat16_gives_bfloat16_with_float32_parameters_and_statistics(kind):
     # Around 300, bfloat16 is two apart: means and variances of such values need more digits than it has.
     x = jnp.asarray(300.0 + 8.0 * np.random.default_rng(1).normal(size=(4, WIDTH)), jnp.bfloat16)
-    module = LayerNorm(compute=Compute(dtype="bfloat16"))
+    module = kind(compute=Compute(dtype="bfloat16"))
     params = module.init(jax.random.key(0), x)["params"]
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     y = module.apply({"params": params}, x)
     assert y.dtype == jnp.bfloat16
-    exact = LayerNorm().apply({"params": params}, x.astype(jnp.float32))
+    exact = kind().apply({"params": params}, x.astype(jnp.float32))
     np.testing.assert_allclose(y.astype(np.float32), exact, rtol=0.01, atol=0.01)

@@ -9,7 +9,7 @@ import torch
 from jax.test_util import check_grads
 
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.ops.normalization import layer_norm
+from jaxnlp.ops.normalization import layer_norm, rms_norm
 
 pytestmark = pytest.mark.sweep
 
@@ -212,3 +212,37 @@ def test_shapes_that_do_not_fit_are_named(shapes, got):
 def test_integers_are_refused():
     with pytest.raises(ValueError, match="expected float arrays, got x int32, scale float32"):
         layer_norm(np.zeros((2, WIDTH), np.int32), np.ones(WIDTH, np.float32))
+
+
+@pytest.mark.parametrize("leading", [(), (5,), (2, 3)])
+def test_root_mean_squares_and_gradients_equal_those_of_pytorch(leading):
+    x, scale, _, upstream = random_inputs(*leading)
+    leaves = [torch.tensor(array, requires_grad=True) for array in (x, scale)]
+    expected = torch.nn.functional.rms_norm(leaves[0], (WIDTH,), leaves[1], eps=1e-3)
+    expected.backward(torch.tensor(upstream))
+
+    @jax.jit
+    def ours(x, scale):
+        y, vjp = jax.vjp(lambda x, scale: rms_norm(x, scale, epsilon=1e-3), x, scale)
+        return y, *vjp(upstream)
+
+    for found, wanted in zip(ours(x, scale), (expected.detach(), *(leaf.grad for leaf in leaves)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_a_row_of_zeros_has_finite_root_mean_squares_and_gradients():
+    y, gradient = jax.value_and_grad(lambda x: rms_norm(x, jnp.ones(WIDTH)).sum())(jnp.zeros((2, WIDTH)))
+    assert y == 0.0
+    assert jnp.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "message"),
+    [
+        (np.zeros((2, 4), np.float32), np.ones(3, np.float32), "expected x [..., D] and scale [D], got x (2, 4)"),
+        (np.zeros((2, 3), np.int32), np.ones(3, np.float32), "expected float arrays, got x int32"),
+    ],
+)
+def test_root_mean_squares_name_inputs_that_do_not_fit(x, scale, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        rms_norm(x, scale)

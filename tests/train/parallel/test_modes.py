@@ -25,6 +25,15 @@ def slow_lstm(files):
     return update(guards.lstm_streams(files), **{"optimizer.learning_rate": 2.0})
 
 
+def t5(files):
+    changes = {
+        **{"positions": "shared_relative_bias", "normalization": "rms", "use_bias": False, "gated": True},
+        **{"scale_attention": False, "scale_embeddings": False, "scale_logits": True, "embeddings": "shared"},
+        **{"num_layers": 2, "num_heads": 2, "head_width": 6},
+    }
+    return update(CONFIGS["Translation"](files), **{f"model.{name}": value for name, value in changes.items()})
+
+
 FAMILIES = {
     "GPT": CONFIGS["LanguageModel"],
     "LSTM": slow_lstm,
@@ -33,6 +42,7 @@ FAMILIES = {
     "BERT": guards.bert_text_tasks_surgery,
     "BERT pretraining": CONFIGS["MaskedLanguageModel"],
     "Transformer translator": CONFIGS["Translation"],
+    "T5": t5,
     "attention LSTM": FURTHER["attention_lstm"],
     "CRF tagger": CONFIGS["Tagging"],
     "parser": CONFIGS["Parsing"],

@@ -1,0 +1,117 @@
+"""Converts an encoder-decoder's weights between the names of Hugging Face Transformers and the parameters of
+`jaxnlp.models.encoder_decoder`."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from jaxnlp.convert import tensors as table
+from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily
+from jaxnlp.convert.tensors import TensorEntry, WeightsError
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.typing import Params
+
+
+def has_head(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> bool:
+    """Whether the output layer is a matrix of its own. A file may also store it although it is the embedding.
+
+    Args:
+      tensors: of any shapes [...], by name.
+      family: of the tensors.
+    """
+    held = _with_table(tensors, family)
+    head, tokens = (held.get(f"{name}.weight") for name in (family.head, family.tokens))
+    return head is not None and tokens is not None and not np.array_equal(head, tokens)
+
+
+def from_huggingface(
+    tensors: Mapping[str, np.ndarray], config: EncoderDecoderConfig, vocabulary_size: int, family: EncoderDecoderFamily
+) -> Params:
+    """Parameters of `EncoderDecoder` that compute the same function; floats of any precision become float32.
+
+    Args:
+      tensors: tensors by name, with the names of the family in Transformers.
+      config: the model's shape.
+      vocabulary_size: V, the number of embeddings.
+      family: of the tensors.
+
+    Returns:
+      Copies.
+
+    Raises:
+      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and copies
+        of the embedding that differ from it.
+    """
+    table.prefix_of(tensors, ("",), f"{family.encoder.norm}.weight", family.title)
+    kept = {name: tensor for name, tensor in tensors.items() if name not in family.buffers}
+    held = {name: (name, tensor) for name, tensor in _with_table(kept, family).items()}
+    same = (*family.copies, *([family.head] if config.ties_output else []))
+    copies = {f"{name}.weight": f"{family.tokens}.weight" for name in same}
+    return table.join_all(held, list(_entries(config, family, vocabulary_size)), copies, family.title)[_TREE]
+
+
+def to_huggingface(params: Params, config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> dict[str, np.ndarray]:
+    """Tensors by Transformers' names, those of the class with the output layer.
+
+    Args:
+      params: parameters of `EncoderDecoder`.
+      config: the model's shape.
+      family: whose tensors these become.
+
+    Returns:
+      Copies, float32. `from_huggingface` converts them to the same bits. An output layer that is the embedding is not
+      among them.
+
+    Raises:
+      WeightsError: for variants that the family does not have, and parameters that do not fit the config.
+    """
+    strange = [
+        f"model.{name} = {getattr(config, name)}"
+        for name, value in family.fixed.items()
+        if getattr(config, name) != value
+    ]
+    if not config.one_table:
+        strange.append(f"model.embeddings = {config.embeddings}")
+    if (config.activation, config.gated) not in family.values["feed_forward_proj"].values():
+        strange.append(f"model.activation = {config.activation} and model.gated = {config.gated}")
+    if config.scale_logits and not family.scales_logits:
+        strange.append("model.scale_logits = True")
+    if strange:
+        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    size = len(params["tokens"]["embedding"])
+    return table.split_all({_TREE: params}, _entries(config, family, size))
+
+
+_TREE = "encoder-decoder"
+
+
+def _with_table(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> dict[str, np.ndarray]:
+    """The tensors with the table of embeddings under its own name: a file may have only one of its copies."""
+    names = [f"{name}.weight" for name in (family.tokens, *family.copies, family.head)]
+    there = next((name for name in names if name in tensors), None)
+    return dict(tensors) if there is None else {names[0]: tensors[there], **tensors}
+
+
+def _entries(config: EncoderDecoderConfig, family: EncoderDecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
+    width = config.width
+    yield table.plain(_TREE, ("tokens", "embedding"), f"{family.tokens}.weight", vocabulary_size, width)
+    for side, names, layers in (
+        ("encoder", family.encoder, config.num_layers),
+        ("decoder", family.decoder, config.decoder_layers),
+    ):
+        yield from table.blocks(
+            _TREE,
+            names.blocks if config.gated else names.blocks._replace(up=names.up, gate=""),
+            layers=layers,
+            heads=config.num_heads,
+            width=width,
+            hidden=config.hidden_width,
+            prefix=(side,),
+            head_width=config.key_width,
+            use_bias=config.use_bias,
+        )
+        bias = f"{names.relative_bias}.weight"
+        yield table.plain(_TREE, (side, "relative_bias"), bias, config.num_buckets, config.num_heads)
+        yield from table.norm(_TREE, (side, "final_norm"), names.norm, width, use_bias=config.use_bias)
+    if not config.ties_output:
+        yield table.kernel(_TREE, ("head", "kernel"), (family.head,), width, (vocabulary_size,))

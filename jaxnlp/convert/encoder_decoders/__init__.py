@@ -1,0 +1,70 @@
+"""Families of encoder-decoders, one a file: what Transformers calls their settings and tensors.
+
+All are variants of `jaxnlp.models.encoder_decoder.EncoderDecoder`. A new family is a new file with a `FAMILY`.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxnlp.convert.tensors import BlockNames
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+
+class StackNames(NamedTuple):
+    """The tensors of the encoder, or of the decoder, without `.weight`.
+
+    Attributes:
+      blocks: of each block with a gated feed-forward layer.
+      up: the first feed-forward layer of a block without a gate.
+      relative_bias: the table of the relative bias, which the first block has for all.
+      norm: the normalisation after the last block.
+    """
+
+    blocks: BlockNames
+    up: str
+    relative_bias: str
+    norm: str
+
+
+class EncoderDecoderFamily(NamedTuple):
+    """How Transformers stores the encoder-decoders of a model type.
+
+    Attributes:
+      title: its name in messages.
+      architecture: its class with the output layer.
+      tokens: the table of embeddings, without `.weight`.
+      copies: the same table, which files may have besides it or in its place.
+      head: the output layer, which some files store although it is the table.
+      encoder, decoder: the other tensors.
+      buffers: whole names of tensors that mean nothing.
+      fields: settings of config.json that are fields of `EncoderDecoderConfig`; `feed_forward` is the activation, and
+        whether there is a gate.
+      values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
+      rules: what is done with each setting of config.json.
+      defaults: fields that a config.json may leave out.
+      fixed: fields of `EncoderDecoderConfig` that no setting gives, and their values in this family.
+      scales_logits: whether logits may be scaled.
+    """
+
+    title: str
+    architecture: str
+    tokens: str
+    copies: tuple[str, ...]
+    head: str
+    encoder: StackNames
+    decoder: StackNames
+    buffers: tuple[str, ...]
+    fields: Mapping[str, str]
+    values: Mapping[str, Mapping[Any, Any]]
+    rules: ForeignSettings
+    defaults: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    scales_logits: bool
+
+
+def families() -> dict[str, EncoderDecoderFamily]:
+    """The families, by their `model_type`: the names of the files of this folder, with hyphens."""
+    names = [info.name for info in pkgutil.iter_modules(__path__)]
+    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}

@@ -1,0 +1,177 @@
+"""Folders of pretrained encoder-decoders, as Hugging Face Transformers writes and reads them."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxnlp.convert.encoder_decoder import from_huggingface, has_head, to_huggingface
+from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily, families
+from jaxnlp.convert.folders import (
+    CONFIG,
+    PretrainedError,
+    find_folder,
+    read_object,
+    read_tensors,
+    refuse_files,
+    write_folder,
+)
+from jaxnlp.convert.shapes import fields_of
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.nn.compute import EXACT
+from jaxnlp.saving.atomic_files import refuse_contents
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords
+from jaxnlp.typing import Params
+
+
+class PretrainedEncoderDecoder(NamedTuple):
+    """A pretrained encoder-decoder with its output layer.
+
+    Attributes:
+      config: shape of the model.
+      params: parameters of `EncoderDecoder`, NumPy arrays.
+      vocabulary: the tokenizer.
+    """
+
+    config: EncoderDecoderConfig
+    params: Params
+    vocabulary: PretrainedSubwords
+
+
+def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedEncoderDecoder:
+    """Reads an encoder-decoder from a folder that Transformers wrote, or from the Hugging Face Hub.
+
+    Args:
+      path: a folder, or a name such as "google-t5/t5-small", which is downloaded once.
+      ignore: names, or prefixes of names, of tensors to leave out, such as "classification_head.".
+
+    Raises:
+      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      WeightsError: listing tensors that are missing, unknown or have other shapes.
+    """
+    folder = find_folder(path)
+    file = folder / CONFIG
+    family, fields, size = fields_of(file, families(), EncoderDecoderConfig, _NEEDED, default="")
+    settings, fields = read_object(file), {**family.fixed, **family.defaults, **fields}
+    refuse_files(folder)
+    try:
+        vocabulary = PretrainedSubwords.of_folder(folder, _start(file, settings))
+    except (FileNotFoundError, ValueError) as error:
+        raise PretrainedError(str(error)) from error
+    _check(file, settings, fields, vocabulary)
+    if vocabulary.start >= size:
+        raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {vocabulary.start}")
+    if vocabulary.size > size:
+        raise PretrainedError(
+            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
+        )
+    try:
+        config = _config(settings, fields, family)
+    except ValueError as error:
+        raise PretrainedError(f"{file}: {error}") from error
+    tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
+    config = dataclasses.replace(
+        config,
+        embeddings="shared_inputs" if has_head(tensors, family) else "shared",
+        padded_vocabulary_size=size if vocabulary.size < size else None,
+    )
+    try:
+        params = from_huggingface(tensors, config, size, family)
+    except WeightsError as error:
+        raise WeightsError(f"{folder}: {error}") from error
+    return PretrainedEncoderDecoder(config, params, vocabulary)
+
+
+_NEEDED = ("num_layers", "num_heads", "head_width", "width", "feed_forward_width")
+
+
+def _config(
+    settings: Mapping[str, Any], fields: Mapping[str, Any], family: EncoderDecoderFamily
+) -> EncoderDecoderConfig:
+    """The model's shape, as far as config.json gives it. Args: fields: of our config. Raises: ValueError."""
+    activation, gated = fields["feed_forward"]
+    plain = {name: value for name, value in fields.items() if name not in ("feed_forward", "num_decoder_layers")}
+    tied = settings.get("tie_word_embeddings", True)
+    return EncoderDecoderConfig(
+        **plain,
+        num_decoder_layers=fields.get("num_decoder_layers") or fields["num_layers"],
+        activation=activation,
+        gated=gated,
+        attention_dropout_rate=fields["dropout_rate"],
+        embeddings="shared",
+        scale_logits=family.scales_logits and settings.get("scale_decoder_outputs", tied),
+        compute=EXACT,
+    )
+
+
+def _start(file: Path, settings: Mapping[str, Any]) -> int:
+    """The id of the start symbol of a target: of padding, if no setting gives it."""
+    given = settings.get("decoder_start_token_id")
+    start = settings.get("pad_token_id", 0) if given is None else given
+    if type(start) is not int or start < 0:
+        raise ValueError(f"{file}: decoder_start_token_id must be the id of a token, got {start!r}")
+    return start
+
+
+def _check(file: Path, settings: Mapping[str, Any], fields: Mapping[str, Any], vocabulary: PretrainedSubwords) -> None:
+    """Raises: PretrainedError for settings that contradict each other or the tokenizer."""
+    activation, gated = fields["feed_forward"]
+    expected: dict[str, Any] = {
+        "eos_token_id": vocabulary.end,
+        "pad_token_id": vocabulary.padding,
+        "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}[activation],
+        "is_gated_act": gated,
+    }
+    for name in ("tie_word_embeddings", "scale_decoder_outputs"):
+        if type(settings.get(name, True)) is not bool:
+            raise PretrainedError(f"{file}: {name} must be true or false, got {settings[name]!r}")
+    for name, value in expected.items():
+        if settings.get(name, value) != value:
+            raise PretrainedError(f"{file}: {name} {settings[name]!r}, expected {value!r}")
+
+
+def save_encoder_decoder(
+    folder: str | Path, pretrained: PretrainedEncoderDecoder, *, model_type: str | None = None
+) -> str:
+    """Writes a folder that Transformers' `from_pretrained` reads, atomically.
+
+    Args:
+      folder: a new or empty folder.
+      pretrained: the encoder-decoder.
+      model_type: the family as which it is written; None = T5.
+
+    Returns: the name of its class in Transformers.
+
+    Raises:
+      FileExistsError: when the folder is not empty.
+      WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
+    """
+    (config, params, vocabulary), family = pretrained, families()[model_type or "t5"]
+    folder = Path(folder)
+    refuse_contents(folder)
+    tensors = to_huggingface(params, config, family)
+    ours = {name: getattr(config, name) for name in family.fields.values() if name != "feed_forward"}
+    ours |= {"feed_forward": (config.activation, config.gated), "num_decoder_layers": config.decoder_layers}
+    ours |= {"head_width": config.key_width, "feed_forward_width": config.hidden_width}
+    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
+    for name, values in family.values.items():
+        fields[name] = next(theirs for theirs, value in values.items() if value == fields[name])
+    settings: dict[str, Any] = {
+        "architectures": [family.architecture],
+        "model_type": model_type or "t5",
+        **fields,
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": config.ties_output,
+        **({"scale_decoder_outputs": config.scale_logits} if family.scales_logits else {}),
+        "initializer_factor": 1.0,
+        "vocab_size": len(params["tokens"]["embedding"]),
+        "pad_token_id": vocabulary.padding,
+        "eos_token_id": vocabulary.end,
+        "decoder_start_token_id": vocabulary.start,
+    }
+    tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
+    write_folder(folder, tensors, tokenizer, {CONFIG: (json.dumps(settings, indent=2) + "\n").encode()})
+    return family.architecture

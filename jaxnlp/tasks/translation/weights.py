@@ -1,0 +1,51 @@
+"""Encoder-decoders of Transformers as translators, and translators as encoder-decoders of Transformers."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.convert.pretrained_encoder_decoder import (
+    PretrainedEncoderDecoder,
+    read_encoder_decoder,
+    save_encoder_decoder,
+)
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks.export import ExportCommand, without_class
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords
+from jaxnlp.text.translation import TranslationProcessor
+
+
+def encoder_decoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    """An encoder-decoder that Transformers trained, with its tokenizer. Raises: PretrainedError, WeightsError as
+    `read_encoder_decoder`."""
+    config, params, vocabulary = read_encoder_decoder(path, ignore=ignore)
+    params = jax.device_put(params, jax.local_devices()[0])
+    processor = TranslationProcessor(vocabulary, vocabulary)
+    return Trained(task, config.build(processor), params, processor, name=str(path))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportEncoderDecoder(ExportCommand):
+    """Writes a model that was trained from a T5's weights as a directory that Hugging Face Transformers reads.
+
+    It is a T5 with its tokenizer. An mT5 is written as a T5, too: it is the same function. The directory is written
+    atomically. `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every translator is
+    written.
+
+    Raises, when it is called:
+      ValueError: for a model that is not a T5: another family, its own vocabulary, or layers that T5 does not have.
+      OSError: when the directory is not empty or cannot be written.
+    """
+
+    def write_transformers(self, trained: Trained) -> None:
+        model: Any = trained.model
+        vocabulary = trained.processor.target
+        if not isinstance(model.config, EncoderDecoderConfig) or not isinstance(vocabulary, PretrainedSubwords):
+            raise without_class(trained)
+        params = jax.tree.map(np.asarray, dict(trained.params))
+        kind = save_encoder_decoder(self.folder, PretrainedEncoderDecoder(model.config, params, vocabulary))
+        print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp")

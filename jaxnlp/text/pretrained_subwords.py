@@ -1,0 +1,148 @@
+"""The tokens of a pretrained text-to-text model: any tokenizer of the `tokenizers` library."""
+
+import functools
+import itertools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from tokenizers import Tokenizer
+
+from jaxnlp.input_files.text_files import has_surrogate
+from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.tokenizer_files import (
+    TEXT_TO_TEXT_TOKENS,
+    read_text_to_text_tokenizer,
+    tokenizer_of,
+    write_text_to_text_tokenizer,
+)
+
+
+class PretrainedSubwords:
+    """A tokenizer and its vocabulary of V tokens, with the interface of `jaxnlp.text.subwords.Subwords`.
+
+    Equal by value. Other than in `Subwords`, the ids of special tokens are those of the pretrained model, and a name
+    such as `</s>` in a text becomes the token, as in Transformers.
+
+    Attributes:
+      named: its special tokens by their settings in Transformers: `pad_token`, `eos_token` and `unk_token`.
+      start: the id of the start symbol of a target.
+    """
+
+    unit = "tokens"
+    """The plural noun for tokens in metrics."""
+    kind: ClassVar[str] = "pretrained"
+
+    def __init__(self, tokenizer: Tokenizer, named: dict[str, str], start: int):
+        """Raises: ValueError for special tokens that the tokenizer does not have."""
+        tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
+        tokenizer.no_padding()
+        missing = [token for token in named.values() if tokenizer.token_to_id(token) is None]
+        if missing or set(named) != set(TEXT_TO_TEXT_TOKENS):
+            raise ValueError(f"expected a tokenizer with the tokens {', '.join(TEXT_TO_TEXT_TOKENS)}, got {named}")
+        if start < 0:
+            raise ValueError(f"expected the id of the start symbol, got {start}")
+        self.named, self.start, self._tokenizer = named, start, tokenizer
+
+    @classmethod
+    def of_folder(cls, folder: Path, start: int) -> Self:
+        """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_text_to_text_tokenizer`.
+
+        Raises:
+          FileNotFoundError: when the folder has no tokenizer.
+          ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
+        """
+        return cls(*read_text_to_text_tokenizer(folder), start)
+
+    def save(self, folder: Path, *, max_length: int) -> None:
+        """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
+        write_text_to_text_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token; None = there is no such token."""
+        return self._tokenizer.token_to_id(token)
+
+    @functools.cached_property
+    def padding(self) -> int:
+        """The id of padding."""
+        return self._special("pad_token")
+
+    @functools.cached_property
+    def end(self) -> int:
+        """The id of the end symbol."""
+        return self._special("eos_token")
+
+    @functools.cached_property
+    def unknown(self) -> int:
+        """The id of the unknown token."""
+        return self._special("unk_token")
+
+    def _special(self, name: str) -> int:
+        token_id = self.id_of(self.named[name])
+        assert token_id is not None  # see __init__
+        return token_id
+
+    @functools.cached_property
+    def extra(self) -> int:
+        """The number of sentinels, `<extra_id_0>` and so on."""
+        return next(index for index in itertools.count() if self.id_of(f"<extra_id_{index}>") is None)
+
+    def extra_id(self, index: int) -> int:
+        """The id of a sentinel. Raises: ValueError when it does not exist."""
+        token_id = self.id_of(f"<extra_id_{index}>")
+        if token_id is None:
+            raise ValueError(f"extra symbol {index} does not exist: this vocabulary has {self.extra}")
+        return token_id
+
+    @functools.cached_property
+    def size(self) -> int:
+        """V: one more than the largest id."""
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size:,} {self.unit})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, PretrainedSubwords) and self.to_json() == other.to_json())
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.start, self.end))
+
+    def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+        """The ids of a text's tokens, without start and end.
+
+        Raises:
+          UnknownTokenError: for a text that UTF-8 cannot encode.
+          ValueError: for dropout, which needs BPE.
+        """
+        del seed
+        if dropout:
+            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
+        if has_surrogate(text):
+            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, up to the first end symbol; padding and start have no text."""
+        before = itertools.takewhile(lambda token_id: token_id != self.end, map(int, ids))
+        silent = (self.padding, self.start)
+        return self._tokenizer.decode([one for one in before if one not in silent], skip_special_tokens=False)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of a sequence of ids, as strings; `<id 32127>` for an embedding without a token."""
+        return [self._tokenizer.id_to_token(int(one)) or f"<id {int(one)}>" for one in ids]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON; `tokenizer` is what a tokenizer.json has."""
+        return {"tokenizer": json.loads(self._tokenizer.to_str()), "named": self.named, "start": self.start}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """The tokenizer whose `to_json` this is. Raises: ValueError saying what is wrong."""
+        require_fields(fields, "subwords", tokenizer=dict, named=dict, start=int)
+        try:
+            tokenizer = tokenizer_of(fields["tokenizer"])
+        except Exception as error:  # the library has no narrower class
+            raise ValueError(f"subwords: not a tokenizer: {error}") from error
+        return cls(tokenizer, fields["named"], fields["start"])

@@ -1,0 +1,151 @@
+"""A T5 of Transformers as a translator, and translators as a T5."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import jaxnlp
+from jaxnlp.__main__ import main
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.nn.compute import EXACT
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.translation import Translation
+from jaxnlp.tasks.translation.search import max_target_length
+from jaxnlp.tasks.translation.weights import ExportEncoderDecoder
+from tests.encoder_decoder_folders import write_folder
+from tests.encoder_folders import TEXTS
+from tests.processors import translating
+
+SOURCES = ["The cat sat", "Gatos y perros <extra_id_1>", "A big dog ate a fish in Rome"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder of a tiny T5, its model and its tokenizer in Transformers, and ours."""
+    folder = tmp_path_factory.mktemp("tiny") / "t5"
+    model, tokenizer = write_folder(folder, feed_forward_proj="gated-gelu", vocab_size=99, untied=True)
+    return folder, model, tokenizer, jaxnlp.load_pretrained(folder)
+
+
+def written(model, tokenizer, **options):
+    """The texts that Transformers writes, of at most as many tokens as ours."""
+    texts = []
+    for source in SOURCES:
+        batch = tokenizer([source], return_tensors="pt")
+        longest = max_target_length(batch["input_ids"].shape[1])
+        with torch.no_grad():
+            (ids,) = model.generate(**batch, max_new_tokens=longest, do_sample=False, **options).tolist()
+        ids = ids[1 : ids.index(1) if 1 in ids else None]
+        texts.append(tokenizer.decode([one for one in ids if one != 0]))
+    return texts
+
+
+def test_greedy_texts_are_those_of_transformers_token_for_token(tiny):
+    _, model, tokenizer, run = tiny
+    found = run.translate(SOURCES, num_beams=1)
+    assert found == written(model, tokenizer)
+    assert len(set(found)) == 3
+
+
+def test_beams_without_a_length_penalty_are_those_of_transformers(tiny):
+    _, model, tokenizer, run = tiny
+    found = run.translate(SOURCES, num_beams=3, length_penalty=0.0)
+    assert found == written(model, tokenizer, num_beams=3, length_penalty=0.0, early_stopping="never")
+
+
+def test_attention_is_that_of_transformers(tiny):
+    folder, _, tokenizer, run = tiny
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
+    source, target = tokenizer(["The cat sat", "the dog"])["input_ids"]
+    with torch.no_grad():
+        theirs = model(
+            input_ids=torch.tensor([source]),
+            decoder_input_ids=torch.tensor([[0, *target[:-1]]]),
+            output_attentions=True,
+        )
+    expected = {
+        "encoder": theirs.encoder_attentions,
+        "decoder": theirs.decoder_attentions,
+        "cross-attention": theirs.cross_attentions,
+    }
+    maps = {each.name: each.weights for each in run.attend("The cat sat", "the dog").maps}
+    assert maps.keys() == expected.keys()
+    for name, weights in expected.items():
+        np.testing.assert_allclose(maps[name], torch.stack(weights)[:, 0].numpy(), atol=1e-5, err_msg=name)
+
+
+def test_the_verbs_work_on_the_folder(tiny, tmp_path, capsys):
+    folder, _, _, run = tiny
+    assert main(["translate", str(folder), *SOURCES, "--num-beams", "1", "--json"]) == 0
+    rows = [json.loads(line)["translations"][0]["text"] for line in capsys.readouterr().out.splitlines()]
+    assert rows == run.translate(SOURCES, num_beams=1)
+    assert main(["attention", str(folder), "The cat", "--out", str(tmp_path / "page.html")]) == 0
+    assert main(["export", str(folder), str(tmp_path / "out")]) == 0
+    assert "transformers.T5ForConditionalGeneration.from_pretrained reads it" in capsys.readouterr().out
+    assert jaxnlp.load_pretrained(tmp_path / "out").translate(SOURCES, num_beams=1) == rows
+    assert main(["generate", str(folder), "--prompt", "The"]) == 2
+    assert "has no verb 'generate'" in capsys.readouterr().err
+
+
+def test_weights_are_trained_further_on_pairs_and_exported_with_the_logits_of_the_run(tiny, tmp_path, capsys):
+    folder, _, _, before = tiny
+    pairs = [f"say {one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs))
+    options = ["--data.lengths", "24", "--total-steps", "3", "--evaluate-every-steps", "3"]
+    options += ["--checkpoint-every-steps", "3", "--optimizer.schedule.warmup", "0"]
+    files = [
+        "--init-from",
+        str(folder),
+        "--data.train",
+        str(tmp_path / "pairs.tsv"),
+        "--workdir",
+        str(tmp_path / "run"),
+    ]
+    with jax.numpy_dtype_promotion("standard"):  # as users have it
+        assert main(["train", "t5_finetune", *files, *options]) == 0
+    assert "encoder and decoder from" in capsys.readouterr().out
+    run = jaxnlp.load_run(tmp_path / "run")
+    assert run.processor == before.processor
+    assert (run.model.config.dropout_rate, run.model.config.context_length) == (0.1, 512)
+    for side in ("encoder", "decoder"):
+        changed = np.asarray(run.params[side]["relative_bias"]) - np.asarray(before.params[side]["relative_bias"])
+        assert 0.0 < np.abs(changed).max() < 1e-2
+    with jax.numpy_dtype_promotion("standard"):  # the same data, in a new process
+        assert main(["evaluate", str(tmp_path / "run"), "translation"]) == 0
+    assert "bleu" in capsys.readouterr().out
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    batch = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")(TEXTS[:2], padding=True, return_tensors="pt")
+    inputs = np.array([[0, 5, 6], [0, 7, 8]], np.int32)
+    with torch.no_grad():
+        expected = theirs(**batch, decoder_input_ids=torch.tensor(inputs)).logits.numpy()
+    exact = dataclasses.replace(run.model.config, compute=EXACT).build(run.processor)
+    read = run.processor(TEXTS[:2])
+    assert read["source"].tolist() == batch["input_ids"].tolist()
+    found = jax.jit(exact.apply)({"params": run.params}, read["source"], inputs, read["source_mask"])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "config", [EncoderDecoderConfig(num_layers=1, num_heads=2, width=4), AttentionLSTMConfig()], ids=["words", "lstm"]
+)
+def test_what_is_no_t5_is_not_exported(config, tmp_path):
+    run = Trained(Translation(), config.build(translating(9)), {}, translating(9))
+    with pytest.raises(ValueError, match=r"Transformers has no class for its model, .*; give --format jax"):
+        ExportEncoderDecoder(tmp_path / "out")(run)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_transformer_with_biases_is_no_t5(tiny, tmp_path):
+    _, _, _, run = tiny
+    config = EncoderDecoderConfig(num_layers=1, num_heads=2, width=4, embeddings="shared")
+    other = dataclasses.replace(run, model=config.build(run.processor))
+    with pytest.raises(WeightsError, match=r"Transformers' T5 does not support model\.normalization = layer, "):
+        ExportEncoderDecoder(tmp_path / "out")(other)
