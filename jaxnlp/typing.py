@@ -9,6 +9,7 @@ One letter for each axis, in einsums, docstrings and comments:
     G key heads, or gates of a recurrent cell        P positions to predict
     Q query width, if it is not K                    W positions in a neural cache
     A parts of an accumulated batch                  O outputs of all heads, H K of them
+    E embedding width, if it may differ from D
 
 A file that gives a letter another meaning defines it in its docstring.
 

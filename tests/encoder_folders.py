@@ -57,7 +57,7 @@ def save_tokenizer(model_type, folder):
     else:
         pieces = "".join(f"{piece}\n" for piece in [*SPECIAL, *WORDS, *"abcdefghijklmnop"])
         (folder / "vocab.txt").write_text(pieces)
-        kind = {"bert": transformers.BertTokenizer, "distilbert": transformers.DistilBertTokenizer}[model_type]
+        kind = transformers.DistilBertTokenizer if model_type == "distilbert" else transformers.BertTokenizer
         made = kind.from_pretrained(folder)
         (folder / "vocab.txt").unlink()
     made.save_pretrained(folder)
@@ -78,9 +78,21 @@ def config_of(model_type, **changes):
     sizes = dict(SIZES)
     if model_type == "distilbert":
         sizes = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12, "max_position_embeddings": 40}
+    if model_type == "electra":
+        sizes |= {"embedding_size": 6}
     if "roberta" in model_type:
         sizes |= {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
     return transformers.AutoConfig.for_model(model_type, **sizes | changes)
+
+
+PREFIXES = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+}
+"""First parts of the names of classes."""
 
 
 def make_model(model_type, kind="Model", *, options=None, **changes):
@@ -92,8 +104,7 @@ def make_model(model_type, kind="Model", *, options=None, **changes):
       changes: of its config.
     """
     torch.manual_seed(0)
-    prefix = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert"}[model_type]
-    model = getattr(transformers, prefix + kind)(config_of(model_type, **changes), **options or {}).eval()
+    model = getattr(transformers, PREFIXES[model_type] + kind)(config_of(model_type, **changes), **options or {}).eval()
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             if "LayerNorm" not in name and "layer_norm" not in name:

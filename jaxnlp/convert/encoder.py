@@ -122,12 +122,14 @@ def _copies(names: EncoderNames) -> dict[str, str]:
 
 
 def _encoder(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Iterator[TensorEntry]:
-    tree, width = "encoder", config.width
-    yield table.plain(tree, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, width)
-    yield table.plain(tree, ("positions",), f"{names.positions}.weight", config.position_rows, width)
+    tree, width, embedded = "encoder", config.width, config.embedded_width
+    yield table.plain(tree, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, embedded)
+    yield table.plain(tree, ("positions",), f"{names.positions}.weight", config.position_rows, embedded)
     if names.segments is not None:
-        yield table.plain(tree, ("segments",), f"{names.segments}.weight", config.num_segments, width)
-    yield from table.norm(tree, ("embedding_norm",), names.embedding_norm, width)
+        yield table.plain(tree, ("segments",), f"{names.segments}.weight", config.num_segments, embedded)
+    yield from table.norm(tree, ("embedding_norm",), names.embedding_norm, embedded)
+    if embedded != width:
+        yield from table.dense(tree, ("embedding_projection",), (names.projection,), embedded, (width,))
     yield from table.blocks(
         tree,
         names.blocks,
@@ -141,15 +143,21 @@ def _encoder(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> I
 
 
 def _heads(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Iterator[list[TensorEntry]]:
-    """The pretraining heads: masked tokens, and next sentences. A file may have only one of them."""
-    tree, width = "heads", config.width
+    """The pretraining heads: masked tokens, next sentences, replaced tokens. A file may have only one of them."""
+    tree, width, embedded = "heads", config.width, config.embedded_width
     yield [
-        *table.dense(tree, ("transform",), (names.transform,), width, (width,)),
-        *table.norm(tree, ("norm",), names.norm, width),
+        *table.dense(tree, ("transform",), (names.transform,), width, (embedded,)),
+        *table.norm(tree, ("norm",), names.norm, embedded),
         table.plain(tree, ("token_bias",), names.token_bias, vocabulary_size),
     ]
     if names.follows is not None:
         yield list(table.dense(tree, ("follows",), (names.follows,), width, (2,)))
+    if names.replaced is not None:
+        inner, outer = names.replaced
+        yield [
+            *table.dense(tree, ("replaced", "transform"), (inner,), width, (width,)),
+            *table.dense(tree, ("replaced", "output"), (outer,), width, (1,)),
+        ]
 
 
 def _modern(name: str) -> str:

@@ -45,7 +45,8 @@ class Pretrained(NamedTuple):
     Attributes:
       config: shape of the model.
       params: parameters of `Bert`, NumPy arrays.
-      heads: parameters of `PretrainingHeads`: of both heads, of one head, or None.
+      heads: parameters of `PretrainingHeads`: of both heads, of one head, or None; `replaced` has those of ELECTRA's
+        head of replaced tokens, which is only read and written.
       vocabulary: the tokenizer.
       pooling: method of computing a text's vector: `cls`, `mean`, for a run also `pooler`, or another name that
         sentence-transformers uses. None = unknown, as in folders that sentence-transformers did not write.
@@ -212,6 +213,7 @@ def save_pretrained(
         **fields,
         **{name: config.position_rows for name, ours in family.fields.items() if ours == "max_positions"},
         **{name: config.hidden_width for name, ours in family.fields.items() if ours == "feed_forward_width"},
+        **{name: config.embedded_width for name, ours in family.fields.items() if ours == "embedding_width"},
         **own,
         "initializer_range": 0.02,
         "vocab_size": size,
@@ -259,6 +261,8 @@ def _class(heads: Params | None, classifier: Classifier | None) -> str:
         return classifier.head.name
     if heads is None:
         return "Model"
+    if "replaced" in heads:
+        return "ForPreTraining"
     if "follows" not in heads:
         return "ForMaskedLM"
     return "ForPreTraining" if "token_bias" in heads else "ForNextSentencePrediction"
@@ -284,6 +288,6 @@ def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig
     return family, config, size
 
 
-_NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "padding_id")
+_NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "embedding_width", "padding_id")
 _OWN = ("model_type", "hidden_act", "activation", "position_embedding_type")
 """Settings of config.json that always have their only supported value."""

@@ -1,9 +1,11 @@
 """BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
 
-RoBERTa, XLM-RoBERTa and DistilBERT are variants of it: files of `jaxnlp.convert.encoders` say which fields they set.
+RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA are variants of it: files of `jaxnlp.convert.encoders` say which fields
+they set.
 
 Sources: Devlin et al. 2019; google-research/bert for details that the paper leaves open; Liu et al. 2019 and Conneau et
-al. 2020 for RoBERTa and XLM-RoBERTa, whose positions leave out padding; Sanh et al. 2019 for DistilBERT.
+al. 2020 for RoBERTa and XLM-RoBERTa, whose positions leave out padding; Sanh et al. 2019 for DistilBERT; Clark et al.
+2020 for ELECTRA, whose embeddings may be narrower than the model.
 """
 
 import dataclasses
@@ -46,6 +48,8 @@ class BertConfig(Config):
     """Attention heads, H; must divide the width."""
     width: Count = 768
     """Model width, D."""
+    embedding_width: Count | None = None
+    """Width of the embeddings, E: a dense layer maps them to another model width, as in small ELECTRAs; None = D."""
     feed_forward_width: Count | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
     max_positions: Count = 512
@@ -64,8 +68,8 @@ class BertConfig(Config):
     """Normalise before each branch and once at the end; the original BERT normalises after each sum."""
     use_pooler: bool = True
     """Compute a vector for the whole text: a dense layer on its first token, and an activation."""
-    pooler_activation: Literal["tanh", "relu"] = "tanh"
-    """Activation of the pooler: tanh, or ReLU as in DistilBERT's classifier."""
+    pooler_activation: Literal["tanh", "relu", "gelu"] = "tanh"
+    """Activation of the pooler: tanh, ReLU as in DistilBERT's classifier, or GELU as in ELECTRA's."""
     dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: Rate = 0.1
@@ -84,13 +88,19 @@ class BertConfig(Config):
                 f"model.encoder.num_heads must divide model.encoder.width, got {self.num_heads} heads for width "
                 f"{self.width}"
             )
-        if self.positions == "sinusoidal" and self.width % 2:
-            raise ValueError(f"model.encoder.width must be even for sinusoidal positions, got {self.width}")
+        if self.positions == "sinusoidal" and self.embedded_width % 2:
+            name = "width" if self.embedding_width is None else "embedding_width"
+            raise ValueError(f"model.encoder.{name} must be even for sinusoidal positions, got {self.embedded_width}")
 
     @property
     def hidden_width(self) -> int:
         """Width of the feed-forward layers, F."""
         return self.feed_forward_width or 4 * self.width
+
+    @property
+    def embedded_width(self) -> int:
+        """Width of the embeddings, E."""
+        return self.embedding_width or self.width
 
     @property
     def position_rows(self) -> int:
@@ -121,9 +131,10 @@ class BertConfig(Config):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         """See `ModelConfig.parameter`; the path begins below `encoder`."""
-        below = {("tokens", "embedding"): "VD"} | parameter_table.norm(("embedding_norm",))
-        below |= {("segments",): "2D"} if self.num_segments else {}
-        below |= {("positions",): "TD"} if self.positions == "learned" else {}
+        below = {("tokens", "embedding"): "VE"} | parameter_table.norm(("embedding_norm",), "E")
+        below |= {("segments",): "2E"} if self.num_segments else {}
+        below |= {("positions",): "TE"} if self.positions == "learned" else {}
+        below |= parameter_table.dense(("embedding_projection",), "ED") if self.embedded_width != self.width else {}
         above = parameter_table.norm(("final_norm",)) if self.pre_norm else {}
         above |= parameter_table.dense(("pooler",), "DD") if self.use_pooler else {}
         blocks = parameter_table.entries(parameter_table.block(), 0, prefix=("blocks",), stacked=True)
@@ -133,7 +144,7 @@ class BertConfig(Config):
     def architecture(self) -> dict[str, Any]:
         """See `ModelConfig.architecture`."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["feed_forward_width"] = self.hidden_width
+        fields |= {"feed_forward_width": self.hidden_width, "embedding_width": self.embedded_width}
         return {name: value for name, value in fields.items() if not name.endswith("dropout_rate")}
 
 
@@ -245,6 +256,11 @@ class Bert(nn.Module):
         x = self._embed(tokens, segments)
         x = LayerNorm(config.epsilon, compute=self.compute, name="embedding_norm")(x)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
+        if config.embedded_width != config.width:
+            projected = Dense(config.width, compute=self.compute, name="embedding_projection")(
+                x.reshape(-1, x.shape[-1])
+            )
+            x = projected.reshape(*tokens.shape, -1)
 
         block = functools.partial(
             TransformerBlock,
@@ -281,20 +297,21 @@ class Bert(nn.Module):
             hidden = LayerNorm(config.epsilon, compute=self.compute, name="final_norm")(hidden)
         pooled = None
         if config.use_pooler:
-            activation = {"tanh": jnp.tanh, "relu": nn.relu}[config.pooler_activation]
+            activation = {"tanh": jnp.tanh, "relu": nn.relu, "gelu": gelu}[config.pooler_activation]
             pooled = activation(Dense(config.width, compute=self.compute, name="pooler")(hidden[:, 0]))
         return BertOutput(hidden, pooled, layers)
 
     def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
-        """The sum of the embeddings of token, position and segment [B, T, D]."""
+        """The sum of the embeddings of token, position and segment [B, T, E]."""
         config, dtype, initial = self.config, self.compute.activation_dtype, normal(INITIAL_STDDEV)
-        x = Embed(self.vocabulary_size, config.width, dtype, embedding_init=initial, name="tokens")(tokens)
+        width = config.embedded_width
+        x = Embed(self.vocabulary_size, width, dtype, embedding_init=initial, name="tokens")(tokens)
         if config.scale_embeddings:
-            x = x * config.width**0.5
+            x = x * width**0.5
         if config.positions == "learned":
-            table = self.param("positions", initial, (config.position_rows, config.width))
+            table = self.param("positions", initial, (config.position_rows, width))
         else:
-            table = sinusoidal_positions(config.position_rows, config.width)
+            table = sinusoidal_positions(config.position_rows, width)
         if config.padding_id is None:
             x = added(x, table[None, : tokens.shape[1]])
         else:
@@ -303,7 +320,7 @@ class Bert(nn.Module):
             x = added(x, embed(table, places, dtype))
         if not config.num_segments:
             return x
-        kinds = self.param("segments", initial, (config.num_segments, config.width))
+        kinds = self.param("segments", initial, (config.num_segments, width))
         return added(x, kinds[None, :1] if segments is None else kinds[segments])
 
     def attention_maps(
@@ -325,6 +342,7 @@ class PretrainingHeads(nn.Module):
     Attributes:
       vocabulary_size: V.
       epsilon: of the normalisation.
+      embedding_width: width of the token embeddings, E; None = D.
       compute: types.
 
     Source: Devlin et al. 2019, section 3.1; the transformation before the output layer is google-research/bert's.
@@ -332,6 +350,7 @@ class PretrainingHeads(nn.Module):
 
     vocabulary_size: int
     epsilon: float = 1e-12
+    embedding_width: int | None = None
     compute: Compute = Compute()
 
     @nn.compact
@@ -343,10 +362,11 @@ class PretrainingHeads(nn.Module):
           pooled: [B, D].
 
         Returns:
-          The output layer's input [N, D], its bias [V], and the logits of next-sentence prediction [B, 2].
+          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2].
         """
         chex.assert_rank([hidden, pooled], 2)
-        x = gelu(Dense(hidden.shape[-1], compute=self.compute, name="transform")(hidden))
+        width = self.embedding_width or hidden.shape[-1]
+        x = gelu(Dense(width, compute=self.compute, name="transform")(hidden))
         x = LayerNorm(self.epsilon, compute=self.compute, name="norm")(x)
         bias = self.param("token_bias", zeros, (self.vocabulary_size,))
         return x, bias, Dense(2, compute=self.compute, name="follows")(pooled)

@@ -22,6 +22,11 @@ class BertPretrainingConfig(BertModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.encoder.model_type != "bert":
+            raise ValueError(
+                f"model.encoder.model_type must be bert, got {self.encoder.model_type}: only a BERT has a head of next "
+                "sentences; give the weights of a BERT"
+            )
         if not self.encoder.use_pooler:
             raise ValueError(
                 "model.encoder.use_pooler must be True, got False: next-sentence prediction reads the pooler's output"
@@ -52,7 +57,7 @@ class BertPretrainingConfig(BertModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[:1] == ("encoder",):
             return self.encoder.parameter(path[1:])
-        transform = parameter_table.dense(("transform",), "DD") | parameter_table.norm(("norm",))
+        transform = parameter_table.dense(("transform",), "DE") | parameter_table.norm(("norm",), "E")
         outputs = parameter_table.dense(("follows",), "DC") | {("token_bias",): "V"}
         table = parameter_table.entries(transform, prefix=("heads",))
         table |= parameter_table.entries(outputs, prefix=("heads",), head=True)
@@ -78,7 +83,7 @@ class BertPretraining(nn.Module):
         encoder = self.config.encoder
         compute = self.config.compute
         self.encoder = Bert(encoder, self.vocabulary_size, compute)
-        self.heads = PretrainingHeads(self.vocabulary_size, encoder.epsilon, compute)
+        self.heads = PretrainingHeads(self.vocabulary_size, encoder.epsilon, encoder.embedded_width, compute)
 
     def __call__(
         self,
@@ -99,7 +104,7 @@ class BertPretraining(nn.Module):
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          The output layer's input at these positions [B, P, D], for `output_layer`; and the logits of next-sentence
+          The output layer's input at these positions [B, P, E], for `output_layer`; and the logits of next-sentence
             prediction [B, 2], float32: class 0 means that the second text follows the first, as in released weights.
         """
         encoding = self.encoder(tokens, segments, attention_mask, deterministic=deterministic)
@@ -109,8 +114,8 @@ class BertPretraining(nn.Module):
             chex.assert_shape(positions, (tokens.shape[0], None))
             hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
         x, _, follows = self.heads(hidden.reshape(-1, hidden.shape[-1]), pooled)
-        return x.reshape(hidden.shape), follows.astype(jnp.float32)
+        return x.reshape(*hidden.shape[:-1], -1), follows.astype(jnp.float32)
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
-        """W [D, V] and b [V]: logits = hidden W + b."""
+        """W [E, V] and b [V]: logits = hidden W + b."""
         return params["encoder"]["tokens"]["embedding"].T, params["heads"]["token_bias"]

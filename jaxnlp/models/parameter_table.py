@@ -26,9 +26,9 @@ def dense(path: Path, kernel: str, *, use_bias: bool = True) -> Axes:
     return axes | ({(*path, "bias"): kernel[1:]} if use_bias else {})
 
 
-def norm(path: Path, *, use_bias: bool = True) -> Axes:
-    """A normalisation layer."""
-    return {(*path, "scale"): "D"} | ({(*path, "bias"): "D"} if use_bias else {})
+def norm(path: Path, axis: str = "D", *, use_bias: bool = True) -> Axes:
+    """A normalisation layer of vectors along this axis."""
+    return {(*path, "scale"): axis} | ({(*path, "bias"): axis} if use_bias else {})
 
 
 def entries(

@@ -49,8 +49,9 @@ def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page)
         kinds_of_heads = {"masked tokens": families(), "next tokens": decoder_families()}
         kinds_of_heads["target texts"] = encoder_decoder_families()
         assert model_type.strip("`") in kinds_of_heads[heads.partition(",")[0]]
-    follows = {row[1].strip("`") for row in rows if row[3].endswith("next sentences")}
-    assert follows == {name for name, family in families().items() if family.names.follows is not None}
+    for head, field in (("next sentences", "follows"), ("replaced tokens", "replaced")):
+        shown = {row[1].strip("`") for row in rows if row[3].endswith(head)}
+        assert shown == {name for name, one in families().items() if getattr(one.names, field) is not None}
 
 
 def test_the_exported_classes_are_those_of_the_code(page):
@@ -80,10 +81,15 @@ BASE = {"num_layers": 12, "num_heads": 12, "width": 768}
 GATED = {**T5, "gated": True, "embeddings": "shared_inputs"}
 TIED = {**T5, "embeddings": "shared"}
 SHAPES = {
+    "electra-small-discriminator": (
+        {"width": 256, "embedding_width": 128, "num_heads": 4, "use_pooler": False},
+        30_522,
+    ),
     "t5-small": ({"num_layers": 6, "num_heads": 8, "width": 512, "feed_forward_width": 2048, **TIED}, 32_128),
     "distilbert-base-uncased": ({"num_layers": 6, "num_segments": 0, "use_pooler": False}, 30_522),
     "t5-v1_1-small": ({**SMALL, **GATED}, 32_128),
     "distilgpt2": ({"num_layers": 6, "num_heads": 12, "width": 768, **GPT2}, 50_257),
+    "electra-base-discriminator": ({"use_pooler": False}, 30_522),
     "bert-base-uncased": ({}, 30_522),
     "gpt2": ({"num_layers": 12, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "roberta-base": (ROBERTA, 50_265),

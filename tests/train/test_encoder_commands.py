@@ -13,7 +13,7 @@ from tests.encoder_folders import write_folder
 from train.cli.command_line import RunOptions, parse
 
 FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
-FAMILIES = ["roberta", "xlm-roberta", "distilbert"]
+FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra"]
 
 
 def config_of(*arguments):

@@ -24,6 +24,8 @@ class EncoderNames(NamedTuple):
       token_bias: the whole name of the bias of that head's output layer.
       output: the output layer itself, whose tensors some files store again.
       follows: the head of next sentences; None = the family has none.
+      projection: the layer from the embeddings' width to the model's, if they differ.
+      replaced: both layers of the head of replaced tokens; None = the family has none.
     """
 
     tokens: str
@@ -37,6 +39,8 @@ class EncoderNames(NamedTuple):
     token_bias: str
     output: str
     follows: str | None
+    projection: str
+    replaced: tuple[str, str] | None
 
 
 class EncoderFamily(NamedTuple):
@@ -54,7 +58,7 @@ class EncoderFamily(NamedTuple):
       classifier: first part of the names of the output layer of a classifier of texts.
       classifier_pooler: the pooler in a classifier of texts.
       dropout: the setting of the dropout before a head's output layer, by the end of the name of the head's class.
-      reads_segments: whether its classes take the segments of tokens, and may have a pooler.
+      reads_segments: whether its classes take the segments of tokens.
     """
 
     title: str
@@ -74,6 +78,11 @@ class EncoderFamily(NamedTuple):
     def values(self) -> Mapping[str, Mapping[Any, Any]]:
         """Settings whose values are written in another way: none."""
         return {}
+
+    @property
+    def pools(self) -> bool:
+        """Whether its class without a head may have a pooler, and not only its classifier of texts."""
+        return not f"{self.names.pooler}.".startswith(self.outside)
 
     @property
     def barriers(self) -> tuple[str, ...]:

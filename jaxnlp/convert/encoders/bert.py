@@ -38,13 +38,21 @@ NAMES = EncoderNames(
     token_bias="cls.predictions.bias",
     output="cls.predictions.decoder",
     follows="cls.seq_relationship",
+    projection="embeddings_project",
+    replaced=None,
 )
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu",),
     "position_embedding_type": ("absolute",),
     "per_layer_config": ({}, None),
 }
-FIXED = {"positions": "learned", "pre_norm": False, "scale_embeddings": False, "pooler_activation": "tanh"}
+FIXED = {
+    "positions": "learned",
+    "pre_norm": False,
+    "scale_embeddings": False,
+    "pooler_activation": "tanh",
+    "embedding_width": None,
+}
 
 FAMILY = EncoderFamily(
     title="BERT",

@@ -43,6 +43,8 @@ FAMILY = EncoderFamily(
         token_bias="vocab_projector.bias",
         output="vocab_projector",
         follows=None,
+        projection="",
+        replaced=None,
     ),
     fields=FIELDS,
     rules=model_settings(

@@ -106,7 +106,7 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
         base=family.base,
         barriers=[re.escape(name) for name in family.barriers],
         rate=family.dropout[OF_TEXTS.name],
-        pooler=f", add_pooling_layer={config.encoder.use_pooler}" if family.reads_segments else "",
+        pooler=f", add_pooling_layer={config.encoder.use_pooler}" if family.pools else "",
         inputs=f"input_ids, attention_mask{', token_type_ids' if family.reads_segments else ''}",
         max_length=max_length,
         names=list(head.targets.names),

@@ -81,8 +81,8 @@ def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[st
 
 
 CLASS = TokenizerClass(
-    names=("BertTokenizer", "BertTokenizerFast"),
-    model_types=("bert", "distilbert"),
+    names=("BertTokenizer", "BertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
+    model_types=("bert", "distilbert", "electra"),
     kind="WordPiece",
     files=(PIECES,),
     named=SPECIAL.settings(),

@@ -115,7 +115,7 @@ def test_masked_tokens_have_the_logits_of_transformers_and_the_model_goes_in_and
     assert held.heads is not None
     assert not held.config.use_pooler
     (hidden, _, _), mask = ours(held, batch)
-    heads = PretrainingHeads(model.config.vocab_size, held.config.epsilon, EXACT)
+    heads = PretrainingHeads(model.config.vocab_size, held.config.epsilon, held.config.embedded_width, EXACT)
     rows = jnp.asarray(hidden[mask])
     fake = {**held.heads, "follows": {"kernel": np.zeros((8, 2), "f4"), "bias": np.zeros(2, "f4")}}
     x, bias, _ = heads.apply({"params": fake}, rows, rows)
@@ -210,6 +210,17 @@ OPTIONS["distilbert"] = [
     {"sinusoidal_pos_embds": True},
     {"pad_token_id": 3, "qa_dropout": 0.3, "seq_classif_dropout": 0.4, "initializer_range": 0.5},
 ]
+OPTIONS["electra"] = [
+    {"num_attention_heads": 4},
+    {"intermediate_size": 20},
+    {"embedding_size": 8},
+    {"embedding_size": 20},
+    {"hidden_size": 16},
+    {"type_vocab_size": 3},
+    {"layer_norm_eps": 1e-1},
+    {"vocab_size": 400},
+    {"pad_token_id": 3, "summary_type": "mean", "classifier_dropout": 0.3, "initializer_range": 0.5},
+]
 CASES = [
     pytest.param(family, changes, id=f"{family} {' '.join(changes)}")
     for family, rows in OPTIONS.items()
@@ -255,6 +266,8 @@ def tiny_folder(tmp_path_factory):
         ("distilbert", {"activation": "relu"}, "activation 'relu', expected 'gelu'"),
         ("distilbert", {"hidden_size": 8}, "unknown settings: hidden_size"),
         ("distilbert", {"n_layers": None}, "no n_layers"),
+        ("electra", {"embedding_size": None}, "no embedding_size"),
+        ("electra", {"hidden_act": "gelu_new"}, "hidden_act 'gelu_new', expected 'gelu'"),
         ("xlm-roberta", {"model_type": "xlm-roberta-xl"}, "model_type must be one of .*, got 'xlm-roberta-xl'"),
         ("xlm-roberta", {"layer_norm_eps": "1"}, "layer_norm_eps '1', expected a number"),
     ],
@@ -278,6 +291,8 @@ def test_settings_that_are_not_supported_are_refused_by_name(family, changes, me
         ("distilbert", {"epsilon": 1e-5}, "DistilBERT does not support epsilon = 1e-05"),
         ("distilbert", {"num_segments": 2}, "DistilBERT does not support num_segments = 2"),
         ("bert", {"padding_id": 1}, "BERT does not support padding_id = 1"),
+        ("bert", {"embedding_width": 4}, "BERT does not support embedding_width = 4"),
+        ("electra", {"pooler_activation": "tanh"}, "ELECTRA does not support pooler_activation = tanh"),
         ("bert", {"model_type": "roberto"}, "model_type must be one of bert, .*, got 'roberto'"),
     ],
 )

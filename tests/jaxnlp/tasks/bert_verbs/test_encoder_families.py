@@ -1,4 +1,4 @@
-"""RoBERTa, XLM-RoBERTa and DistilBERT in every task that reads a BERT: loaded, used, exported and read back."""
+"""RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA in every task with a BERT: loaded, used, exported and read back."""
 
 import dataclasses
 import functools
@@ -36,12 +36,11 @@ from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.question_contexts import ContextQuestion, QuestionProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
-from tests.encoder_folders import TEXTS, make_model, save_tokenizer, write_folder
+from tests.encoder_folders import PREFIXES, TEXTS, make_model, save_tokenizer, write_folder
 from tests.random_parameters import random_parameters
 
-FAMILIES = ["roberta", "xlm-roberta", "distilbert"]
+FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra"]
 EACH = pytest.mark.parametrize("family", FAMILIES)
-PREFIX = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert"}
 LABELS = OneClass(("arts", "sport", "world"))
 ROWS = [(text, other) for text, other in zip(TEXTS, [*TEXTS[1:], "A cat."], strict=True)]
 WORDS = ("The", "cats", "sat", "in", "Rome", ",", "猫")
@@ -104,12 +103,12 @@ def test_pretrained_weights_embed_compare_and_attend(weights, family, tmp_path, 
     maps = loaded.attend("A cat.", "The dog.").maps[0]
     special = loaded.processor.vocabulary.special
     assert maps.rows[0] == special.cls
-    assert maps.rows.count(special.sep) == (2 if family == "distilbert" else 3)
+    assert maps.rows.count(special.sep) == (3 if "roberta" in family else 2)
     np.testing.assert_allclose(maps.weights.sum(-1), 1.0, atol=1e-5)
     assert main(["attention", str(folder), "A cat.", "--out", str(tmp_path / "page.html")]) == 0
     capsys.readouterr()
     assert main(["export", str(folder), str(tmp_path / "again")]) == 0
-    assert f"transformers.{PREFIX[family]}Model.from_pretrained reads it" in capsys.readouterr().out
+    assert f"transformers.{PREFIXES[family]}Model.from_pretrained reads it" in capsys.readouterr().out
     chex.assert_trees_all_equal(read_pretrained(tmp_path / "again").params, read_pretrained(folder).params)
 
 
@@ -153,9 +152,9 @@ def test_a_classifier_by_the_pooler_is_transformers_own(weights, family, texts, 
     trained = classifier(weights, family, texts=texts, pooling="pooler")
     Export(tmp_path / "out")(trained)
     model = read_by_transformers(transformers.AutoModelForSequenceClassification, tmp_path / "out")
-    assert type(model).__name__ == f"{PREFIX[family]}ForSequenceClassification"
+    assert type(model).__name__ == f"{PREFIXES[family]}ForSequenceClassification"
     assert model.config.id2label == dict(enumerate(LABELS.names))
-    dropout = model.classifier.dropout if "roberta" in family else model.dropout
+    dropout = model.dropout if family == "distilbert" else model.classifier.dropout
     assert dropout.p == 0.25
     rows = [row[:texts] for row in ROWS]
     with torch.no_grad():
@@ -204,7 +203,7 @@ def test_a_tagger_is_transformers_own_and_reads_words_as_it_does(weights, family
     )
     ExportWords(tmp_path / "out")(trained)
     model = read_by_transformers(transformers.AutoModelForTokenClassification, tmp_path / "out")
-    assert type(model).__name__ == f"{PREFIX[family]}ForTokenClassification"
+    assert type(model).__name__ == f"{PREFIXES[family]}ForTokenClassification"
     assert model.config.id2label == {0: "O", 1: "B-X", 2: "I-X"}
     inputs = inputs_of(tmp_path / "out", [list(WORDS)], is_split_into_words=True)
     with torch.no_grad():
@@ -252,7 +251,7 @@ def test_a_model_that_finds_answers_is_transformers_own(weights, family, tmp_pat
     )
     ExportSpans(tmp_path / "out")(trained)
     model = read_by_transformers(transformers.AutoModelForQuestionAnswering, tmp_path / "out")
-    assert type(model).__name__ == f"{PREFIX[family]}ForQuestionAnswering"
+    assert type(model).__name__ == f"{PREFIXES[family]}ForQuestionAnswering"
     inputs = inputs_of(tmp_path / "out", "Where?", "A big dog ate.")
     with torch.no_grad():
         found = model(**inputs)
@@ -289,7 +288,7 @@ def test_answers_begin_and_end_at_words_marks_and_chinese_characters(weights, fa
 @EACH
 def test_pretraining_by_next_sentences_says_why_it_does_not_apply(weights, family):
     _, loaded = weights(family)
-    with pytest.raises(ValueError, match=r"model\.encoder\.num_segments must be at least 2"):
+    with pytest.raises(ValueError, match=rf"model\.encoder\.model_type must be bert, got {family}"):
         BertPretrainingConfig().adopt(loaded)
 
 

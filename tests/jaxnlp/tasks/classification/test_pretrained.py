@@ -169,7 +169,7 @@ SEVERAL = CLASSES | {"problem_type": "multi_label_classification"}
 @pytest.mark.parametrize(
     ("family", "settings"),
     [
-        *((family, CLASSES) for family in ("bert", "roberta", "xlm-roberta", "distilbert")),
+        *((family, CLASSES) for family in ("bert", "roberta", "xlm-roberta", "distilbert", "electra")),
         ("distilbert", {"num_labels": 4}),
         ("distilbert", SEVERAL),
     ],

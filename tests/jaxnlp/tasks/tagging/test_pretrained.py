@@ -22,7 +22,7 @@ SETTINGS = {
 SENTENCES = [["The", "big", "dog", "ate", "in", "Rome", "."], ["Cats", "sat", "."]]
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "distilbert"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "distilbert", "electra"])
 def test_words_have_the_labels_that_their_first_tokens_have_there(family, tmp_path):
     model, _ = write_folder(family, tmp_path, "ForTokenClassification", **SETTINGS)
     found = load(tmp_path)
