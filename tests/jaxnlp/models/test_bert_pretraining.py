@@ -175,3 +175,20 @@ def test_dropout_and_compute_are_not_part_of_the_architecture():
     other = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, pre_norm=True))
     assert other.architecture() != CONFIG.architecture()
     assert CONFIG.max_length == ENCODER.max_positions
+
+
+def test_embeddings_may_be_narrower_than_the_model():
+    config = dataclasses.replace(CONFIG, encoder=dataclasses.replace(ENCODER, embedding_width=6))
+    model = config.build(sized(VOCABULARY))
+    tokens = batch()["tokens"]
+    params = model.init(jax.random.key(0), tokens)["params"]
+    assert_described(config, params)
+    hidden, _ = model.apply({"params": params}, tokens)
+    kernel, bias = model.output_layer(params)
+    assert (hidden @ kernel + bias[None, None]).shape == (*tokens.shape, VOCABULARY)
+    assert params["encoder"]["embedding_projection"]["kernel"].shape == (6, 8)
+
+
+def test_only_a_bert_is_pretrained_with_next_sentences():
+    with pytest.raises(ValueError, match="model.encoder.model_type must be bert, got electra"):
+        BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, model_type="electra"))
