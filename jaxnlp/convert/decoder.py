@@ -1,5 +1,5 @@
 """Converts a decoder's weights between the names of Hugging Face Transformers and the parameters of
-`jaxnlp.models.gpt`."""
+`jaxnlp.models.gpt` and `jaxnlp.models.llama`."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,7 +15,7 @@ from jaxnlp.typing import Params
 def from_huggingface(
     tensors: Mapping[str, np.ndarray], config: GPTConfig, vocabulary_size: int, family: DecoderFamily
 ) -> Params:
-    """Parameters of `GPT` that compute the same function; floats of any precision become float32.
+    """Parameters of `GPT` or `Llama` that compute the same function; floats of any precision become float32.
 
     Args:
       tensors: tensors by name, with the names of the family in Transformers, with or without its prefix.
@@ -48,7 +48,7 @@ def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> 
     """Tensors by Transformers' names, those of the class with the output layer.
 
     Args:
-      params: parameters of `GPT`.
+      params: parameters of `GPT` or `Llama`.
       config: the model's shape.
       family: whose tensors these become.
 
@@ -59,13 +59,11 @@ def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> 
     Raises:
       WeightsError: for variants that the family does not have, and parameters that do not fit the config.
     """
-    strange = [
-        f"model.{name} = {getattr(config, name)}"
-        for name, value in family.fixed.items()
-        if getattr(config, name) != value
-    ]
-    if type(config) is not GPTConfig:
+    if type(config) is not family.config:
         strange = [f"a {type(config).__name__}"]
+    else:
+        values = {name: getattr(config, name) for name in family.fixed}
+        strange = [f"model.{name} = {value}" for name, value in values.items() if value != family.fixed[name]]
     if strange:
         raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
     size = len(params["tokens"]["embedding"])
@@ -78,9 +76,10 @@ _TREE = "decoder"
 
 
 def _decoder(config: GPTConfig, family: DecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
-    names, width = family.names, config.width
+    names, width, use_bias = family.names, config.width, config.use_bias
     yield table.plain(_TREE, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, width)
-    yield table.plain(_TREE, ("positions",), f"{names.positions}.weight", config.context_length, width)
+    if names.positions:
+        yield table.plain(_TREE, ("positions",), f"{names.positions}.weight", config.context_length, width)
     yield from table.blocks(
         _TREE,
         names.blocks,
@@ -89,7 +88,11 @@ def _decoder(config: GPTConfig, family: DecoderFamily, vocabulary_size: int) -> 
         width=width,
         hidden=config.hidden_width,
         transposed=family.transposed,
+        head_width=config.key_width,
+        key_heads=config.key_heads,
+        use_bias=use_bias,
+        use_qkv_bias=family.fixed.get("use_qkv_bias"),
     )
-    yield from table.norm(_TREE, ("final_norm",), names.norm, width)
+    yield from table.norm(_TREE, ("final_norm",), names.norm, width, use_bias=use_bias)
     if not config.tie_embeddings:
         yield table.kernel(_TREE, ("head", "kernel"), (names.head,), width, (vocabulary_size,))

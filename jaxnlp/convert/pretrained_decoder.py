@@ -6,18 +6,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxnlp.convert.decoder import from_huggingface, to_huggingface
-from jaxnlp.convert.decoders import families
+from jaxnlp.convert.decoders import DecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     PretrainedError,
     find_folder,
+    read_object,
     read_tensors,
     refuse_files,
     write_folder,
 )
+from jaxnlp.convert.rotary import rotary_fields, rotary_settings
 from jaxnlp.convert.shapes import fields_of
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.text.byte_pairs import BytePairs
@@ -29,7 +32,7 @@ class PretrainedDecoder(NamedTuple):
 
     Attributes:
       config: shape of the model.
-      params: parameters of `GPT`, NumPy arrays.
+      params: parameters of `GPT` or `Llama`, NumPy arrays.
       vocabulary: the tokenizer.
     """
 
@@ -50,7 +53,7 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     folder = find_folder(path)
-    family, fields, size = fields_of(folder / CONFIG, families(), GPTConfig, _NEEDED, default="")
+    family, fields, size = _fields_of(folder / CONFIG)
     refuse_files(folder)
     try:
         vocabulary = BytePairs.of_folder(folder)
@@ -62,7 +65,7 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
         )
     padded = size if vocabulary.size < size else None
     try:
-        config = GPTConfig(
+        config = family.config(
             **{**family.fixed, **family.defaults, **fields}, padded_vocabulary_size=padded, compute=EXACT
         )
     except ValueError as error:
@@ -78,13 +81,36 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
 _NEEDED = ("num_layers", "num_heads", "width", "context_length")
 
 
-def save_decoder(folder: str | Path, pretrained: PretrainedDecoder, *, model_type: str = "gpt2") -> str:
-    """Writes a folder that Transformers' `from_pretrained` reads, atomically.
+def _fields_of(file: Path) -> tuple[DecoderFamily, dict[str, Any], int]:
+    """The family of a config.json, the fields of our config that it gives, and V. Raises: PretrainedError."""
+    known, settings = families(), read_object(file)
+    kind = known[settings["model_type"]].config if settings.get("model_type") in known else GPTConfig
+    family, fields, size = fields_of(file, known, kind, _NEEDED, default="")
+    if family.rotary:
+        fields |= rotary_fields(file, settings)
+    others = set(settings.get("layer_types") or ()) - {"full_attention"}
+    if others:
+        raise PretrainedError(f"{file}: layer_types must all be full_attention, got {', '.join(sorted(others))}")
+    return family, fields, size
+
+
+def family_of(config: GPTConfig) -> str:
+    """The model type as which a decoder is written: the family with the fewest variants that it does not have."""
+
+    def strange(family: DecoderFamily) -> tuple[bool, int]:
+        differs = sum(getattr(config, name, None) != value for name, value in family.fixed.items())
+        return type(config) is not family.config, differs
+
+    known = families()
+    return min(known, key=lambda name: strange(known[name]))
+
+
+def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
+    """Writes a folder that Transformers' `from_pretrained` reads, atomically: one of `family_of`.
 
     Args:
       folder: a new or empty folder.
       pretrained: the decoder.
-      model_type: the family as which it is written.
 
     Returns: the name of its class in Transformers.
 
@@ -92,24 +118,27 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder, *, model_typ
       FileExistsError: when the folder is not empty.
       WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
     """
-    (config, params, vocabulary), family = pretrained, families()[model_type]
-    folder = Path(folder)
+    (config, params, vocabulary), model_type = pretrained, family_of(pretrained.config)
+    family, folder = families()[model_type], Path(folder)
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
-    end = vocabulary.id_of(family.end)
-    fields = {theirs: getattr(config, ours) for theirs, ours in family.fields.items()}
+    if not vocabulary.named and vocabulary.id_of(family.end) is not None:
+        vocabulary = vocabulary.with_named(dict.fromkeys(("bos_token", "eos_token", "unk_token"), family.end))
+    ours, rotary = vars(config), {}
+    if isinstance(config, LlamaConfig):
+        ours, rotary = ours | config.architecture(), rotary_settings(config)
+    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
+    ends = {f"{name}_id": vocabulary.named.get(name) for name in ("bos_token", "eos_token", "pad_token")}
     settings: dict[str, Any] = {
         "architectures": [family.architecture],
         "model_type": model_type,
         **{theirs: _written(family.values.get(theirs), value) for theirs, value in fields.items()},
+        **rotary,
         "initializer_range": 0.02,
         "vocab_size": len(params["tokens"]["embedding"]),
-        "bos_token_id": end,
-        "eos_token_id": end,
+        **{name: token and vocabulary.id_of(token) for name, token in ends.items()},
     }
-    tokenizer = functools.partial(
-        vocabulary.save, end=None if end is None else family.end, max_length=config.context_length
-    )
+    tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
     write_folder(folder, tensors, tokenizer, {CONFIG: (json.dumps(settings, indent=2) + "\n").encode()})
     return family.architecture
 

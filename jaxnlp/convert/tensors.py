@@ -125,6 +125,7 @@ class BlockNames(NamedTuple):
       attention, attention_norm: the output layer of the attention, and the normalisation of its branch.
       up, down, feed_forward_norm: the feed-forward layers, and the normalisation of their branch.
       gate: the layer of the gate; "" = there is none.
+      head_norms: the normalisations of each head's queries and keys; () = there are none.
       cross: attention to a memory; None = there is none.
     """
 
@@ -136,6 +137,7 @@ class BlockNames(NamedTuple):
     down: str
     feed_forward_norm: str
     gate: str = ""
+    head_norms: tuple[str, ...] = ()
     cross: CrossNames | None = None
 
 
@@ -150,7 +152,9 @@ def blocks(
     transposed: bool = True,
     prefix: tuple[str, ...] = (),
     head_width: int | None = None,
+    key_heads: int | None = None,
     use_bias: bool = True,
+    use_qkv_bias: bool | None = None,
 ) -> Iterator[TensorEntry]:
     """The blocks of a Transformer, stacked.
 
@@ -160,11 +164,16 @@ def blocks(
       transposed: as for `kernel`.
       prefix: goes before each path.
       head_width: K; None = D / H.
+      key_heads: G; None = H.
       use_bias: whether dense layers and normalisations have biases.
+      use_qkv_bias: the same for queries, keys and values; None = as `use_bias`.
     """
     keys = head_width or width // heads
+    qkv_bias = use_bias if use_qkv_bias is None else use_qkv_bias
 
-    def layer_of(name: str, part: str, own: Sequence[str], inputs: int, *axes: int) -> Iterator[TensorEntry]:
+    def layer_of(
+        name: str, part: str, own: Sequence[str], inputs: int, *axes: int, use_bias: bool = use_bias
+    ) -> Iterator[TensorEntry]:
         path, whole = (*prefix, "blocks", name, part), [here + each for each in own]
         yield from dense(tree, path, whole, inputs, axes, layer, transposed=transposed, use_bias=use_bias)
 
@@ -173,7 +182,15 @@ def blocks(
 
     for layer in range(layers):
         here = names.block.format(layer)
-        yield from layer_of("attention", "qkv", names.qkv, width, 3, heads, keys)
+        if key_heads in (None, heads):
+            yield from layer_of("attention", "qkv", names.qkv, width, 3, heads, keys, use_bias=qkv_bias)
+        else:
+            q, *kv = names.qkv
+            yield from layer_of("attention", "q", (q,), width, heads, keys, use_bias=qkv_bias)
+            yield from layer_of("attention", "kv", kv, width, 2, key_heads, keys, use_bias=qkv_bias)
+        for part, name in zip(("q_norm", "k_norm"), names.head_norms, strict=False):
+            path = (*prefix, "blocks", "attention", part)
+            yield from norm(tree, path, here + name, keys, layer, use_bias=False)
         yield from layer_of("attention", "out", (names.attention,), heads * keys, width)
         yield from norm_of("attention", names.attention_norm)
         if names.cross is not None:

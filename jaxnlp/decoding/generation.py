@@ -47,14 +47,25 @@ class Decoder:
     coverage: Callable[[PyTree], Array] | None = None
 
 
-@functools.lru_cache(maxsize=8)  # each new decoder compiles its programs again
-def decoder_of(model: Any) -> Decoder:
+SMALLEST_CACHE = 256
+
+
+def decoder_of(model: Any, length: int | None = None) -> Decoder:
     """The step function of a model, the same one for equal models.
 
     Args:
       model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)`, `capacity`,
-        `vocabulary_size` and `decoding_params(params)`, all as in `Decoder`.
+        `vocabulary_size` and `decoding_params(params)`, all as in `Decoder`, and `within(length)`.
+      length: of the longest sequence, in tokens: the cache of some models is then smaller than the context. It is
+        rounded up to a power of two, so that few programs are compiled. None = the whole context.
     """
+    if length is not None and model.capacity is not None:
+        model = model.within(max(SMALLEST_CACHE, 1 << (length - 1).bit_length()))
+    return _decoder_of(model)
+
+
+@functools.lru_cache(maxsize=8)  # each new decoder compiles its programs again
+def _decoder_of(model: Any) -> Decoder:
     return Decoder(
         prepare=model.decoding_params,
         read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache=cache, count=count),

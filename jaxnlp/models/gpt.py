@@ -85,6 +85,16 @@ class GPTConfig(ModelConfig):
         return self.feed_forward_width or 4 * self.width
 
     @property
+    def key_heads(self) -> int:
+        """Number of heads of keys and values, G."""
+        return self.num_heads
+
+    @property
+    def key_width(self) -> int:
+        """Width of queries, keys and values in each head, K."""
+        return self.width // self.num_heads
+
+    @property
     def num_blocks(self) -> int:
         """Number of blocks in the stack."""
         return self.num_layers
@@ -226,16 +236,15 @@ class GPT(nn.Module):
             embedding_init=normal(INITIAL_STDDEV),
             name="tokens",
         )
-        position_embedding = self.param("positions", normal(INITIAL_STDDEV), (config.context_length, config.width))
         first = jnp.zeros((), jnp.int32) if cache is None else cache.length
-        here = jax.lax.dynamic_slice_in_dim(position_embedding, first, positions)
-        x = added(embedding(tokens), here[None])
+        x = self.placed(embedding(tokens), first)
         x = Dropout(config.embedding_dropout_rate)(x, deterministic=deterministic)
 
         x, caches = self.mix(x, None if cache is None else cache.layers, first, compute, deterministic=deterministic)
         chex.assert_shape(x, (batch, positions, config.width))
 
-        x = LayerNorm(config.epsilon, config.use_bias, compute, name="final_norm")(x)
+        _, _, norm = config.layers(compute)
+        x = norm(name="final_norm")(x)
         if return_hidden:
             return x
         x = x.reshape(-1, config.width)
@@ -249,6 +258,11 @@ class GPT(nn.Module):
         assert caches is not None
         layers = tuple(layer for layer in caches if layer is not None)
         return logits, KVCache(layers=layers, length=cache.length + (positions if count is None else count))
+
+    def placed(self, x: jax.Array, first: jax.Array) -> jax.Array:
+        """Embeddings [B, T, D] with the learned vectors of their positions, from `first`, [] int, on: [B, T, D]."""
+        table = self.param("positions", normal(INITIAL_STDDEV), (self.config.context_length, self.config.width))
+        return added(x, jax.lax.dynamic_slice_in_dim(table, first, x.shape[1])[None])
 
     def mix(
         self,
@@ -320,6 +334,11 @@ class GPT(nn.Module):
         """Number of positions that a cache can store."""
         return self.config.context_length
 
+    def within(self, length: int) -> "GPT":
+        """The same function for sequences of at most this length, if its cache can then be smaller."""
+        del length
+        return self
+
     def empty_cache(self, batch: int) -> KVCache:
         """A cache with room for the whole context and no filled positions."""
         shapes = self.cached_shapes(batch)
@@ -328,6 +347,6 @@ class GPT(nn.Module):
         return KVCache(layers, jnp.zeros((), jnp.int32))
 
     def _heads_shape(self, batch: int) -> tuple[int, ...]:
-        """[B, H, S, K] of one array of keys or values."""
+        """[B, G, S, K] of one array of keys or values."""
         config = self.config
-        return batch, config.num_heads, config.context_length, config.width // config.num_heads
+        return batch, config.key_heads, config.context_length, config.key_width

@@ -1,6 +1,7 @@
 """Multi-head attention: self-attention, with a cache for decoding, and cross-attention."""
 
 import dataclasses
+from collections.abc import Callable
 
 import chex
 import flax.linen as nn
@@ -16,7 +17,7 @@ from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.attention import attention_weights, dot_product_attention, packed_attention, unpacked
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.devices import is_divided
-from jaxnlp.ops.positions import rotary
+from jaxnlp.ops.positions import RotaryScaling, rotary
 from jaxnlp.ops.relative_attention import attend_relative
 from jaxnlp.ops.relative_positions import clipped_distances, relative_buckets
 from jaxnlp.typing import Params
@@ -24,7 +25,14 @@ from jaxnlp.typing import Params
 
 @dataclasses.dataclass(frozen=True)
 class Rotary:
-    """Queries and keys are rotated by their positions; K must be even."""
+    """Queries and keys are rotated by their positions; K must be even.
+
+    Attributes:
+      base, scaling: of the rates, see `ops.positions.rotary`.
+    """
+
+    base: float = 10_000.0
+    scaling: RotaryScaling | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,18 +75,21 @@ class SelfAttention(nn.Module):
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
+      use_qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
+      head_norm: makes a normalisation, one for each head's queries and one for its keys, before they are rotated; None
+        = there is none.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
       positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = no positions.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
-    [O, D], O = H K; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors
-    relative_keys and relative_values [N, K], N = 2 max_distance + 1.
+    [O, D], O = H K; and their biases. With a head norm those of q_norm and k_norm, [K]. With a relative bias also
+    relative_bias [N, H]; with relative vectors relative_keys and relative_values [N, K], N = 2 max_distance + 1.
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection; Ainslie
     et al. 2023 for grouped heads; Su et al. 2021 for rotary positions; Raffel et al. 2020, section 2.1, for the
-    relative bias; Shaw et al. 2018 for relative vectors. Differs: T5 shares one table among all layers; with
-    `positions` each layer has its own, and layers that share one are given its bias.
+    relative bias; Shaw et al. 2018 for relative vectors; Henry et al. 2020 for the head norm. Differs: T5 shares one
+    table among all layers; with `positions` each layer has its own, and layers that share one are given its bias.
     """
 
     num_heads: int
@@ -89,6 +100,8 @@ class SelfAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
+    use_qkv_bias: bool | None = None
+    head_norm: Callable[..., Callable[[jax.Array], jax.Array]] | None = None
     output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
     positions: Positions = None
@@ -132,10 +145,15 @@ class SelfAttention(nn.Module):
         positions = x.shape[1]
         packed = self._project(x)
         q, k, v = unpacked(*packed)
+        if self.head_norm is not None:
+            norms = (self.head_norm(name="q_norm"), self.head_norm(name="k_norm"))
+            q, k = (norm(part).astype(part.dtype) for norm, part in zip(norms, (q, k), strict=True))
+            packed = q, k, v
         first = 0 if cache is None else cached_positions
         if isinstance(self.positions, Rotary):  # the cache stores rotated keys
             here = first + jnp.arange(positions)
-            packed = q, k, v = rotary(q, here), rotary(k, here), v
+            q, k = (rotary(x, here, base=self.positions.base, scaling=self.positions.scaling) for x in (q, k))
+            packed = q, k, v
         keys = positions if cache is None else cache[0].shape[2]
         relative = self.positions
         if bias is not None and isinstance(relative, RelativeBias | RelativeVectors):
@@ -210,11 +228,12 @@ class SelfAttention(nn.Module):
         if heads % key_heads:
             raise ValueError(f"num_key_heads must divide num_heads, got {key_heads} key heads for {heads} heads")
         rows = x.reshape(batch * positions, width)
+        use_bias = self.use_bias if self.use_qkv_bias is None else self.use_qkv_bias
         if key_heads == heads:
-            qkv = _heads(self, rows, "qkv", 3, heads, head_width)
+            qkv = _heads(self, rows, "qkv", 3, heads, head_width, use_bias=use_bias)
             return (qkv.reshape(batch, positions, 3, heads, head_width),)
-        q = _heads(self, rows, "q", heads, head_width)
-        kv = _heads(self, rows, "kv", 2, key_heads, head_width)
+        q = _heads(self, rows, "q", heads, head_width, use_bias=use_bias)
+        kv = _heads(self, rows, "kv", 2, key_heads, head_width, use_bias=use_bias)
         return (
             q.reshape(batch, positions, heads, head_width),
             kv.reshape(batch, positions, 2, key_heads, head_width),
@@ -309,13 +328,14 @@ class CrossAttention(nn.Module):
         chex.assert_rank(x, 3)
         _, positions, width = x.shape
         head_width = self.head_width or _head_width(width, self.num_heads)
-        q = _heads(self, x.reshape(-1, width), "q", self.num_heads, head_width)
+        q = _heads(self, x.reshape(-1, width), "q", self.num_heads, head_width, use_bias=self.use_bias)
         packed: tuple[jax.Array, ...]
         if isinstance(memory, tuple):
             packed = tuple(part.swapaxes(1, 2) for part in memory)
             chex.assert_shape(packed, (None, None, self.num_heads, head_width))
         else:
-            kv = _heads(self, memory.reshape(-1, width), "kv", 2, self.num_heads, head_width)
+            rows = memory.reshape(-1, width)
+            kv = _heads(self, rows, "kv", 2, self.num_heads, head_width, use_bias=self.use_bias)
             packed = (kv.reshape(*memory.shape[:2], 2, self.num_heads, head_width),)
         batch = packed[0].shape[0]
         q = jnp.broadcast_to(
@@ -350,9 +370,11 @@ def _head_width(width: int, heads: int) -> int:
     return width // heads
 
 
-def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int) -> jax.Array:
+def _heads(
+    layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int, use_bias: bool
+) -> jax.Array:
     """The projection of rows [N, D] under `name`: [N, F], F the product of `features`; or [N, *features]."""
-    y = Dense(features, layer.use_bias, compute=layer.compute, joined=not is_divided(), name=name)(rows)
+    y = Dense(features, use_bias, compute=layer.compute, joined=not is_divided(), name=name)(rows)
     # Rounded once here, not by each product: attention then keeps its weights in this type too.
     return y.astype(layer.compute.operand_dtype or layer.compute.activation_dtype)
 

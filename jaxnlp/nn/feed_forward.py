@@ -27,12 +27,14 @@ def gelu(x: jax.Array) -> jax.Array:
     return (0.5 * wide * (1.0 + jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
 
 
-Activation = Literal["gelu", "gelu_tanh", "relu"]
-"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; or ReLU."""
+Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; or x times its sigmoid (as in
+Llama)."""
 ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "gelu": gelu,
     "gelu_tanh": functools.partial(nn.gelu, approximate=True),
     "relu": nn.relu,
+    "silu": nn.silu,
 }
 
 
@@ -42,7 +44,7 @@ class FeedForward(nn.Module):
     Attributes:
       feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
-      activation: gelu, gelu_tanh or relu.
+      activation: gelu, gelu_tanh, relu or silu.
       gated: whether the activation of a third dense layer, `gate`, multiplies the output of the first: the product is
         activation(gate(x)) * up(x).
       use_bias: whether the dense layers have biases.

@@ -1,5 +1,8 @@
 """Positions as vectors, and as rotations of vectors."""
 
+import math
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -31,7 +34,38 @@ def sinusoidal_positions(positions: int, width: int) -> jax.Array:
     return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(positions, width)
 
 
-def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax.Array:
+class RotaryScaling(NamedTuple):
+    """Slower rotation, for longer texts than a model was trained on.
+
+    A pair of features turns n = original_length r_i / (2 pi) times in such a text. Its rate becomes
+
+        r_i ((1 - a_i) / factor + a_i),     a_i = (n - fewest_turns) / (most_turns - fewest_turns), clipped to [0, 1]
+
+    Attributes:
+      factor: rates are divided by it.
+      fewest_turns, most_turns: pairs with fewer turns have slower rates, pairs with more turns keep theirs.
+      original_length: length in tokens of the texts that the model was trained on; None = all rates are divided.
+
+    Sources: Chen et al. 2023 for the same factor for all rates; Dubey et al. 2024 (Llama 3.1) for the rest.
+    """
+
+    factor: float
+    fewest_turns: float = 1.0
+    most_turns: float = 4.0
+    original_length: int | None = None
+
+    def scaled(self, rates: jax.Array) -> jax.Array:
+        """The rates [K / 2], slower."""
+        if self.original_length is None:
+            return rates / self.factor
+        turns = rates * (self.original_length / (2.0 * math.pi))
+        kept = jnp.clip((turns - self.fewest_turns) / (self.most_turns - self.fewest_turns), 0.0, 1.0)
+        return rates * ((1.0 - kept) / self.factor + kept)
+
+
+def rotary(
+    x: jax.Array, positions: jax.Array, *, base: float = 10_000.0, scaling: RotaryScaling | None = None
+) -> jax.Array:
     """Rotates queries or keys by angles that grow with their position: their products depend only on distances.
 
     y_t,i       = x_t,i cos(t r_i) - x_t,i+K/2 sin(t r_i)
@@ -44,6 +78,7 @@ def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax
       x: [B, T, H, K], float, K even.
       positions: [T] or [B, T] of each vector, int or float.
       base: of the rates; a larger base rotates more slowly, for longer texts.
+      scaling: of the rates; None = none.
 
     Returns:
       [B, T, H, K], dtype of x; computed in float32 at least.
@@ -62,6 +97,7 @@ def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax
         raise ValueError(f"rotary positions rotate pairs of features: the head width must be even, got {width}")
     wide = accumulator(x.dtype)
     rates = jnp.asarray(base, wide) ** (jnp.arange(0, width, 2, dtype=wide) / -width)
+    rates = rates if scaling is None else scaling.scaled(rates)
     angles = positions.astype(wide)[..., None] * rates.reshape((1,) * positions.ndim + (-1,))
     angles = jnp.broadcast_to(angles, (*x.shape[:2], width // 2))[:, :, None]  # [B, T, 1, K/2]
     cos, sin = jnp.cos(angles), jnp.sin(angles)

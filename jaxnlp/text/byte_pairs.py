@@ -1,9 +1,10 @@
-"""Byte-level BPE: tokens are sequences of bytes, so every text has tokens, and they give it back."""
+"""BPE of bytes: tokens are sequences of bytes, so every text has tokens, and they give it back."""
 
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +30,12 @@ _CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
 
 
 class BytePairs:
-    """A tokenizer of byte-level BPE and its vocabulary of V tokens. Equal by value.
+    """A tokenizer of byte-level BPE, or of BPE with a token for each byte, and its vocabulary of V tokens. Equal by
+    value.
+
+    Attributes:
+      named: its special tokens by their settings in Transformers, such as `eos_token`.
+      start: the id of the token before each text, `bos_token`; None = there is none.
 
     Source: Sennrich et al. 2016, with the bytes of Radford et al. 2019, section 2.2; the library `tokenizers`.
     """
@@ -37,23 +43,34 @@ class BytePairs:
     unit = "tokens"
     """The plural noun for tokens in metrics."""
 
-    def __init__(self, tokenizer: Tokenizer):
-        """A tokenizer that gives texts back unchanged, or with a blank before them.
+    def __init__(self, tokenizer: Tokenizer, named: Mapping[str, str] | None = None, *, starts: bool = False):
+        """A tokenizer that gives texts back unchanged, in the normal form NFC, or with a blank before them.
 
-        Raises: ValueError when it does not, or its ids are not 0 to V - 1.
+        Args:
+          tokenizer: its template is not used.
+          named: special tokens; None = none.
+          starts: whether each text starts with `bos_token`.
+
+        Raises: ValueError when it gives other texts back, when its ids are not 0 to V - 1, or without such a token.
         """
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
         back = tokenizer.decode(tokenizer.encode(_PROBE, add_special_tokens=False).ids, skip_special_tokens=False)
-        if back.removeprefix(" ") != _PROBE:
+        if back.removeprefix(" ") not in (_PROBE, unicodedata.normalize("NFC", _PROBE)):
             raise ValueError(f"expected byte-level BPE, which gives {_PROBE!r} back unchanged, got {back!r}")
         ids = set(tokenizer.get_vocab(with_added_tokens=True).values())
         missing = next(number for number in range(len(ids) + 1) if number not in ids)
         if missing < tokenizer.get_vocab_size(with_added_tokens=True):
             raise ValueError(f"expected ids without gaps, got {len(ids):,} ids up to {max(ids):,}, and not {missing:,}")
-        self._tokenizer = tokenizer
+        self._tokenizer, self.named = tokenizer, dict(named or {})
+        self.start = tokenizer.token_to_id(self.named.get("bos_token", "")) if starts else None
+        if starts and self.start is None:
+            raise ValueError(f"expected a tokenizer with its start token, got {self.named} and no such token")
         # A tokenizer that puts a blank before a text would put one before each piece.
-        self._cuts_words = back == _PROBE and _cuts_words(tokenizer)
+        self._cuts_words = not back.startswith(" ") and _cuts_words(tokenizer)
+        word = tokenizer.encode("a", add_special_tokens=False).ids
+        # Such a decoder takes a blank from the first word of a text. The others of a text keep theirs.
+        self._word = word if tokenizer.decode([*word, *word]) != 2 * tokenizer.decode(word) else None
 
     @classmethod
     def of(cls, texts: Sequence[str], size: int) -> Self:
@@ -75,7 +92,7 @@ class BytePairs:
         if not path.is_file():
             raise FileNotFoundError(f"there is no tokenizer at {path}; give a tokenizer.json")
         try:
-            return cls.from_json({"tokenizer": json.loads(path.read_text(encoding="utf-8"))})
+            return cls.from_json({"tokenizer": json.loads(path.read_text("utf-8")), "named": {}, "starts": False})
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -87,15 +104,19 @@ class BytePairs:
           FileNotFoundError: when the folder has no tokenizer.
           ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
         """
-        tokenizer = read_decoder_tokenizer(folder)
+        tokenizer, named, starts = read_decoder_tokenizer(folder)
         try:
-            return cls(tokenizer)
+            return cls(tokenizer, named, starts=starts)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
 
-    def save(self, folder: Path, *, end: str | None, max_length: int) -> None:
-        """Writes tokenizer files, which Transformers and `of_folder` read. Args: as for `write_decoder_tokenizer`."""
-        write_decoder_tokenizer(self._tokenizer, end, folder, max_length=max_length)
+    def save(self, folder: Path, *, max_length: int) -> None:
+        """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
+        write_decoder_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)
+
+    def with_named(self, named: Mapping[str, str]) -> Self:
+        """This tokenizer with these special tokens."""
+        return type(self)(self._tokenizer, named, starts=self.start is not None)
 
     def id_of(self, token: str) -> int | None:
         """The id of a token; None = there is no such token."""
@@ -124,34 +145,52 @@ class BytePairs:
         """
         return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
-    def encode(self, text: str) -> np.ndarray:
-        """Ids of a text's tokens, [n] int32. Raises: UnknownTokenError for a text that UTF-8 cannot encode."""
+    def encode(self, text: str, *, starts: bool = True) -> np.ndarray:
+        """Ids of a text's tokens, [n] int32, after the start token if there is one.
+
+        Args: starts: False = the text continues another one.
+
+        Raises: UnknownTokenError for a text that UTF-8 cannot encode.
+        """
         if has_surrogate(text):
             raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
         pieces = _pieces(text) if self._cuts_words else iter([text])
-        ids = [np.zeros(0, np.int32)]
+        ids = [np.array([self.start] if starts and self.start is not None else [], np.int32)]
         while batch := list(itertools.islice(pieces, _PIECES)):
             encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             ids += [np.array(piece.ids, np.int32) for piece in encoded]
         return np.concatenate(ids)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids. Incomplete characters are decoded as U+FFFD."""
-        return self._tokenizer.decode([int(token_id) for token_id in ids], skip_special_tokens=False)
+        """The text of a sequence of ids; with a start token, what follows it. Incomplete characters become U+FFFD.
+
+        If texts have a start token, ids without it continue a text, and their first word keeps its blank.
+        """
+        ids = [int(token_id) for token_id in ids]
+        if self.start is not None and ids[:1] == [self.start]:
+            ids = ids[1:]
+        elif self.start is not None and self._word is not None:
+            before = self._decode(self._word)
+            return self._decode([*self._word, *ids])[len(before) :]
+        return self._decode(ids)
+
+    def _decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON: what a tokenizer.json has."""
-        return {"tokenizer": json.loads(self._tokenizer.to_str())}
+        """Its fields as JSON; `tokenizer` is what a tokenizer.json has."""
+        tokenizer = json.loads(self._tokenizer.to_str())
+        return {"tokenizer": tokenizer, "named": self.named, "starts": self.start is not None}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The tokenizer whose `to_json` this is. Raises: ValueError saying what is wrong."""
-        require_fields(fields, "byte pairs", tokenizer=dict)
+        require_fields(fields, "byte pairs", tokenizer=dict, named=dict, starts=bool)
         try:
             tokenizer = Tokenizer.from_str(json.dumps(fields["tokenizer"]))
         except Exception as error:  # the library has no narrower class
             raise ValueError(f"not a tokenizer: {error}") from error
-        return cls(tokenizer)
+        return cls(tokenizer, fields["named"], starts=fields["starts"])
 
 
 def _cuts_words(tokenizer: Tokenizer) -> bool:

@@ -31,7 +31,7 @@ TOKENIZER_SETTINGS = ForeignSettings(
     applied=(
         *(*CASE, *_EXTRA, *_ORDER, "add_prefix_space", "trim_offsets"),
         *("tokenizer_class", "added_tokens_decoder", "model_input_names", "model_max_length", "max_len"),
-        "extra_ids",
+        *("extra_ids", "legacy"),
     ),
     supported={
         "truncation_side": ("right",),
@@ -66,13 +66,19 @@ TOKENIZER_SETTINGS = ForeignSettings(
             ),
             *("device_map", "from_slow", "use_fast", "trust_remote_code", "tokenizer_type", "transformers_version"),
         ),
-        "chats": ("chat_template", "response_template", "response_schema", "chat_control_tokens"),
+        "chats": (
+            "use_default_system_prompt",
+            "chat_template",
+            "response_template",
+            "response_schema",
+            "chat_control_tokens",
+        ),
         "how ids become a text": (
             "errors",
             "clean_up_tokenization_spaces",
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
         ),
-        "the start and the separator are in the template": ("add_bos_token", "add_eos_token", "legacy"),
+        "the start and the separator are in the template": ("add_bos_token", "add_eos_token"),
         "tokenizer.json has the model": ("sp_model_kwargs", "unk_id"),
         "Transformers sets it in each call": (
             *("max_length", "stride", "truncation_strategy", "truncation", "padding", "pad_to_multiple_of"),
@@ -114,17 +120,30 @@ def read_tokenizer(folder: Path) -> tuple[Tokenizer, SpecialTokens]:
     return _read_tokenizer(folder, {}, finish)
 
 
-def read_decoder_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a decoder's folder, as `read_tokenizer`. It adds no tokens to a text.
+def read_decoder_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str], bool]:
+    """The tokenizer of a decoder's folder, as `read_tokenizer`; its special tokens by the names of their settings; and
+    whether its texts start with one of them, `bos_token`.
 
-    Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for a template that adds tokens.
+    As in Transformers, tokenizer.json says so, and `add_bos_token` only in a folder without it.
+
+    Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for other tokens around a text.
     """
 
-    def finish(read: _Read) -> Tokenizer:
-        texts = [read.tokenizer.encode("a", add_special_tokens=special).tokens for special in (True, False)]
-        if texts[0] != texts[1] or any(map(read.settings.get, ("add_bos_token", "add_eos_token"))):
-            raise ValueError("no token may be added at the start or the end of a text")
-        return read.tokenizer
+    def finish(read: _Read) -> tuple[Tokenizer, dict[str, str], bool]:
+        tokenizer, settings = read.tokenizer, read.settings
+        named = {name: str(token) for name, token in read.named.items()}
+        named = {name: token for name, token in named.items() if tokenizer.token_to_id(token) is not None}
+        around = [f"{named.get(name)}" for name in ("bos_token", "eos_token") if settings.get(f"add_{name}")]
+        if read.whole.get("post_processor"):
+            tokenizer.post_processor = Tokenizer.from_str(json.dumps(read.whole)).post_processor
+        elif read.whole.keys() == {"model"} and around:
+            special = [with_id(tokenizer, token) for token in around]
+            tokenizer.post_processor = processors.TemplateProcessing(f"{' '.join(around)} $A", special_tokens=special)
+        added, plain = (tokenizer.encode("a", add_special_tokens=special).tokens for special in (True, False))
+        start = [named["bos_token"]] if "bos_token" in named else []
+        if added not in (plain, [*start, *plain]):
+            raise ValueError(f"no token may be added to a text, except bos_token at its start, got {added} for 'a'")
+        return tokenizer, named, added != plain
 
     return _read_tokenizer(folder, dict.fromkeys(("truncation_side", "padding_side"), ("right", "left")), finish)
 
@@ -151,18 +170,21 @@ def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]
 
 
 class _Read(NamedTuple):
-    """A tokenizer without its template, its tokens by the names of their settings, tokenizer_config.json, and whether
-    its class numbers segments."""
+    """A tokenizer without its template, its tokens by the names of their settings, tokenizer_config.json, whether its
+    class numbers segments, and the content of tokenizer.json."""
 
     tokenizer: Tokenizer
     named: Mapping[str, Any]
     settings: Mapping[str, Any]
     segments: bool
+    whole: Mapping[str, Any]
 
 
 def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], finish: Callable[[_Read], T]) -> T:
     """What `finish` makes of the tokenizer of a folder. Args: supported: further values of settings."""
     settings, whole, config = (settings_in(folder / name) for name in (SETTINGS, WHOLE, "config.json"))
+    if settings.get("add_prefix_space", True) is None:  # the default of its class
+        del settings["add_prefix_space"]
     known = classes()
     by_name = {name: one for one in known for name in one.names}
     default = next((one for one in known if config.get("model_type") in one.model_types), BERT)
@@ -199,7 +221,7 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
         _add_tokens(tokenizer, named, extra, numbered)
         if own is not None:
             own.finish(tokenizer, named, settings)
-        return finish(_Read(tokenizer, {**default.named, **named}, settings, own is not None and own.segments))
+        return finish(_Read(tokenizer, {**default.named, **named}, settings, own is not None and own.segments, whole))
     except Exception as error:
         kind = (own or default).kind
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
@@ -217,16 +239,15 @@ def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
     return tokenizer
 
 
-def write_decoder_tokenizer(tokenizer: Tokenizer, end: str | None, folder: Path, *, max_length: int) -> None:
+def write_decoder_tokenizer(tokenizer: Tokenizer, named: Mapping[str, str], folder: Path, *, max_length: int) -> None:
     """Writes the files that `read_decoder_tokenizer` and Transformers read as this tokenizer.
 
     Args:
       tokenizer: without truncation and padding.
-      end: the token at the start and the end of a text; None = there is none.
+      named: its special tokens by their settings.
       folder: an existing folder.
       max_length: maximum input length in tokens.
     """
-    named = {} if end is None else dict.fromkeys(("bos_token", "eos_token", "unk_token"), end)
     _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **named})
 
 

@@ -1,6 +1,7 @@
 """Families of decoders, one a file: what Transformers calls their settings and tensors.
 
-All are variants of `jaxnlp.models.gpt.GPT`. A new family is a new file with a `FAMILY`; it has no code of its own.
+Each is a variant of `jaxnlp.models.gpt.GPT` or of `jaxnlp.models.llama.Llama`. A new family is a new file with a
+`FAMILY`; it has no code of its own.
 """
 
 import importlib
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxnlp.convert.tensors import BlockNames
+from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 
@@ -16,7 +18,7 @@ class DecoderNames(NamedTuple):
     """The tensors of a decoder, without `.weight` and `.bias`.
 
     Attributes:
-      tokens, positions: tables of embeddings.
+      tokens, positions: tables of embeddings; "" = the family has no positions.
       blocks: of each block.
       norm: the normalisation after the last block.
       head: the output layer, which some files store although it is the embedding.
@@ -36,19 +38,22 @@ class DecoderFamily(NamedTuple):
 
     Attributes:
       title: its name in messages.
+      config: the class of our config.
       architecture: its class with the output layer.
       base: the decoder in that class, the first part of its tensors' names.
       names: of its tensors.
       transposed: whether matrices are [outputs, inputs], as in PyTorch's Linear.
-      fields: settings of config.json that are fields of `GPTConfig`.
+      fields: settings of config.json that are fields of our config.
       values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
       rules: what is done with each setting of config.json.
-      defaults: fields of `GPTConfig` that a config.json may leave out.
-      fixed: fields of `GPTConfig` that no setting gives, and their values in this family.
-      end: the token at the end of a text, if the tokenizer has it.
+      defaults: fields of our config that a config.json may leave out.
+      fixed: fields of our config that no setting gives, and their values in this family.
+      end: the token at the end of a text, if the tokenizer has it and names no other one.
+      rotary: whether settings say how positions rotate queries and keys, see `jaxnlp.convert.rotary`.
     """
 
     title: str
+    config: type[GPTConfig]
     architecture: str
     base: str
     names: DecoderNames
@@ -59,6 +64,7 @@ class DecoderFamily(NamedTuple):
     defaults: Mapping[str, Any]
     fixed: Mapping[str, Any]
     end: str
+    rotary: bool = False
 
 
 def families() -> dict[str, DecoderFamily]:

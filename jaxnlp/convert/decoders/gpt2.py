@@ -3,6 +3,7 @@
 from jaxnlp.convert.decoders import DecoderFamily, DecoderNames
 from jaxnlp.convert.settings import model_settings
 from jaxnlp.convert.tensors import BlockNames
+from jaxnlp.models.gpt import GPTConfig
 
 FIELDS = {
     "n_layer": "num_layers",
@@ -21,6 +22,7 @@ ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu"
 
 FAMILY = DecoderFamily(
     title="GPT-2",
+    config=GPTConfig,
     architecture="GPT2LMHeadModel",
     base="transformer",
     names=DecoderNames(

@@ -14,19 +14,20 @@ from jaxnlp.cli.options import LIKELY
 from jaxnlp.config import Count, NonNegative, Seed
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
-from jaxnlp.decoding.generation import decoder_of, prompt_buckets
+from jaxnlp.decoding.generation import Decoder, decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import known_prompt
+from jaxnlp.tasks.language_model.prompts import known_prompt, tokens_within
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
 LINE_BREAK = "\n"
+_LONGEST_AHEAD = 1_024
 PART_OF_CHARACTER = "\ufffd"
 """What bytes decode to that are only the first ones of a character."""
 
@@ -101,7 +102,7 @@ class Generate(Command):
         if self.stop is None:
             return None
         vocabulary = trained.processor
-        tokens = vocabulary.encode(self.stop)
+        tokens = tokens_within(vocabulary, self.stop)
         if len(tokens) != 1:
             raise ValueError(f"stop must be one token, got {self.stop!r}, which has {len(tokens)} tokens")
         if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
@@ -131,10 +132,11 @@ class Generate(Command):
 
     def _hypotheses(self, trained: Trained, stop: int | None) -> list[Hypothesis]:
         """The results of beam search with distinct texts, best first."""
+        prompt = trained.processor.encode(self.prompt)[None]
         beams = beam_search(
-            decoder_of(trained.model),
+            self._decoder(trained, prompt),
             trained.separate_params,
-            trained.processor.encode(self.prompt)[None],
+            prompt,
             num_beams=self.num_beams,
             max_new_tokens=self.max_new_tokens,
             stop=stop,
@@ -155,15 +157,19 @@ class Generate(Command):
         return given.prompt + trained.processor.decode(row)
 
     def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:
+        prompt = np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1))
         return generate_tokens(
-            decoder_of(trained.model),
+            self._decoder(trained, prompt),
             trained.separate_params,
-            np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1)),
+            prompt,
             max_new_tokens=self.max_new_tokens,
             key=jax.random.key(self.seed),
             sampling=self.sampling,
             stop=stop,
         )
+
+    def _decoder(self, trained: Trained, prompt: np.ndarray) -> Decoder:
+        return decoder_of(trained.model, prompt.shape[1] + self.max_new_tokens)
 
     def _draw(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
         decode = trained.processor.decode
@@ -200,11 +206,19 @@ def _until(stop: int | None, row: list[int]) -> list[int]:
 
 
 def warm_up(
-    trained: Trained, *, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    trained: Trained,
+    *,
+    max_new_tokens: int = 500,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
 ) -> None:
-    """Compiles the programs of `generate` ahead, for prompts of all lengths."""
-    decoder, key = decoder_of(trained.model), jax.random.key(0)
-    for length in prompt_buckets(decoder.capacity):
+    """Compiles the programs of `generate` ahead, for prompts of all lengths up to 1,024 tokens."""
+    key = jax.random.key(0)
+    for length in prompt_buckets(decoder_of(trained.model).capacity):
+        if length > _LONGEST_AHEAD:
+            break
+        decoder = decoder_of(trained.model, length + max_new_tokens)
         prompt, sampling = np.zeros((1, length), np.int32), Sampling(temperature, top_k, top_p)
         list(generate_tokens(decoder, trained.separate_params, prompt, max_new_tokens=2, key=key, sampling=sampling))
 

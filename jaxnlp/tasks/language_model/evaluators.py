@@ -77,9 +77,10 @@ def perplexity(loss: Metric) -> Metric:
         return Metric(float(np.exp(loss.value)), loss.count)
 
 
-def decoder(scoring: Scoring) -> Decoder:
-    """The model's decoder, made once, because each new decoder compiles its programs again."""
-    return scoring.once(decoder_of, scoring.trained.model)
+def decoder(scoring: Scoring, length: int | None = None) -> Decoder:
+    """The model's decoder, made once, because each new decoder compiles its programs again. Args: `length`: as for
+    `decoder_of`."""
+    return scoring.once(decoder_of, scoring.trained.model, length)
 
 
 def sample_blocks(scoring: Scoring) -> list[Block]:
@@ -89,10 +90,11 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
         return []
     vocabulary = scoring.trained.processor
     prompt = known_prompt(task.sample_prompt, vocabulary)
+    ids = vocabulary.encode(prompt)
     tokens = generate(
-        decoder(scoring),
+        decoder(scoring, len(ids) + task.sample_tokens),
         scoring.whole_params(),
-        vocabulary.encode(prompt)[None],
+        ids[None],
         max_new_tokens=task.sample_tokens,
         key=jax.random.key(scoring.trained.config.get("seed", 0)),
     )
@@ -107,9 +109,8 @@ def compile_samples(scoring: Scoring) -> None:
         return
     vocabulary = scoring.trained.processor
     length = len(vocabulary.encode(known_prompt(task.sample_prompt, vocabulary)))
-    compile_generation(
-        scoring.compile, decoder(scoring), scoring.whole_params(), 1, length, max_new_tokens=task.sample_tokens
-    )
+    ahead = decoder(scoring, length + task.sample_tokens)
+    compile_generation(scoring.compile, ahead, scoring.whole_params(), 1, length, max_new_tokens=task.sample_tokens)
 
 
 @dataclasses.dataclass(frozen=True)

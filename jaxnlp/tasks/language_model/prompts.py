@@ -5,6 +5,7 @@ from typing import Any
 
 from jaxnlp.corpus import DataError
 from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.byte_pairs import BytePairs
 
 _logger = logging.getLogger(__name__)
 
@@ -17,6 +18,11 @@ def known_prompt(prompt: str, vocabulary: Any) -> str:
         return vocabulary.decode([0])
     # A vocabulary of words without a line end reads a line break as white space.
     return prompt if len(tokens) or not prompt else vocabulary.decode([0])
+
+
+def tokens_within(vocabulary: Any, text: str) -> Any:
+    """The ids of a text that continues another one: without the token that starts each text, if there is one."""
+    return vocabulary.encode(text, starts=False) if isinstance(vocabulary, BytePairs) else vocabulary.encode(text)
 
 
 def check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:

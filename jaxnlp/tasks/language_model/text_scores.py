@@ -17,6 +17,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.language_model.prompts import tokens_within
 from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
 from jaxnlp.typing import Array, Params
 
@@ -48,17 +49,19 @@ def check_scorer(scorer: Trained, name: str) -> None:
 
 
 def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
-    """The score of a text after another one. Without it the first token of the text is only read.
+    """The score of a text after another one. Without it the first token of the text is only read: it is the start
+    token, if the model has one.
 
     A text that is longer than the model's context is read in windows: each token has at least half a context before it,
     if there are as many tokens.
 
     Raises: UnknownTokenError for a text that is not in the model's vocabulary.
     """
-    before, ids = trained.processor.encode(given), trained.processor.encode(text)
-    read = np.concatenate([before, ids]).astype(np.int32)
+    vocabulary = trained.processor
+    before = vocabulary.encode(given) if given else []
+    read = np.concatenate([before, tokens_within(vocabulary, text) if given else vocabulary.encode(text)])
     first = max(len(before) - 1, 0)
-    losses = _token_losses(trained, read)[first:]
+    losses = _token_losses(trained, read.astype(np.int32))[first:]
     return TextScore(float(losses.sum(dtype=np.float64)), len(losses))
 
 

@@ -49,5 +49,5 @@ def test_only_an_exported_file_may_have_settings_for_others(file):
 
 def test_other_model_types_are_refused_with_the_known_ones(file):
     file.write_text('{"model_type": "bert"}')
-    with pytest.raises(PretrainedError, match="model_type must be one of gpt2, got 'bert'"):
+    with pytest.raises(PretrainedError, match=r"model_type must be one of gpt2, .*, got 'bert'"):
         read(file)

@@ -15,21 +15,37 @@ from safetensors.numpy import load_file, save_file
 from jaxnlp.convert.decoder import to_huggingface
 from jaxnlp.convert.decoders import families
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.pretrained_decoder import read_decoder, save_decoder
+from jaxnlp.convert.pretrained_decoder import _fields_of, read_decoder, save_decoder
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from tests.decoder_folders import make_model, write_folder
 from tests.encoder_folders import TEXTS
 
-GPT2 = families()["gpt2"]
+FAMILIES = families()
+GPT2 = FAMILIES["gpt2"]
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A folder of a tiny GPT-2, its model and its tokenizer in Transformers, and what we read of it."""
-    folder = tmp_path_factory.mktemp("tiny") / "gpt2"
-    model, tokenizer = write_folder(folder)
-    return folder, model, tokenizer, read_decoder(folder)
+def made(tmp_path_factory):
+    """Of a family: a folder of a tiny model, the model and its tokenizer in Transformers, and what we read of it."""
+
+    @functools.cache
+    def make(model_type):
+        folder = tmp_path_factory.mktemp("tiny") / model_type
+        model, tokenizer = write_folder(folder, model_type=model_type)
+        return folder, model, tokenizer, read_decoder(folder)
+
+    return make
+
+
+@pytest.fixture
+def tiny(made):
+    return made("gpt2")
+
+
+@pytest.fixture(params=FAMILIES)
+def each(request, made):
+    return request.param, *made(request.param)
 
 
 def inputs_of(tokenizer, side="right"):
@@ -70,13 +86,13 @@ def assert_equal_logits(held, model, tokenizer, atol=1e-5):
     assert found.std(axis=0).min() > 0.05
 
 
-def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
-    _, model, tokenizer, held = tiny
+def test_logits_are_those_of_transformers_with_padding_on_both_sides(each):
+    _, _, model, tokenizer, held = each
     assert_equal_logits(held, model, tokenizer)
 
 
-def test_gradients_are_those_of_transformers(tiny):
-    _, model, tokenizer, held = tiny
+def test_gradients_are_those_of_transformers(each):
+    model_type, _, model, tokenizer, held = each
     batch = inputs_of(tokenizer)
     tokens = batch["input_ids"].numpy().astype(np.int32)
     mask = batch["attention_mask"].numpy()[:, 1:].astype(bool)
@@ -91,23 +107,23 @@ def test_gradients_are_those_of_transformers(tiny):
     nll = -scores.gather(-1, batch["input_ids"][:, 1:, None])[..., 0]
     (nll * torch.as_tensor(mask)).sum().backward()
     expected = {name: x.grad.numpy() for name, x in model.named_parameters()}
-    found = to_huggingface(jax.device_get(jax.jit(jax.grad(loss))(held.params)), held.config, GPT2)
+    found = to_huggingface(jax.device_get(jax.jit(jax.grad(loss))(held.params)), held.config, FAMILIES[model_type])
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         np.testing.assert_allclose(found[name], gradient, atol=1e-4 * max(1.0, np.abs(gradient).max()), err_msg=name)
 
 
-def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
-    _, model, tokenizer, held = tiny
+def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(each):
+    _, _, model, tokenizer, held = each
     batch = inputs_of(tokenizer)
     found = in_order(ours(held, batch, TransformerCompute(dtype="bfloat16")), batch)
     expected = in_order(theirs(model, batch), batch)
     assert 0.0 < np.abs(found - expected).max() < 0.03 * np.abs(expected).max()
 
 
-def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(tiny, tmp_path):
-    folder, model, tokenizer, held = tiny
-    assert save_decoder(tmp_path / "again", held) == "GPT2LMHeadModel"
+def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(each, tmp_path):
+    model_type, folder, model, tokenizer, held = each
+    assert save_decoder(tmp_path / "again", held) == type(model).__name__
     again = read_decoder(tmp_path / "again")
     assert (again.config, again.vocabulary) == (held.config, held.vocabulary)
     chex.assert_trees_all_equal(again.params, held.params)
@@ -115,7 +131,8 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(tiny
     assert not any(report.values())
     assert_equal_tensors(found, model)
     written, before = (json.loads((path / "config.json").read_text()) for path in (tmp_path / "again", folder))
-    names = [*GPT2.fields, "bos_token_id", "eos_token_id", "vocab_size"]
+    names = [*FAMILIES[model_type].fields, "bos_token_id", "eos_token_id", "vocab_size"]
+    names += ["rope_parameters"] if FAMILIES[model_type].rotary else []
     assert {name: written[name] for name in names} == {name: before[name] for name in names}
     read = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
     assert read(TEXTS)["input_ids"] == tokenizer(TEXTS)["input_ids"]
@@ -136,9 +153,11 @@ def with_tokenizer(folder, target):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_half_precision_weights_in_several_files_are_read(dtype, tiny, tmp_path):
-    folder, model, _, held = tiny
-    make_model(vocab_size=model.config.vocab_size).to(dtype).save_pretrained(tmp_path, max_shard_size="8KB")
+def test_half_precision_weights_in_several_files_are_read(dtype, each, tmp_path):
+    model_type, folder, model, _, held = each
+    make_model(model_type=model_type, vocab_size=model.config.vocab_size).to(dtype).save_pretrained(
+        tmp_path, max_shard_size="8KB"
+    )
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
     kind = {torch.bfloat16: jnp.bfloat16, torch.float16: jnp.float16}[dtype]
     rounded = jax.tree.map(lambda x: np.asarray(jnp.asarray(x, kind), np.float32), held.params)
@@ -192,6 +211,45 @@ def test_what_does_not_fit_is_named(tiny, tmp_path):
     np.testing.assert_array_equal(read.params["tokens"]["embedding"], held.params["tokens"]["embedding"])
 
 
+ROTARY = {"rope_type": "default", "rope_theta": 100.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 100.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+LLAMA_OPTIONS = [
+    {"rope_parameters": LLAMA3, "tie_word_embeddings": True, "num_key_value_heads": 4, "rms_norm_eps": 1e-1},
+    *(
+        pytest.param(changes, marks=pytest.mark.thorough)
+        for changes in (
+            {"rope_parameters": ROTARY},
+            {"rope_parameters": {**ROTARY, "rope_type": "linear", "factor": 3.0}},
+            {"rope_parameters": LLAMA3},
+            {"num_key_value_heads": 1},
+            {"num_attention_heads": 2},
+            {"intermediate_size": 24},
+            {"hidden_size": 32},
+            {"num_hidden_layers": 1},
+            {"tie_word_embeddings": True},
+            {"max_position_embeddings": 50},
+            {"vocab_size": 400},
+            {"attention_dropout": 0.3, "pad_token_id": 2, "initializer_range": 0.5},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("changes", LLAMA_OPTIONS, ids=lambda changes: " ".join(changes))
+def test_options_of_rotary_decoders_change_logits_as_in_transformers(model_type, changes, made, tmp_path):
+    folder, _, tokenizer, _ = made(model_type)
+    model = make_model(model_type=model_type, **{"vocab_size": len(tokenizer), **changes})
+    assert_options(model, tokenizer, with_tokenizer(folder, tmp_path))
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -214,15 +272,20 @@ def test_what_does_not_fit_is_named(tiny, tmp_path):
 def test_options_of_the_config_change_logits_as_in_transformers(changes, tiny, tmp_path):
     folder, _, tokenizer, _ = tiny
     model = make_model(**{"vocab_size": len(tokenizer), **changes})
-    model.save_pretrained(tmp_path)
-    held = read_decoder(with_tokenizer(folder, tmp_path))
+    assert_options(model, tokenizer, with_tokenizer(folder, tmp_path))
+
+
+def assert_options(model, tokenizer, folder):
+    """A model with other options computes the same here, goes out, and comes back. Args: folder: has the tokenizer."""
+    model.save_pretrained(folder)
+    held = read_decoder(folder)
     assert_equal_logits(held, model, tokenizer)
-    save_decoder(tmp_path / "again", held)
-    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+    save_decoder(folder / "again", held)
+    again = transformers.AutoModelForCausalLM.from_pretrained(folder / "again")
     assert_equal_tensors(again, model)
     batch = inputs_of(tokenizer)
     np.testing.assert_allclose(theirs(again, batch), theirs(model, batch), atol=1e-5)
-    assert read_decoder(tmp_path / "again").config == held.config
+    assert read_decoder(folder / "again").config == held.config
 
 
 @pytest.mark.parametrize(
@@ -238,7 +301,7 @@ def test_options_of_the_config_change_logits_as_in_transformers(changes, tiny, t
         ({"n_head": 3}, "num_heads must divide"),
         ({"embd_pdrop": 2.0}, "embedding_dropout_rate"),
         ({"rotary_dim": 8}, "unknown settings: rotary_dim"),
-        ({"model_type": "gptj"}, "model_type must be one of gpt2, got 'gptj'"),
+        ({"model_type": "gptj"}, "model_type must be one of gpt2, llama, .*, got 'gptj'"),
         ({"vocab_size": 340}, "the tokenizer has 341 tokens, but the model has 340 embeddings"),
     ],
     ids=str,
@@ -250,6 +313,54 @@ def test_settings_that_are_not_supported_are_refused_by_name(changes, message, t
     (with_tokenizer(folder, tmp_path) / "config.json").write_text(json.dumps(settings))
     with pytest.raises(PretrainedError, match=message):
         read_decoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "message"),
+    [
+        ("llama", {"attention_bias": True}, "attention_bias True, expected False"),
+        ("llama", {"mlp_bias": True}, "mlp_bias True, expected False"),
+        ("llama", {"hidden_act": "gelu"}, "hidden_act 'gelu', expected 'silu'"),
+        ("llama", {"num_key_value_heads": 3}, "num_key_heads must divide model.num_heads, got 3"),
+        ("llama", {"head_dim": 5}, "head_width must be even for rotary positions, got 5"),
+        ("llama", {"sliding_window": 8}, "unknown settings: sliding_window"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type 'yarn', expected 'default' or 'linear' or"),
+        ("llama", {"rope_parameters": {"rope_type": "linear"}}, "factor None, expected a number"),
+        ("llama", {"rope_parameters": {**LLAMA3, "factor": "8"}}, "factor '8', expected a number"),
+        ("llama", {"rope_parameters": {"attention_factor": 2.0}}, "unknown settings: attention_factor"),
+        ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5, expected 1.0"),
+        ("llama", {"rope_scaling": [8]}, r"rope_scaling must be an object, got \[8\]"),
+        ("qwen2", {"use_sliding_window": True}, "use_sliding_window True, expected False"),
+        ("qwen2", {"head_dim": 8}, "unknown settings: head_dim"),
+        ("qwen3", {"attention_bias": True}, "attention_bias True, expected False"),
+        ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, "must all be .*, got sliding_attention"),
+    ],
+    ids=str,
+)
+def test_settings_of_rotary_decoders_that_are_not_supported_are_refused_by_name(
+    model_type, changes, message, made, tmp_path
+):
+    folder = made(model_type)[0]
+    settings = json.loads((folder / "config.json").read_text()) | changes
+    (with_tokenizer(folder, tmp_path) / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(PretrainedError, match=message):
+        read_decoder(tmp_path)
+
+
+def test_rotary_settings_of_earlier_versions_mean_the_same(made, tmp_path):
+    folder = made("llama")[0]
+    settings = json.loads((folder / "config.json").read_text())
+    for name in ("rope_parameters", "num_key_value_heads", "head_dim"):
+        del settings[name]
+    older = {"rope_theta": 500_000.0, "rope_scaling": {**LLAMA3, "type": "llama3"}}
+    del older["rope_scaling"]["rope_theta"], older["rope_scaling"]["rope_type"]
+    found = []
+    for held in (older, {"rope_parameters": {**LLAMA3, "rope_theta": 500_000.0}}):
+        (with_tokenizer(folder, tmp_path) / "config.json").write_text(json.dumps(settings | held))
+        found.append(_fields_of(tmp_path / "config.json")[1])
+    assert found[0] == found[1]
+    assert found[0]["rotary_base"] == 500_000.0
+    assert found[0]["rotary_factor"] == 8.0
 
 
 OLDER = {

@@ -44,6 +44,7 @@ def test_ten_thousand_random_texts_of_every_script_have_the_tokens_and_texts_of_
     [
         {},
         {"add_prefix_space": True},
+        {"add_bos_token": True, "add_eos_token": True},
         {"tokenizer_class": "GPT2TokenizerFast"},
         {"tokenizer_class": "absent"},
         {"tokenizer_class": "PreTrainedTokenizerFast"},
@@ -62,7 +63,7 @@ def test_each_setting_changes_tokens_as_in_transformers(folder, changes, tmp_pat
     change(folder, "tokenizer_config.json", **changes)
     ours = assert_alike(folder)
     (tmp_path / "again").mkdir()
-    ours.save(tmp_path / "again", end=END, max_length=9)
+    ours.save(tmp_path / "again", max_length=9)
     (tmp_path / "again" / "config.json").write_text('{"model_type": "gpt2"}')
     assert assert_alike(tmp_path / "again") == ours
     assert AutoTokenizer.from_pretrained(tmp_path / "again").model_max_length == 9
@@ -77,14 +78,22 @@ def test_a_folder_with_vocabulary_and_merges_is_read(folder):
     (folder / "tokenizer.json").unlink()
     ours = assert_alike(folder)
     assert (ours.size, ours.id_of(END), ours.id_of("no token")) == (whole.size, 340, None)
+    change(folder, "tokenizer_config.json", add_bos_token=True)
+    theirs = AutoTokenizer.from_pretrained(folder)
+    ours = BytePairs.of_folder(folder)
+    assert ours.encode("a cat").tolist() == theirs("a cat")["input_ids"]
+    assert ours.start == 340
+    change(folder, "tokenizer_config.json", add_eos_token=True)
+    with pytest.raises(ValueError, match=r"no token may be added to a text, except bos_token at its start, got"):
+        BytePairs.of_folder(folder)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"add_bos_token": True}, "no token may be added at the start or the end"),
         ({"add_prefix_space": "yes"}, "add_prefix_space must be true or false, got 'yes'"),
-        ({"tokenizer_class": "LlamaTokenizer"}, "LlamaTokenizer is not supported; .*set tokenizer_class to it in"),
+        ({"tokenizer_class": "BloomTokenizer"}, "BloomTokenizer is not supported; .*set tokenizer_class to it in"),
+        ({"tokenizer_class": "LlamaTokenizer"}, "gives .* back unchanged"),
         ({"tokenizer_class": "BertTokenizer"}, "is not a WordPiece tokenizer: expected a WordPiece .*got BPE"),
         ({"split_special_tokens": True}, "split_special_tokens True, expected False"),
         ({"dropout": 0.1}, "unknown settings: dropout"),

@@ -73,7 +73,7 @@ def test_a_folder_with_vocabulary_and_merges_is_read(folder):
     ("changes", "message"),
     [
         ({"add_prefix_space": "yes"}, "add_prefix_space must be true or false, got 'yes'"),
-        ({"tokenizer_class": "LlamaTokenizer"}, "LlamaTokenizer is not supported; .*set tokenizer_class to it in"),
+        ({"tokenizer_class": "BloomTokenizer"}, "BloomTokenizer is not supported; .*set tokenizer_class to it in"),
         ({"tokenizer_class": "BertTokenizer"}, "is not a WordPiece tokenizer: expected a WordPiece .*got BPE"),
         ({"dropout": 0.1}, "unknown settings: dropout"),
     ],

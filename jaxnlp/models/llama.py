@@ -1,0 +1,140 @@
+"""Llama: a decoder-only language model with rotary positions, and the decoders that are built as it is.
+
+Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for key heads that heads share; Yang et al. 2025 (Qwen3) for
+the normalisation of heads. Otherwise as `models.gpt`. Weights of Llama, Qwen2 and
+Qwen3 are read by `jaxnlp.convert.decoder`.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+
+from jaxnlp.config import Count, Natural, Positive, ProperFraction
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.gpt import GPT, GPTConfig
+from jaxnlp.models.parameter_table import Table
+from jaxnlp.nn.attention import Rotary, SelfAttention
+from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.nn.feed_forward import Activation
+from jaxnlp.nn.normalization import RMSNorm
+from jaxnlp.nn.transformer import Layer
+from jaxnlp.ops.positions import RotaryScaling
+
+
+@dataclasses.dataclass(frozen=True)
+class LlamaConfig(GPTConfig):
+    """Shape of a Llama: root-mean-square normalisation, feed-forward layers with a gate, and no biases."""
+
+    context_length: Count = 2_048
+    """Maximum length in tokens."""
+    num_key_heads: Count | None = None
+    """Heads of keys and values, G; must divide the number of heads, which share them; None = as many as heads."""
+    head_width: Count | None = None
+    """Width of queries, keys and values in each head, K; None = width / num_heads."""
+    activation: Activation = "silu"
+    """Activation of the gate of the feed-forward layers."""
+    epsilon: ProperFraction = 1e-6
+    """Epsilon of the normalisations."""
+    use_bias: bool = False
+    """Whether dense layers have biases; must be False."""
+    use_qkv_bias: bool = False
+    """Whether queries, keys and values have biases, as in Qwen2."""
+    head_norm: bool = False
+    """Whether each head's queries and keys are normalised, as in Qwen3."""
+    rotary_base: Positive = 10_000.0
+    """Base of the rates of rotation; a larger base rotates more slowly, for longer texts."""
+    rotary_factor: Positive = 1.0
+    """Rates of rotation are divided by it, to read longer texts than the model was trained on."""
+    rotary_original_length: Natural = 0
+    """Length of the texts that the model was trained on, for a factor for slow rates alone; 0 = for all rates."""
+    rotary_fewest_turns: Positive = 1.0
+    """Rates with fewer turns in the original length are divided by the whole factor."""
+    rotary_most_turns: Positive = 4.0
+    """Rates with more turns in the original length are not divided."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.only_if(self.rotary_factor != 1.0, "a model.rotary_factor other than 1", "rotary_original_length")
+        turns = ("rotary_fewest_turns", "rotary_most_turns")
+        self.only_if(self.rotary_original_length, "an original length (model.rotary_original_length)", *turns)
+        if self.use_bias:
+            raise ValueError("model.use_bias must be False for a Llama, got True")
+        if self.num_heads % self.key_heads:
+            raise ValueError(
+                f"model.num_key_heads must divide model.num_heads, got {self.key_heads} key heads for "
+                f"{self.num_heads} heads"
+            )
+        if self.key_width % 2:
+            raise ValueError(f"model.head_width must be even for rotary positions, got {self.key_width}")
+        if self.rotary_fewest_turns >= self.rotary_most_turns:
+            raise ValueError(
+                f"model.rotary_fewest_turns must be below model.rotary_most_turns, {self.rotary_most_turns}, got "
+                f"{self.rotary_fewest_turns}"
+            )
+
+    @property
+    def key_heads(self) -> int:
+        return self.num_key_heads or self.num_heads
+
+    @property
+    def key_width(self) -> int:
+        return self.head_width or self.width // self.num_heads
+
+    @property
+    def positions(self) -> Rotary:
+        """How queries and keys are rotated."""
+        if self.rotary_factor == 1.0:
+            return Rotary(self.rotary_base)
+        length = self.rotary_original_length or None
+        turns = (self.rotary_fewest_turns, self.rotary_most_turns)
+        return Rotary(self.rotary_base, RotaryScaling(self.rotary_factor, *turns, length))
+
+    def architecture(self) -> dict[str, Any]:
+        return super().architecture() | {"num_key_heads": self.key_heads, "head_width": self.key_width}
+
+    def build(self, processor: Any) -> "Llama":
+        return Llama(self, self.embeddings(processor.size))
+
+    def layers(self, compute: TransformerCompute, mixer: Layer | None = None) -> tuple[Layer, Layer, Layer]:
+        mixer, feed_forward, _ = super().layers(compute, mixer)
+        norm = functools.partial(RMSNorm, self.epsilon, compute)
+        mixer = functools.partial(mixer, head_norm=norm if self.head_norm else None)
+        return mixer, functools.partial(feed_forward, gated=True), norm
+
+    @property
+    def mixer(self) -> Layer:
+        return functools.partial(
+            SelfAttention,
+            num_key_heads=self.key_heads,
+            head_width=self.key_width,
+            use_qkv_bias=self.use_qkv_bias,
+            positions=self.positions,
+        )
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        axes = parameter_table.self_attention(
+            grouped=self.key_heads != self.num_heads,
+            use_bias=False,
+            use_qkv_bias=self.use_qkv_bias,
+            head_norm=self.head_norm,
+        )
+        blocks = parameter_table.block(axes, gated=True, use_bias=False)
+        table: Table = parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
+        around = {name: entry for name, entry in self.parameters_around().items() if name != ("positions",)}
+        return parameter_table.find(around | table, path)
+
+
+class Llama(GPT):
+    """Scores for each next token, with positions in attention alone. Attributes: as `GPT`."""
+
+    config: LlamaConfig
+
+    def placed(self, x: jax.Array, first: jax.Array) -> jax.Array:
+        del first
+        return x
+
+    def within(self, length: int) -> "Llama":
+        config = dataclasses.replace(self.config, context_length=min(length, self.config.context_length))
+        return self.clone(config=config)

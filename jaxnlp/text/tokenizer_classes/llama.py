@@ -1,0 +1,41 @@
+"""Llama's tokenizer: BPE of SentencePiece, with a token for each byte. The sign \u2581 is a blank."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+
+from jaxnlp.text.tokenizer_classes import TokenizerClass
+
+_BLANK = "\u2581"
+
+
+def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:
+    del named
+    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in whole["model"]["merges"]]
+    pairs = [(first, second) for first, second in merges]
+    tokenizer = Tokenizer(BPE(dict(whole["model"]["vocab"]), pairs, fuse_unk=True, byte_fallback=True))
+    blanks = settings.get("add_prefix_space", True)
+    scheme = ("always" if settings.get("legacy", False) else "first") if blanks else "never"
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_BLANK, scheme, split=False)
+    steps = [decoders.Replace(_BLANK, " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence([*steps, *([decoders.Strip(" ", 1, 0)] if blanks else [])])
+    return tokenizer
+
+
+def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    del tokenizer, named, settings
+
+
+CLASS = TokenizerClass(
+    names=("LlamaTokenizer", "LlamaTokenizerFast"),
+    model_types=("llama",),
+    kind="BPE",
+    files=(),
+    named={"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
+    segments=False,
+    read=None,
+    build=_build,
+    finish=_finish,
+)
