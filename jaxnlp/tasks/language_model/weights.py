@@ -25,13 +25,14 @@ def decoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, 
 
 @dataclasses.dataclass(frozen=True)
 class ExportDecoder(ExportCommand):
-    """Writes a GPT of byte-level BPE as a directory that Hugging Face Transformers reads: a GPT-2 with its tokenizer.
+    """Writes a GPT or a Llama of byte-level BPE as a directory that Hugging Face Transformers reads: a GPT-2, Llama,
+    Qwen2 or Qwen3 with its tokenizer.
 
     It is written atomically. `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every
     language model is written.
 
     Raises, when it is called:
-      ValueError: for a model that is not a GPT-2: another family, another vocabulary, or layers without biases.
+      ValueError: for another family, another vocabulary, or layers that none of them has.
       OSError: when the directory is not empty or cannot be written.
     """
 
@@ -41,7 +42,7 @@ class ExportDecoder(ExportCommand):
             raise without_class(trained)
         if not isinstance(trained.processor, BytePairs):
             raise WeightsError(
-                "only a vocabulary of byte-level BPE can be exported with a GPT-2, got a "
+                "only a vocabulary of byte-level BPE can be exported with a GPT, got a "
                 f"{type(trained.processor).__name__}; train on the data of gpt2_small, or give --format jax"
             )
         params = jax.tree.map(np.asarray, dict(trained.params))

@@ -9,6 +9,7 @@ import optax
 
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import TransformerCompute
@@ -22,6 +23,7 @@ COMPUTE = {field.name for field in dataclasses.fields(TransformerCompute)}
 VARIANTS = {
     "vanilla": {},
     "synthesizer": {"kind": SynthesizerConfig},
+    "llama": {"kind": LlamaConfig, "num_key_heads": 1, "head_norm": True, "use_qkv_bias": True},
     "prefix": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": LATENTS},
     "along": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": LATENTS, "latent_placement": "along"},
 }

@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from jaxnlp.ops.positions import rotary, sinusoidal_positions
+from jaxnlp.ops.positions import RotaryScaling, rotary, sinusoidal_positions
 
 BATCH, POSITIONS, HEADS, WIDTH = 2, 5, 3, 8
 X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, HEADS, WIDTH))
@@ -104,3 +106,16 @@ def test_rotary_of_bfloat16_is_bfloat16_and_rounded_once():
 def test_shapes_that_rotary_cannot_turn_are_named(shape, places, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         rotary(jnp.zeros(shape), jnp.zeros(places, jnp.int32))
+
+
+@pytest.mark.parametrize("length", [None, 32])
+def test_scaled_rates_are_those_of_transformers(length):
+    kinds = {None: "linear", 32: "llama3"}
+    settings = {"rope_type": kinds[length], "rope_theta": 50.0, "factor": 8.0}
+    settings |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": length}
+    config = transformers.LlamaConfig(hidden_size=64, num_attention_heads=2, rope_parameters=settings)
+    expected, _ = ROPE_INIT_FUNCTIONS[kinds[length]](config)
+    rates = 50.0 ** (-np.arange(0, 32, 2) / 32.0)
+    found = np.asarray(RotaryScaling(8.0, original_length=length).scaled(jnp.asarray(rates, jnp.float32)))
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
+    assert len({*np.round(rates / found, 3)}) > 3 or length is None  # some rates are kept, and some lie between

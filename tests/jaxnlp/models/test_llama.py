@@ -1,0 +1,68 @@
+"""What is a Llama's own; what it shares with other decoders is tested in test_decoder."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.decoding.generation import SMALLEST_CACHE, decoder_of
+from jaxnlp.models.llama import LlamaConfig
+from jaxnlp.nn.attention import Rotary
+from jaxnlp.ops.positions import RotaryScaling
+from tests.jaxnlp.models.gpt_helpers import CONTEXT, HEADS, LAYERS, TOKENS, VOCABULARY, WIDTH, make_model, shapes_of
+
+SHAPE = {"num_layers": 1, "num_heads": 4, "width": 8}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kernels", "others"),
+    [
+        ({}, 3 * HEADS * 4, 0),
+        ({"num_key_heads": 1, "head_width": 6}, 2 * 6 + 2 * 6, 0),
+        ({"use_qkv_bias": True, "head_norm": True, "head_width": 6}, 3 * HEADS * 6, 3 * HEADS * 6 + 2 * 6),
+    ],
+    ids=str,
+)
+def test_number_of_parameters_follows_the_formula(changes, kernels, others):
+    shapes = shapes_of(make_model(kind=LlamaConfig, feed_forward_width=5, **changes))
+    out = HEADS * changes.get("head_width", 4) * WIDTH
+    block = WIDTH * kernels + others + out + 3 * WIDTH * 5 + 2 * WIDTH
+    assert sum(x.size for x in jax.tree.leaves(shapes)) == LAYERS * block + WIDTH + 2 * VOCABULARY * WIDTH
+
+
+def test_positions_rotate_queries_and_keys_by_the_settings():
+    assert LlamaConfig(rotary_base=5.0).positions == Rotary(5.0)
+    assert LlamaConfig(rotary_factor=2.0).positions == Rotary(10_000.0, RotaryScaling(2.0))
+    changed = LlamaConfig(rotary_factor=2.0, rotary_original_length=8, rotary_most_turns=3.0)
+    assert changed.positions == Rotary(10_000.0, RotaryScaling(2.0, 1.0, 3.0, 8))
+
+
+def test_a_cache_need_not_be_larger_than_the_sequence():
+    model = make_model(kind=LlamaConfig, context_length=4_096)
+    assert decoder_of(model).capacity == 4_096
+    assert decoder_of(model, 10).capacity == SMALLEST_CACHE
+    assert decoder_of(model, 300) is decoder_of(model, 512)
+    assert decoder_of(model, 9_000).capacity == 4_096
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
+    short = model.within(CONTEXT)
+    whole, found = (np.asarray(jax.jit(one.apply)({"params": params}, TOKENS)) for one in (model, short))
+    np.testing.assert_array_equal(whole, found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_bias": True}, r"model\.use_bias must be False for a Llama, got True"),
+        ({"num_key_heads": 3}, r"num_key_heads must divide model\.num_heads, got 3 key heads for 4 heads"),
+        ({"head_width": 3}, "head_width must be even for rotary positions, got 3"),
+        ({"rotary_original_length": 8}, r"rotary_original_length .*model\.rotary_factor other than 1"),
+        ({"rotary_factor": 2.0, "rotary_most_turns": 8.0}, r"rotary_most_turns .*model\.rotary_original_length"),
+        (
+            {"rotary_factor": 2.0, "rotary_original_length": 8, "rotary_fewest_turns": 4.0},
+            r"rotary_fewest_turns must be below model\.rotary_most_turns, 4\.0, got 4\.0",
+        ),
+    ],
+    ids=str,
+)
+def test_shapes_that_are_not_possible_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        LlamaConfig(**SHAPE, **changes)
