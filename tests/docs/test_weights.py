@@ -18,6 +18,7 @@ from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
+from jaxnlp.models.llama import Llama, LlamaConfig
 from jaxnlp.text.tokenizer_classes import classes
 from tests import decoder_folders, encoder_decoder_folders
 from tests.encoder_folders import make_model, save_tokenizer
@@ -40,7 +41,8 @@ def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page)
     known = {**families(), **decoder_families(), **encoder_decoder_families()}
     assert [row[0].partition(", ")[0] for row in rows] == [known[row[1].strip("`")].title for row in rows]
     assert {row[1].strip("`") for row in rows} == known.keys()
-    kinds = {"WordPiece": "WordPiece", "byte-level BPE": "BPE", "SentencePiece unigram": "Unigram"}
+    kinds = {"WordPiece": "WordPiece", "byte-level BPE": "BPE", "BPE with bytes": "BPE"}
+    kinds["SentencePiece unigram"] = "Unigram"
     for _, model_type, tokenizer, heads in rows:
         kind, _, names = tokenizer.partition(": ")
         for name in re.findall(r"`(\w+)`", names):
@@ -76,6 +78,7 @@ ROBERTA = {"num_segments": 1, "padding_id": 1}
 LARGE = {"num_layers": 24, "num_heads": 16, "width": 1024, **ROBERTA}
 GPT2 = {"context_length": 1024, "tie_embeddings": True}
 T5 = {**encoder_decoder_families()["t5"].fixed, "head_width": 64}
+LLAMA = {"tie_embeddings": True}
 SMALL = {"num_layers": 8, "num_heads": 6, "width": 512, "feed_forward_width": 1024}
 BASE = {"num_layers": 12, "num_heads": 12, "width": 768}
 GATED = {**T5, "gated": True, "embeddings": "shared_inputs"}
@@ -84,6 +87,28 @@ SHAPES = {
     "electra-small-discriminator": (
         {"width": 256, "embedding_width": 128, "num_heads": 4, "use_pooler": False},
         30_522,
+    ),
+    "SmolLM2-135M": (
+        {"num_layers": 30, "num_heads": 9, "num_key_heads": 3, "width": 576, "feed_forward_width": 1536, **LLAMA},
+        49_152,
+    ),
+    "Qwen2.5-0.5B": (
+        {
+            **{"num_layers": 24, "num_heads": 14, "num_key_heads": 2, "width": 896, "feed_forward_width": 4864},
+            **{**LLAMA, "use_qkv_bias": True},
+        },
+        151_936,
+    ),
+    "Qwen3-0.6B": (
+        {
+            **{"num_layers": 28, "num_heads": 16, "num_key_heads": 8, "width": 1024, "feed_forward_width": 3072},
+            **{**LLAMA, "head_width": 128, "head_norm": True},
+        },
+        151_936,
+    ),
+    "TinyLlama-1.1B": (
+        {"num_layers": 22, "num_heads": 32, "num_key_heads": 4, "width": 2048, "feed_forward_width": 5632},
+        32_000,
     ),
     "t5-small": ({"num_layers": 6, "num_heads": 8, "width": 512, "feed_forward_width": 2048, **TIED}, 32_128),
     "distilbert-base-uncased": ({"num_layers": 6, "num_segments": 0, "use_pooler": False}, 30_522),
@@ -109,12 +134,16 @@ SHAPES = {
 
 def test_the_memory_of_parameters_is_that_of_their_shapes(page):
     rows = rows_of(page, "Memory")
-    assert [row[0].strip("`") for row in rows] == [*SHAPES]
+    assert {row[0].strip("`") for row in rows} == SHAPES.keys()
+    sizes = [int(row[1].replace(",", "")) for row in rows]
+    assert sizes == sorted(sizes)
     for name, shown, memory in rows:
         fields, size = SHAPES[name.strip("`")]
         tokens = jax.ShapeDtypeStruct((1, 1), np.int32)
         if "t5" in name:
             model, inputs = EncoderDecoder(EncoderDecoderConfig(**fields), size, size), (tokens, tokens)
+        elif "num_key_heads" in fields:
+            model, inputs = Llama(LlamaConfig(**fields), size), (tokens,)
         elif "context_length" in fields:
             model, inputs = GPT(GPTConfig(**fields), size), (tokens,)
         else:
