@@ -41,6 +41,8 @@ MODULES = (
     "vit",
     "predict",
     "one_text",
+    "encode",
+    "complete",
     "first_answer",
     "parse",
 )

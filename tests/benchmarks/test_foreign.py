@@ -1,0 +1,43 @@
+"""Both sides of the benchmarks of foreign weights give the same results."""
+
+import numpy as np
+import pytest
+
+from benchmarks import complete, encode, foreign
+from benchmarks.answers import OPPONENT
+from benchmarks.case import OURS
+
+TINY = {
+    "bert": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
+    "distilbert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 8},
+    "electra": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
+    "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2},
+    "llama": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8},
+}
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    for name in ("ENCODERS", "DECODERS"):
+        monkeypatch.setattr(foreign, name, {kind: TINY[kind] for kind in getattr(foreign, name)})
+
+
+@pytest.mark.parametrize("case", encode.cases()[:3], ids=lambda case: case.variant)
+def test_both_sides_compute_the_same_vectors(case):
+    ours, theirs = (case.implementations[name]()() for name in (OURS, OPPONENT))
+    assert ours.shape == theirs.shape
+    assert ours.shape[1:] == (16,)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert np.ptp(ours) > 0.01
+
+
+def test_a_text_has_thirty_two_tokens_with_those_around_it():
+    assert {case.tokens // 32 for case in encode.cases()} == {1, 32}
+    assert len(foreign.SENTENCE.split()) + 2 == 32
+
+
+@pytest.mark.parametrize("case", complete.cases(), ids=lambda case: case.variant)
+def test_both_sides_write_the_same_text(case):
+    ours, theirs = (case.implementations[name]()() for name in (OURS, OPPONENT))
+    assert ours == theirs
+    assert len(ours.encode("utf-8", "replace")) > len(foreign.PROMPT)
