@@ -151,6 +151,7 @@ def blocks(
     prefix: tuple[str, ...] = (),
     head_width: int | None = None,
     use_bias: bool = True,
+    qkv_bias: bool = True,
 ) -> Iterator[TensorEntry]:
     """The blocks of a Transformer, stacked.
 
@@ -161,12 +162,14 @@ def blocks(
       prefix: goes before each path.
       head_width: K; None = D / H.
       use_bias: whether dense layers and normalisations have biases.
+      qkv_bias: whether queries, keys and values do, if the other layers do.
     """
     keys = head_width or width // heads
 
     def layer_of(name: str, part: str, own: Sequence[str], inputs: int, *axes: int) -> Iterator[TensorEntry]:
         path, whole = (*prefix, "blocks", name, part), [here + each for each in own]
-        yield from dense(tree, path, whole, inputs, axes, layer, transposed=transposed, use_bias=use_bias)
+        biased = use_bias and (qkv_bias or part != "qkv")
+        yield from dense(tree, path, whole, inputs, axes, layer, transposed=transposed, use_bias=biased)
 
     def norm_of(name: str, own: str) -> Iterator[TensorEntry]:
         yield from norm(tree, (*prefix, "blocks", f"{name}_norm"), here + own, width, layer, use_bias=use_bias)

@@ -30,7 +30,7 @@ def printable(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def open_image(path: Path, channels: int) -> Image.Image:
+def open_image(path: Path, channels: int, *, plain: bool = False) -> Image.Image:
     """Reads an image file as `with_channels` does; for an animation its first frame.
 
     Raises: FileNotFoundError; IsADirectoryError; UnreadableImageError naming the file.
@@ -41,7 +41,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise FileNotFoundError(f"the image {path} does not exist")
     try:
         with Image.open(path) as image:
-            return with_channels(image, channels)
+            return with_channels(image, channels, plain=plain)
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(f"{path} has too many pixels: {error}; make it smaller") from error
     except UnidentifiedImageError as error:
@@ -57,7 +57,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise UnreadableImageError(f"{path} is damaged: {cause}; replace or remove it") from error
 
 
-def with_channels(image: Any, channels: int) -> Image.Image:
+def with_channels(image: Any, channels: int, *, plain: bool = False) -> Image.Image:
     """An image with this number of channels and 8 bits a channel.
 
     It is rotated as its camera says, and transparent pixels become white. 16 bits become 8 as in `eight_bits`; Pillow
@@ -67,10 +67,13 @@ def with_channels(image: Any, channels: int) -> Image.Image:
       image: one of Pillow's, or an array [I, I] or [I, I, R] with R from 1 to 4: grey, grey and alpha, colours, colours
         and alpha. The dtypes are those of `eight_bits`.
       channels: 1 for grey, 3 for colours.
+      plain: whether Pillow alone converts the rotated image, as in Transformers: transparency is ignored.
 
     Raises: ValueError for another array; OSError or another error of Pillow for an image that it cannot decode.
     """
     picture = ImageOps.exif_transpose(image) if isinstance(image, Image.Image) else _from_array(image)
+    if plain:
+        return picture.convert(MODES[channels])
     if picture.mode.startswith(("I", "F")):
         picture = _from_deep(picture)
     if picture.has_transparency_data:
@@ -100,15 +103,6 @@ def eight_bits(pixels: np.ndarray) -> np.ndarray:
             "to uint8"
         )
     return np.rint(pixels * 255.0).astype(np.uint8)
-
-
-def middle_square(image: Image.Image, size: int) -> Image.Image:
-    """The middle square of an image, scaled so that the image's shorter side has `size` pixels."""
-    if image.size == (size, size):
-        return image
-    side = min(image.size)
-    left, top = ((length - side) // 2 for length in image.size)
-    return image.crop((left, top, left + side, top + side)).resize((size, size))
 
 
 def _from_array(image: Any) -> Image.Image:

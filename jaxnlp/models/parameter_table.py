@@ -54,16 +54,20 @@ def entries(
     }
 
 
-def self_attention(*, grouped: bool = False, positions: Positions = None, use_bias: bool = True) -> Axes:
+def self_attention(
+    *, grouped: bool = False, positions: Positions = None, use_bias: bool = True, qkv_bias: bool | None = None
+) -> Axes:
     """Axes of a `SelfAttention`.
 
     Args:
       grouped: whether there are fewer key heads than heads.
       positions: see `SelfAttention`; the tables of relative positions have one row per bucket or distance.
       use_bias: whether the projections have biases.
+      qkv_bias: whether those of queries, keys and values do; None = `use_bias`.
     """
     projections = {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"}
-    axes = _projections(projections | {"out": "OD"}, use_bias=use_bias)
+    axes = _projections(projections, use_bias=use_bias if qkv_bias is None else qkv_bias)
+    axes |= dense(("out",), "OD", use_bias=use_bias)
     if isinstance(positions, RelativeBias):
         axes[("relative_bias",)] = "NH"
     if isinstance(positions, RelativeVectors):

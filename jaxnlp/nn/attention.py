@@ -67,6 +67,7 @@ class SelfAttention(nn.Module):
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
+      qkv_bias: whether those of queries, keys and values do; None = `use_bias`.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
       positions: `Rotary`, `RelativeBias` or `RelativeVectors`; None = no positions.
@@ -89,6 +90,7 @@ class SelfAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
+    qkv_bias: bool | None = None
     output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
     positions: Positions = None
@@ -211,10 +213,10 @@ class SelfAttention(nn.Module):
             raise ValueError(f"num_key_heads must divide num_heads, got {key_heads} key heads for {heads} heads")
         rows = x.reshape(batch * positions, width)
         if key_heads == heads:
-            qkv = _heads(self, rows, "qkv", 3, heads, head_width)
+            qkv = _heads(self, rows, "qkv", 3, heads, head_width, use_bias=self.qkv_bias)
             return (qkv.reshape(batch, positions, 3, heads, head_width),)
-        q = _heads(self, rows, "q", heads, head_width)
-        kv = _heads(self, rows, "kv", 2, key_heads, head_width)
+        q = _heads(self, rows, "q", heads, head_width, use_bias=self.qkv_bias)
+        kv = _heads(self, rows, "kv", 2, key_heads, head_width, use_bias=self.qkv_bias)
         return (
             q.reshape(batch, positions, heads, head_width),
             kv.reshape(batch, positions, 2, key_heads, head_width),
@@ -350,9 +352,12 @@ def _head_width(width: int, heads: int) -> int:
     return width // heads
 
 
-def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int) -> jax.Array:
+def _heads(
+    layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int, use_bias: bool | None = None
+) -> jax.Array:
     """The projection of rows [N, D] under `name`: [N, F], F the product of `features`; or [N, *features]."""
-    y = Dense(features, layer.use_bias, compute=layer.compute, joined=not is_divided(), name=name)(rows)
+    biased = layer.use_bias if use_bias is None else use_bias
+    y = Dense(features, biased, compute=layer.compute, joined=not is_divided(), name=name)(rows)
     # Rounded once here, not by each product: attention then keeps its weights in this type too.
     return y.astype(layer.compute.operand_dtype or layer.compute.activation_dtype)
 

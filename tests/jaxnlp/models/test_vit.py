@@ -44,8 +44,7 @@ def rival(params):
     blocks = params["blocks"]
     state = {
         "vit.embeddings.cls_token": params["class_token"][None, None],
-        # Theirs adds a position to the class token; ours has it in the token.
-        "vit.embeddings.position_embeddings": np.pad(params["positions"], ((1, 0), (0, 0)))[None],
+        "vit.embeddings.position_embeddings": params["positions"][None],
         "vit.embeddings.patch_embeddings.projection.weight": params["stem"]["project"]["kernel"]
         .reshape(4, 4, 3, 8)
         .transpose(3, 2, 0, 1),
