@@ -131,7 +131,7 @@ def _read_files(
     kept, broken, images = list[int](), list[Exception](), np.empty((0, 0, 0, channels), np.uint8)
     for row, file in enumerate(files):
         try:
-            image = preprocessing(open_image(file, channels, plain=preprocessing.plain))
+            image = preprocessing(open_image(file, channels, preprocessing.conversion))
         except (UnreadableImageError, FileNotFoundError) as error:
             broken.append(error)
             continue
@@ -196,7 +196,7 @@ def _pixels(path: Path, images: np.ndarray, channels: int | None, preprocessing:
     pixels = np.empty((len(images), *size, channels), np.uint8)
     for row, image in enumerate(images):
         try:
-            fitted = preprocessing(with_channels(image, channels, plain=preprocessing.plain))
+            fitted = preprocessing(with_channels(image, channels, preprocessing.conversion))
             pixels[row] = np.asarray(fitted).reshape(pixels.shape[1:])
         except ValueError as error:
             raise DataError(f"{path}, image {row}: {error}") from error

@@ -1,9 +1,11 @@
 """How images of any size become squares of one size."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from PIL import Image
+
+from jaxnlp.images.reading import Conversion
 
 BICUBIC = int(Image.Resampling.BICUBIC)
 
@@ -16,30 +18,33 @@ class Preprocessing:
       size: to which an image is scaled: (shorter side,), or (rows, columns); () = it is not scaled.
       crop: rows and columns of the middle, with black pixels around a smaller image; () = it is not cropped.
       resample: the number of Pillow's filter.
-      plain: whether colours are converted by Pillow alone, see `jaxnlp.images.reading.with_channels`.
+      conversion: of colours, before the image is scaled.
     """
 
     size: tuple[int, ...] = ()
     crop: tuple[int, ...] = ()
     resample: int = BICUBIC
-    plain: bool = False
+    conversion: Conversion = "opaque"
 
     def __post_init__(self):
         fits = len(self.size) <= 2 and len(self.crop) in (0, 2) and all(x > 0 for x in (*self.size, *self.crop))
-        if not fits or self.resample not in list(Image.Resampling):
-            raise ValueError(f"images: expected sizes and crops of at least 1 pixel and a filter of Pillow, got {self}")
+        if not fits or self.resample not in list(Image.Resampling) or self.conversion not in get_args(Conversion):
+            raise ValueError(
+                f"images: expected sizes and crops of at least 1 pixel, a filter of Pillow and a conversion that is one "
+                f"of {', '.join(get_args(Conversion))}, got {self}"
+            )
 
     @classmethod
-    def square(cls, size: int, *, plain: bool = False) -> Self:
+    def square(cls, size: int, conversion: Conversion = "opaque") -> Self:
         """The shorter side is scaled to `size` pixels, and the middle square cropped."""
-        return cls((size,), (size, size), plain=plain)
+        return cls((size,), (size, size), conversion=conversion)
 
     def for_size(self, size: int, old: int) -> Self:
         """The same for images of `size` pixels in place of `old`: the same share of an image is cropped."""
         if size == old and (self.size or self.crop):
             return self
         if not self.size:
-            return self.square(size, plain=self.plain)
+            return self.square(size, self.conversion)
         scaled = tuple(round(side * size / old) for side in self.size)
         return dataclasses.replace(self, size=scaled, crop=(size, size) if self.crop else ())
 
@@ -78,6 +83,6 @@ class Preprocessing:
         """The preprocessing whose `to_json` this is. Raises: ValueError with the wrong fields."""
         try:
             sizes = (tuple(map(int, fields[name])) for name in ("size", "crop"))
-            return cls(*sizes, int(fields["resample"]), bool(fields["plain"]))
+            return cls(*sizes, int(fields["resample"]), fields["conversion"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"images: size, crop, resample or plain are missing: {fields!r}") from error
+            raise ValueError(f"images: size, crop, resample or conversion are missing: {fields!r}") from error

@@ -89,7 +89,7 @@ class ImageProcessor:
 
         Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """
-        return self._fitted(open_image(path, self.channels, plain=self.preprocessing.plain), str(path), resize)
+        return self._fitted(open_image(path, self.channels, self.preprocessing.conversion), str(path), resize)
 
     def __call__(self, images: Any, *, resize: bool = False) -> dict[str, np.ndarray]:
         """`images` [B, I, I, R] uint8, of anything that `array` takes; one image is one row. Raises: as `array`."""
@@ -105,7 +105,7 @@ class ImageProcessor:
             raise ValueError("expected the name of an image file, got an empty one")
         if isinstance(image, str | Path):
             return self.read(Path(image), resize=resize)
-        return self._fitted(with_channels(image, self.channels, plain=self.preprocessing.plain), "the image", resize)
+        return self._fitted(with_channels(image, self.channels, self.preprocessing.conversion), "the image", resize)
 
     def _fitted(self, image: Any, name: str, resize: bool) -> np.ndarray:
         fitted = self.preprocessing(image)

@@ -13,7 +13,7 @@ from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderCompute
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained
-from jaxnlp.tasks.bert_verbs.exported import ExportedHead, class_names, read_head
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.tag_schemes import scheme_of
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs

@@ -45,22 +45,22 @@ def test_the_size_of_the_result_is_told_before():
 
 
 def test_another_size_keeps_the_filter_and_the_share_that_is_cropped():
-    deit = Preprocessing((256, 256), (224, 224), 3, plain=True)
+    deit = Preprocessing((256, 256), (224, 224), 3, conversion="pillow")
     assert deit.for_size(224, 224) == deit
-    assert deit.for_size(448, 224) == Preprocessing((512, 512), (448, 448), 3, plain=True)
+    assert deit.for_size(448, 224) == Preprocessing((512, 512), (448, 448), 3, conversion="pillow")
     assert Preprocessing((224, 224), resample=2).for_size(64, 224) == Preprocessing((64, 64), resample=2)
-    assert Preprocessing(plain=True).for_size(8, 8) == Preprocessing.square(8, plain=True)
+    assert Preprocessing(conversion="pillow").for_size(8, 8) == Preprocessing.square(8, "pillow")
 
 
 def test_it_is_equal_after_json_and_names_what_is_missing():
-    found = Preprocessing((256,), (224, 224), 2, plain=True)
+    found = Preprocessing((256,), (224, 224), 2, conversion="pillow")
     assert Preprocessing.from_json(found.to_json()) == found
-    with pytest.raises(ValueError, match="images: size, crop, resample or plain are missing"):
+    with pytest.raises(ValueError, match="images: size, crop, resample or conversion are missing"):
         Preprocessing.from_json({"size": [3]})
 
 
-@pytest.mark.parametrize("fields", [{"size": (0,)}, {"size": (1, 2, 3)}, {"crop": (3,)}, {"resample": 6}])
+@pytest.mark.parametrize("fields", [{"size": (0,)}, {"size": (1, 2, 3)}, {"crop": (3,)}, {"resample": 99}, {"conversion": "x"}])
 def test_a_preprocessing_that_cannot_be_is_refused(fields):
     assert Preprocessing().resample == BICUBIC == 3
-    with pytest.raises(ValueError, match="expected sizes and crops of at least 1 pixel and a filter of Pillow"):
+    with pytest.raises(ValueError, match="expected sizes and crops of at least 1 pixel, a filter of Pillow and"):
         Preprocessing(**fields)
