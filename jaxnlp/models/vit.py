@@ -142,22 +142,22 @@ class ViTConfig(ClassifierConfig):
         dropout rates stay those of this config. The heads are used only if the classes are the same. Learned positions
         are interpolated to the size of the images. A pooler of another library is left out: its classifiers have none.
         """
-        theirs, like, notes = pretrained.model.config, self, ()
-        if pretrained.folder is None and type(theirs) is type(self):
+        theirs = pretrained.model.config
+        foreign = pretrained.folder is None and type(theirs) is type(self)
+        like, notes = self, list[str]()
+        if foreign:
             rates = {name: rate for name, rate in vars(self).items() if name.endswith("dropout_rate")}
             like = dataclasses.replace(theirs, **rates, compute=self.compute)
-            notes = (f"ViT from {pretrained.name}: {like.num_layers} layers, {like.width} wide, {like.num_heads} heads",)
-            if HEAD not in pretrained.params:
-                notes += ("the weights have no head: it is initialised at random",)
-            if like.pooler_width is not None:
-                notes += ("the pooler of the weights is not used",)
+            shape = f"{like.num_layers} layers, {like.width} wide, {like.num_heads} heads"
+            notes += [f"image encoder from {pretrained.name}: {shape}"]
+            notes += [] if HEAD in pretrained.params else ["its head is initialised at random: the weights have none"]
+            notes += [] if like.pooler_width is None else ["its pooler is not used"]
         config, params, processor, *_ = super(ViTConfig, like).adopt(pretrained)
-        if notes:
+        if foreign:
             config = dataclasses.replace(config, pooler_width=None)
-        apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler",) if notes else ()))
-        fitting = functools.partial(_fitting, config, pretrained)
+        apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler",) if foreign else ()))
         rest = {name: value for name, value in params.items() if name not in apart}
-        return Adopted(config, rest, processor, notes, fitting)
+        return Adopted(config, rest, processor, tuple(notes), functools.partial(_fitting, config, pretrained))
 
 
 def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:

@@ -14,6 +14,7 @@ from jaxnlp.convert.decoders import families as decoder_families
 from jaxnlp.convert.encoder_decoders import families as encoder_decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
+from jaxnlp.convert.image_encoders import families as image_families
 from jaxnlp.convert.pretrained import read_pretrained
 from jaxnlp.convert.settings import (
     MODULE,
@@ -42,7 +43,7 @@ OLDER = re.findall(
     """,
 )
 """What earlier versions of Transformers wrote for a BERT."""
-ALL = {**families(), **decoder_families(), **encoder_decoder_families()}
+ALL = {**families(), **decoder_families(), **encoder_decoder_families(), **image_families()}
 MODELS = {name: family.rules for name, family in ALL.items()}
 KNOWN = {
     **MODELS,
@@ -64,7 +65,7 @@ def test_all_settings_of_transformers_config_are_known_and_its_defaults_are_supp
     rules, config = MODELS[model_type], transformers.AutoConfig.for_model(model_type).to_dict()
     base = inspect.signature(transformers.PretrainedConfig.__init__).parameters.keys() - {"self"}
     own = {"position_embedding_type", "classifier_dropout"}
-    older = set(OLDER) - own if model_type in ("distilbert", "gpt2", "t5", "mt5") else set(OLDER)
+    older = set(OLDER) - own if model_type in ("distilbert", "gpt2", "t5", "mt5", "vit", "deit") else set(OLDER)
     assert rules.problems(config) == []
     assert (base | config.keys() | older) - set(rules.names) == set()
 
