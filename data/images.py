@@ -97,8 +97,6 @@ class Images(DataConfig):
         self.only_if(held_out, "images without a separate validation set", "validation_fraction", "split_seed")
         self.only_if(own, "data.source files", "resize", "skip_broken")
         self.only_if(self.mix != "none", "data.mix mixup and cutmix", "mix_alpha")
-        if own and self.path is None:
-            raise ValueError("data.source files needs data.path: a folder with a folder for each class, or a .npz file")
 
     @property
     def needs(self) -> str:
@@ -188,8 +186,13 @@ class Images(DataConfig):
             return read_cifar10(folder / CIFAR10_ARCHIVE)
         if self.source == "digits":
             return held_out_part(digits(), self.validation_fraction, self.split_seed)
+        if self.path is None:
+            raise DataError(
+                "data.source files needs your images: give a folder with a folder for each class, or a .npz file, with "
+                "--data.path"
+            )
         read = functools.partial(read_images, preprocessing=preprocessing, skip_broken=self.skip_broken)
-        images = read(Path(str(self.path)).expanduser(), channels=channels)
+        images = read(Path(self.path).expanduser(), channels=channels)
         if self.validation_path is not None:
             held_out = read(Path(self.validation_path).expanduser(), images.classes, channels=images.images.shape[3])
             if held_out.images.shape[1:] != images.images.shape[1:]:

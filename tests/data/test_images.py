@@ -163,6 +163,11 @@ def test_a_folder_has_a_class_for_each_of_its_folders(folder):
     assert len(split.examples) == 5
 
 
+def test_your_own_images_need_a_path():
+    with pytest.raises(DataError, match=r"data.source files needs your images: give a folder .* --data.path"):
+        Images(source="files").load(0)
+
+
 def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     labels = np.array([0, 1, 0, 1])
     np.savez(tmp_path / "a.npz", images=np.zeros((4, 6, 6), np.uint8), labels=labels)
@@ -183,7 +188,6 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"source": "files"}, "data.source files needs data.path"),
         ({"path": "x"}, "data.source digits takes no path, got x; for your own images, set --data.source files"),
         ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
         ({"resize": 32}, "data.resize applies only to data.source files"),
