@@ -22,7 +22,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
-from jaxnlp.images.preprocessing import Preprocessing
+from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
@@ -172,15 +172,13 @@ class Images(DataConfig):
     def _preprocessing(self, earlier: ImageProcessor | None) -> Preprocessing:
         """How your own images are scaled and cropped; images of other sources are not."""
         if self.source != "files":
-            return Preprocessing()
-        held = Preprocessing() if earlier is None else earlier.preprocessing
+            return UNCHANGED
+        held = UNCHANGED if earlier is None else earlier.preprocessing
         if self.resize is None:
             return held
         return held.for_size(self.resize, self.resize if earlier is None else earlier.size)
 
-    def _parts(
-        self, channels: int | None, preprocessing: Preprocessing
-    ) -> tuple[LabelledImages, LabelledImages]:
+    def _parts(self, channels: int | None, preprocessing: Preprocessing) -> tuple[LabelledImages, LabelledImages]:
         if self.source == "cifar10":
             folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise=OWN_IMAGES)
             return read_cifar10(folder / CIFAR10_ARCHIVE)

@@ -12,7 +12,7 @@ import numpy as np
 
 from data import DataError
 from data.readers.object_arrays import read_arrays
-from jaxnlp.images.preprocessing import Preprocessing
+from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.reading import (
     SUFFIXES,
     UnreadableImageError,
@@ -23,7 +23,6 @@ from jaxnlp.images.reading import (
 )
 
 _logger = logging.getLogger(__name__)
-UNCHANGED = Preprocessing()
 
 
 class LabelledImages(NamedTuple):

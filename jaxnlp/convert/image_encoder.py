@@ -160,7 +160,6 @@ def _projection(patch: int, channels: int, width: int) -> TensorEntry:
 def _reshaped(path: tuple[str, ...], name: str, theirs: tuple[int, ...], ours: tuple[int, ...]) -> TensorEntry:
     """A parameter that is one tensor with further axes of length 1."""
 
-
     def join(arrays: list[np.ndarray]) -> np.ndarray:
         return arrays[0].reshape(ours).copy()
 

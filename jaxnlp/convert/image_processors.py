@@ -113,6 +113,7 @@ def _settings(held: Mapping[str, Any], channels: int) -> ImageSettings:
 
 def _size(name: str, value: Any, *, square: bool = True) -> tuple[int, ...]:
     """Rows and columns, or the shorter side. Raises: ValueError for another value."""
+    sides: tuple[Any, ...] = ()
     if type(value) is int:
         sides = (value, value) if square else (value,)
     elif isinstance(value, list):
@@ -121,8 +122,6 @@ def _size(name: str, value: Any, *, square: bool = True) -> tuple[int, ...]:
         sides = (value["height"], value["width"])
     elif isinstance(value, dict) and value.keys() == {"shortest_edge"} and name == "size":
         sides = (value["shortest_edge"],)
-    else:
-        sides = ()
     if not sides or not all(type(side) is int and side > 0 for side in sides):
         raise ValueError(f"{name} {value!r}, expected height and width{', or shortest_edge' * (name == 'size')}")
     return sides

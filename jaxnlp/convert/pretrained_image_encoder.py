@@ -71,7 +71,9 @@ def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pre
     heads = heads_of(tensors, family)
     classes = len(tensors[f"{heads[0]}.weight"]) if heads and f"{heads[0]}.weight" in tensors else 0
     try:
-        config = _config({**family.defaults, **fields}, family.distillation[len(heads)], not heads and has_pooler(tensors))
+        config = _config(
+            {**family.defaults, **fields}, family.distillation[len(heads)], not heads and has_pooler(tensors)
+        )
         names = distinct(class_names(settings, classes)) if classes else ()
         processor = ImageProcessor(size, channels, mean, stddev, names, preprocessing)
         resized = dataclasses.replace(processor, size=given_size or size)

@@ -1,7 +1,7 @@
 """What this library does with each setting of a model's files, as Transformers and sentence-transformers write them.
 
-The settings of one family are in `jaxnlp.convert.encoders`, `decoders`, `encoder_decoders` or `image_encoders`, those of
-tokenizers in `jaxnlp.text.tokenizer_files`, those of image processors in `jaxnlp.convert.image_processors`.
+The settings of one family are in `jaxnlp.convert.encoders`, `decoders`, `encoder_decoders` or `image_encoders`. Those
+of tokenizers are in `jaxnlp.text.tokenizer_files`, those of image processors in `jaxnlp.convert.image_processors`.
 """
 
 from collections.abc import Mapping

@@ -29,9 +29,10 @@ class Preprocessing:
     def __post_init__(self):
         fits = len(self.size) <= 2 and len(self.crop) in (0, 2) and all(x > 0 for x in (*self.size, *self.crop))
         if not fits or self.resample not in list(Image.Resampling) or self.conversion not in get_args(Conversion):
+            kinds = ", ".join(get_args(Conversion))
             raise ValueError(
-                f"images: expected sizes and crops of at least 1 pixel, a filter of Pillow and a conversion that is one "
-                f"of {', '.join(get_args(Conversion))}, got {self}"
+                "images: expected sizes and crops of at least 1 pixel, a filter of Pillow and a conversion, one of "
+                f"{kinds}; got {self}"
             )
 
     @classmethod
@@ -82,7 +83,11 @@ class Preprocessing:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The preprocessing whose `to_json` this is. Raises: ValueError with the wrong fields."""
         try:
-            sizes = (tuple(map(int, fields[name])) for name in ("size", "crop"))
-            return cls(*sizes, int(fields["resample"]), fields["conversion"])
+            size, crop = (tuple(map(int, fields[name])) for name in ("size", "crop"))
+            return cls(size, crop, int(fields["resample"]), fields["conversion"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"images: size, crop, resample or conversion are missing: {fields!r}") from error
+
+
+UNCHANGED = Preprocessing()
+"""Images are not scaled or cropped."""

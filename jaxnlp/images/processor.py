@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from jaxnlp.images.preprocessing import Preprocessing
+from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.reading import MODES, open_image, with_channels
 from jaxnlp.inference.arguments import is_one
 from jaxnlp.targets import OneClass
@@ -34,7 +34,7 @@ class ImageProcessor:
     mean: tuple[float, ...]
     stddev: tuple[float, ...]
     classes: tuple[str, ...]
-    preprocessing: Preprocessing = Preprocessing()
+    preprocessing: Preprocessing = UNCHANGED
 
     counted: ClassVar[str] = "images"
     """The plural noun for examples in metrics."""

@@ -16,8 +16,8 @@ MODES = {1: "L", 3: "RGB"}
 """Pillow's mode for each number of channels."""
 Conversion = Literal["opaque", "pillow", "pillow_rgb"]
 """How colours become those of a model: transparent pixels become white (opaque); by Pillow alone, which ignores
-transparency, as Transformers does with files (pillow); or so, and then by Transformers' do_convert_rgb, which makes white
-the colour that a file without alpha marks as transparent (pillow_rgb)."""
+transparency, as Transformers does with files (pillow); or so, and then by Transformers' do_convert_rgb, which makes
+white the colour that a file without alpha marks as transparent (pillow_rgb)."""
 
 
 class UnreadableImageError(ValueError):
@@ -64,8 +64,8 @@ def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> 
 def with_channels(image: Any, channels: int, conversion: Conversion = "opaque") -> Image.Image:
     """An image with this number of channels and 8 bits a channel.
 
-    It is rotated as its camera says, and transparent pixels become white unless there is another conversion. 16 bits become 8 as in `eight_bits`; Pillow
-    itself reduces files with 16-bit colours, to the upper 8 bits.
+    It is rotated as its camera says. Unless there is another conversion, transparent pixels become white, and 16 bits
+    become 8 as in `eight_bits`; Pillow itself reduces files with 16-bit colours, to the upper 8 bits.
 
     Args:
       image: one of Pillow's, or an array [I, I] or [I, I, R] with R from 1 to 4: grey, grey and alpha, colours, colours

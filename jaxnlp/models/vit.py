@@ -152,12 +152,12 @@ class ViTConfig(ClassifierConfig):
             notes += [f"image encoder from {pretrained.name}: {shape}"]
             notes += [] if HEAD in pretrained.params else ["its head is initialised at random: the weights have none"]
             notes += [] if like.pooler_width is None else ["its pooler is not used"]
-        config, params, processor, *_ = super(ViTConfig, like).adopt(pretrained)
-        if foreign:
-            config = dataclasses.replace(config, pooler_width=None)
+        adopted = super(ViTConfig, like).adopt(pretrained)
+        config = dataclasses.replace(like, pooler_width=None) if foreign else like
         apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler",) if foreign else ()))
-        rest = {name: value for name, value in params.items() if name not in apart}
-        return Adopted(config, rest, processor, tuple(notes), functools.partial(_fitting, config, pretrained))
+        params = {name: value for name, value in adopted.params.items() if name not in apart}
+        fitting = functools.partial(_fitting, config, pretrained)
+        return Adopted(config, params, adopted.processor, tuple(notes), fitting)
 
 
 def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
@@ -170,7 +170,7 @@ def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
     return {**fitting, "positions": resized_positions(params["positions"], config, processor.size)}
 
 
-def resized_positions(positions: jax.Array, config: ViTConfig, size: int) -> np.ndarray:
+def resized_positions(positions: Any, config: ViTConfig, size: int) -> np.ndarray:
     """Learned positions, interpolated to images of another size; those of tokens stay the same.
 
     Args:
@@ -181,12 +181,12 @@ def resized_positions(positions: jax.Array, config: ViTConfig, size: int) -> np.
     Returns:
       [T, D] float32, for the T of this size; equal bits if the number of patches is the same.
     """
-    positions, tokens, side = np.asarray(positions, np.float32), len(config.tokens), size // config.patch
-    old = math.isqrt(len(positions) - tokens)
+    table, tokens, side = np.asarray(positions, np.float32), len(config.tokens), size // config.patch
+    old = math.isqrt(len(table) - tokens)
     if old == side:
-        return positions
-    grid = bicubic(positions[tokens:].reshape(old, old, -1), side)
-    return np.concatenate([positions[:tokens], grid.reshape(side * side, -1)])
+        return table
+    grid = bicubic(table[tokens:].reshape(old, old, -1), side)
+    return np.concatenate([table[:tokens], grid.reshape(side * side, -1)])
 
 
 def patches_of(images: jax.Array, patch: int) -> jax.Array:

@@ -102,7 +102,8 @@ KNOWN_DATA = [
     name
     for name in RECIPES
     if hasattr(data := load_recipe(name).data, "path")
-    and getattr(data, "source", getattr(data, "data_set", None)) not in (None, "table", "text_file", "files", "tiny_shakespeare")
+    and getattr(data, "source", getattr(data, "data_set", None))
+    not in (None, "table", "text_file", "files", "tiny_shakespeare")
 ]
 
 

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.config import NonNegative, Positive, Rate
-from jaxnlp.convert import exported_task, pretrained_types
-from jaxnlp.convert import image_encoders
+from jaxnlp.convert import exported_task, image_encoders, pretrained_types
 from jaxnlp.convert.encoders import families
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.exportable import Exportable

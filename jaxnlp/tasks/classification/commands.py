@@ -158,14 +158,13 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     images, shares, captions, unread = list[np.ndarray](), list[np.ndarray](), list[str](), list[Exception]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows, resize=given.resize)
-        predictions = None if predictor is None else predictor(chunk)
+        labels = [f": {predictor.targets.caption(one)}" for one in predictor(chunk)] if predictor else [""] * len(rows)
         unread += chunk.unread.values()
         for index, row in enumerate(chunk.kept):
             image = chunk.batch([index], IMAGE_SHAPES[0])["images"]
             images.append(image[0])
             shares.append(np.asarray(rollout(trained.params, image))[0])
-            caption = "" if predictions is None else f": {predictor.targets.caption(predictions[row])}"
-            captions.append(f"{printable(rows[row][0].name)}{caption}")
+            captions.append(f"{printable(rows[row][0].name)}{labels[row]}")
     if not images:
         raise unread[0]
     report_skipped(list(map(str, unread)), len(images) + len(unread), "images", "place on the page")

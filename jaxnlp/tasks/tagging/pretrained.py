@@ -9,6 +9,7 @@ from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
+from jaxnlp.convert.shapes import class_names
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderCompute
 from jaxnlp.nn.compute import EXACT

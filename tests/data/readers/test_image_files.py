@@ -181,7 +181,12 @@ def test_arrays_of_any_depth_and_channels_are_read(tmp_path, change, channels):
     np.savez(tmp_path / "a.npz", images=changed, labels=LABELS)
     right = np.where(IMAGE > 127, 255, 0) if changed.dtype == bool else IMAGE
     np.testing.assert_array_equal(read_images(tmp_path / "a.npz").images, [right[..., :channels]] * 4)
-    assert read_images(tmp_path / "a.npz", channels=3, preprocessing=Preprocessing.square(2)).images.shape == (4, 2, 2, 3)
+    assert read_images(tmp_path / "a.npz", channels=3, preprocessing=Preprocessing.square(2)).images.shape == (
+        4,
+        2,
+        2,
+        3,
+    )
 
 
 def test_labels_of_arrays_are_those_of_the_model(tmp_path):

@@ -121,7 +121,10 @@ def test_every_setting_that_transformers_writes_is_known(kind, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image_processor_type": "CLIPImageProcessor"}, "image_processor_type 'CLIPImageProcessor', expected ViTImage"),
+        (
+            {"image_processor_type": "CLIPImageProcessor"},
+            "image_processor_type 'CLIPImageProcessor', expected ViTImage",
+        ),
         ({"do_pad": True}, "do_pad True, expected False or None"),
         ({"crop_pct": 0.9}, "unknown settings: crop_pct"),
         ({"do_resize": "yes"}, "do_resize 'yes', expected true or false"),
@@ -130,7 +133,10 @@ def test_every_setting_that_transformers_writes_is_known(kind, tmp_path):
         ({"size": {"shortest_edge": 8}}, "expected squares of one size"),
         ({"size": {"height": 8, "width": 9}}, "expected squares of one size"),
         ({"do_center_crop": True}, "crop_size None, expected height and width"),
-        ({"do_center_crop": True, "crop_size": {"shortest_edge": 8}}, "crop_size {'shortest_edge': 8}, expected height"),
+        (
+            {"do_center_crop": True, "crop_size": {"shortest_edge": 8}},
+            "crop_size {'shortest_edge': 8}, expected height",
+        ),
         ({"resample": "bicubic"}, "resample 'bicubic', expected the number of a filter of Pillow"),
         ({"resample": 99}, "a filter of Pillow"),
         ({"rescale_factor": -1}, "rescale_factor -1, expected a positive number"),

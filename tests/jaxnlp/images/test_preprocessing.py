@@ -59,7 +59,9 @@ def test_it_is_equal_after_json_and_names_what_is_missing():
         Preprocessing.from_json({"size": [3]})
 
 
-@pytest.mark.parametrize("fields", [{"size": (0,)}, {"size": (1, 2, 3)}, {"crop": (3,)}, {"resample": 99}, {"conversion": "x"}])
+@pytest.mark.parametrize(
+    "fields", [{"size": (0,)}, {"size": (1, 2, 3)}, {"crop": (3,)}, {"resample": 99}, {"conversion": "x"}]
+)
 def test_a_preprocessing_that_cannot_be_is_refused(fields):
     assert Preprocessing().resample == BICUBIC == 3
     with pytest.raises(ValueError, match="expected sizes and crops of at least 1 pixel, a filter of Pillow and"):

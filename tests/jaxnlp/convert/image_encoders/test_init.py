@@ -159,7 +159,7 @@ def test_the_auto_class_reads_what_is_written(kind, tiny, tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_weights_in_several_files_are_read(dtype, tiny, tmp_path):
-    folder, _, processor, held = tiny[TEACHER]
+    _, _, processor, held = tiny[TEACHER]
     make_model(TEACHER).to(dtype).save_pretrained(tmp_path, max_shard_size="8KB")
     processor.save_pretrained(tmp_path)
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
@@ -265,7 +265,7 @@ def test_a_grey_model_reads_grey_images(tmp_path):
     ids=str,
 )
 def test_settings_that_are_not_supported_are_refused_by_name(changes, message, tiny, tmp_path):
-    folder, _, processor, _ = tiny["ViTForImageClassification"]
+    folder, _, _, _ = tiny["ViTForImageClassification"]
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     change(tmp_path, "config.json", **changes)
@@ -274,7 +274,7 @@ def test_settings_that_are_not_supported_are_refused_by_name(changes, message, t
 
 
 def test_settings_that_a_file_leaves_out_have_the_defaults_of_transformers(tiny, tmp_path):
-    folder, _, processor, held = tiny["ViTForImageClassification"]
+    folder, _, _, held = tiny["ViTForImageClassification"]
     settings = json.loads((folder / "config.json").read_text())
     needed = ("model_type", *(name for name in SHAPE if name != "label2id"))
     for file in folder.iterdir():

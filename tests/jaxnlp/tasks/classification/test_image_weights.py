@@ -58,7 +58,9 @@ def test_predictions_for_files_are_those_of_transformers(kind, tiny, files):
 
 def test_the_pipeline_of_transformers_gives_the_same_scores(tiny, files):
     folder, _, _, run = tiny["ViTForImageClassification"]
-    pipeline = transformers.pipeline("image-classification", str(folder), image_processor=tiny[run.name.split("/")[-1]][2])
+    pipeline = transformers.pipeline(
+        "image-classification", str(folder), image_processor=tiny[run.name.split("/")[-1]][2]
+    )
     for file, one in zip(files, run.predict(files), strict=True):
         scores = {found["label"]: found["score"] for found in pipeline(str(file))}
         np.testing.assert_allclose([one.probabilities[name] for name in scores], [*scores.values()], atol=1e-5)
@@ -96,7 +98,9 @@ def test_weights_without_a_head_attend_and_say_why_they_do_not_predict(tiny, fil
     folder, _, _, run = tiny["ViTModel"]
     assert main(["attention", str(folder), str(files[0]), "--out", str(tmp_path / "page.html")]) == 0
     assert files[0].name in (tmp_path / "page.html").read_text()
-    with pytest.raises(ValueError, match="these weights have no head that predicts classes; train one with --init-from"):
+    with pytest.raises(
+        ValueError, match="these weights have no head that predicts classes; train one with --init-from"
+    ):
         run.predict(files)
 
 
