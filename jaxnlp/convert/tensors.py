@@ -318,9 +318,11 @@ def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -
 
 
 def _stacked(tree: Any) -> Any:
-    """Stacks lists of arrays into arrays."""
+    """Stacks lists of arrays into arrays, in place: a list is freed before the next one is stacked."""
     if isinstance(tree, dict):
-        return {name: _stacked(value) for name, value in tree.items()}
+        for name in tree:
+            tree[name] = _stacked(tree[name])
+        return tree
     return np.stack(tree) if isinstance(tree, list) else tree
 
 
