@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxnlp.convert.pretrained_image_encoder import PretrainedImageEncoder, read_image_encoder, save_image_encoder
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Export
@@ -46,5 +47,8 @@ class ExportClassifier(Export):
             super().write_transformers(trained)
             return
         params = jax.tree.map(np.asarray, dict(trained.params))
-        kind = save_image_encoder(self.folder, PretrainedImageEncoder(model.config, params, trained.processor))
+        try:
+            kind = save_image_encoder(self.folder, PretrainedImageEncoder(model.config, params, trained.processor))
+        except WeightsError as error:
+            raise WeightsError(f"{trained.name}: {error}; give --format jax") from error
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp")
