@@ -9,6 +9,7 @@ the stem may be convolutional (Xiao et al. 2021).
 
 import dataclasses
 import functools
+import logging
 import math
 from typing import Any, ClassVar, Literal
 
@@ -34,6 +35,7 @@ from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
+_logger = logging.getLogger(__name__)
 DISTILLATION_HEAD = "distillation_head"
 """Name of the module that scores the classes by the distillation token."""
 
@@ -167,7 +169,10 @@ def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
     fitting = matching_heads(pretrained, heads, ("classes",), processor)
     if "positions" not in params:
         return fitting
-    return {**fitting, "positions": resized_positions(params["positions"], config, processor.size)}
+    positions = resized_positions(params["positions"], config, processor.size)
+    if len(positions) != len(params["positions"]):
+        _logger.warning("the positions of %s are interpolated to images of %d pixels", pretrained.name, processor.size)
+    return {**fitting, "positions": positions}
 
 
 def resized_positions(positions: Any, config: ViTConfig, size: int) -> np.ndarray:

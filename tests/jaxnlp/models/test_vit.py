@@ -211,7 +211,7 @@ def test_positions_of_another_size_are_interpolated_and_those_of_tokens_stay():
     assert resized_positions(positions[:4], mean, 12).shape == (9, 8)
 
 
-def test_weights_of_another_library_give_their_shape_and_what_fits_the_images():
+def test_weights_of_another_library_give_their_shape_and_what_fits_the_images(caplog):
     theirs = dataclasses.replace(CONFIG, patch=2, epsilon=1e-3, distillation="head", pooler_width=6)
     model, params = with_random_params(theirs)
     weights = Trained(Classification(), model, params, PROCESSOR, name="tiny-deit")
@@ -226,7 +226,10 @@ def test_weights_of_another_library_give_their_shape_and_what_fits_the_images():
     same = fitting(PROCESSOR)
     assert same.keys() == kept - {"pooler"}
     np.testing.assert_array_equal(same["positions"], params["positions"])
+    assert not caplog.text
     other = fitting(dataclasses.replace(PROCESSOR, size=12, classes=("a", "b")))
+    assert "the positions of tiny-deit are interpolated to images of 12 pixels" in caplog.text
+    assert "the head of tiny-deit is not used: its classes differ" in caplog.text
     assert other.keys() == {"positions"}
     assert other["positions"].shape == (2 + 36, 8)
 
