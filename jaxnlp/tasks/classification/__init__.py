@@ -21,8 +21,7 @@ from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
 from jaxnlp.targets import of_part
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
-from jaxnlp.tasks.bert_verbs.commands import Embed
-from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert, warm_up_embed
+from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
@@ -32,6 +31,8 @@ from jaxnlp.tasks.classification.image_weights import ExportClassifier, image_en
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.pretrained import classes, classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
+from jaxnlp.tasks.classification.vectors import EmbedInputs, embed, of_images
+from jaxnlp.tasks.classification.vectors import warm_up as warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 CLASSIFIERS = classes()
@@ -177,11 +178,11 @@ class Classification(Task):
         return {"validation": Validation, "threshold": ChooseThreshold}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": PredictionAttention, "embed": Embed, "export": ExportClassifier}
+        return {"predict": Predict, "attention": PredictionAttention, "embed": EmbedInputs, "export": ExportClassifier}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         functions: dict[str, Callable[..., Any]] = {"predict": predict}
-        functions |= {"embed": embed} if model is None or has_bert(model) else {}
+        functions |= {"embed": embed} if model is None or has_bert(model) or of_images(model) else {}
         return functions | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:

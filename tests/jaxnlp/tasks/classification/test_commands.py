@@ -103,9 +103,9 @@ def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
 
 
 def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys):
-    for arguments in (["embed", str(run), "a"], ["embed", str(run)]):
-        assert main(arguments) == 2
-        assert capsys.readouterr().err == "error: vit_digits does not have a BERT: its model is a ViT\n"
+    for option in (["--file", str(digit)], ["--pooling", "mean"]):
+        assert main(["embed", str(run), str(digit), *option]) == 2
+        assert capsys.readouterr().err == "error: --file and --pooling apply only to texts; remove them\n"
     assert main(["export", str(run), str(tmp_path / "out"), "--format", "jax"]) == 0
     assert "classify(images): outputs [B, C]" in capsys.readouterr().out
     assert main(["attention", str(run), str(digit), "--max-length", "9"]) == 2

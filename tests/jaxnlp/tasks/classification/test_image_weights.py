@@ -91,7 +91,7 @@ def test_the_verbs_work_on_the_folder(tiny, files, tmp_path, capsys):
     assert f"transformers.{TEACHER}.from_pretrained reads it" in capsys.readouterr().out
     assert jaxnlp.load_pretrained(tmp_path / "out").predict(files) == run.predict(files)
     assert main(["embed", str(folder), "a text"]) == 2
-    assert "does not have a BERT: its model is a ViT" in capsys.readouterr().err
+    assert "the image a text does not exist" in capsys.readouterr().err
 
 
 def test_weights_without_a_head_attend_and_say_why_they_do_not_predict(tiny, files, tmp_path, capsys):
