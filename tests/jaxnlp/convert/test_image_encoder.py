@@ -1,5 +1,6 @@
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -19,12 +20,7 @@ PROCESSOR = ImageProcessor(4, 3, (0.5,) * 3, (0.5,) * 3, ("a", "b"))
 def params_of(config, processor=PROCESSOR):
     shapes = parameter_shapes(config.build(processor), *config.inputs(processor))
     generator = np.random.default_rng(0)
-    flat = iter(range(1000))
-    return _map(shapes, lambda x: generator.normal(size=x.shape).astype(np.float32) + next(flat))
-
-
-def _map(tree, function):
-    return {n: _map(x, function) if isinstance(x, dict) else function(x) for n, x in tree.items()}
+    return jax.tree.map(lambda x: generator.normal(size=x.shape).astype(np.float32), shapes)
 
 
 def test_the_layer_on_patches_is_the_convolution():

@@ -54,6 +54,17 @@ def test_a_classifier_is_read_without_its_head(tmp_path):
     np.testing.assert_allclose(outputs(held), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("family", ["ViT", pytest.param("DeiT", marks=pytest.mark.thorough)])
+def test_weights_of_masked_image_modelling_are_read_without_their_decoder(family, tmp_path):
+    model, _ = write_folder(tmp_path, f"{family}ForMaskedImageModeling", encoder_stride=4)
+    with pytest.raises(WeightsError, match=r"--ignore decoder\."):
+        read_image_encoder(tmp_path)
+    held = read_image_encoder(tmp_path, ignore=("decoder.",))
+    with torch.no_grad():
+        expected = model.base_model(pixels(held)).last_hidden_state[:, 0].numpy()
+    np.testing.assert_allclose(outputs(held), expected, atol=1e-5)
+
+
 KINDS = ["ViTForImageClassification", "DeiTForImageClassificationWithTeacher"]
 
 

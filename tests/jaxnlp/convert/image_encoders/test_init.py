@@ -150,7 +150,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(kind
     np.testing.assert_array_equal(*images)
 
 
-@pytest.mark.parametrize("kind", ["ViTForImageClassification", "DeiTForImageClassification"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_auto_class_reads_what_is_written(kind, tiny, tmp_path):
     save_image_encoder(tmp_path / "out", tiny[kind][3])
     found = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "out")
@@ -186,7 +186,7 @@ def test_what_does_not_fit_is_named(tiny, tmp_path):
     first, *lines = str(caught.value).splitlines()
     assert first.endswith("tensors that do not fit this ViT: 4")
     assert sorted(lines[:4]) == [
-        "  missing: vit.encoder.layer.1.output.dense.weight (16, 20)".replace("vit.", ""),
+        "  missing: encoder.layer.1.output.dense.weight (16, 20)",
         "  unknown: decoder.0.bias (5,)",
         "  vit.embeddings.position_embeddings (1, 9, 16), expected (1, 10, 16)",
         "  vit.layernorm.weight holds infinity or NaN",
