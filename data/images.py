@@ -22,6 +22,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
+from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
 
@@ -67,7 +68,8 @@ class Images(DataConfig):
     """Seed of the choice of held-out images."""
     resize: Count | None = None
     """Scale your own images until their shorter side has N pixels, and crop the middle N x N; prediction then does so,
-    too. None = all images must be square and of one size."""
+    too. None = all images must be square and of one size. With --init-from: scale and crop them as the pretrained
+    model does, but to N pixels; None = to its size."""
     skip_broken: bool = False
     """Skip files of your own that are damaged or not images, and count them; otherwise they are errors."""
     drop_duplicates: bool = False
@@ -95,8 +97,6 @@ class Images(DataConfig):
         self.only_if(held_out, "images without a separate validation set", "validation_fraction", "split_seed")
         self.only_if(own, "data.source files", "resize", "skip_broken")
         self.only_if(self.mix != "none", "data.mix mixup and cutmix", "mix_alpha")
-        if own and self.path is None:
-            raise ValueError("data.source files needs data.path: a folder with a folder for each class, or a .npz file")
 
     @property
     def needs(self) -> str:
@@ -108,31 +108,32 @@ class Images(DataConfig):
 
         Args:
           seed: decides the order and the augmentation of training images.
-          processor: of the run in `init_from`; size and classes must be the same.
+          processor: of the weights in `init_from`: images are scaled, cropped and normalised as by it. Size and classes
+            may differ from its own.
 
         Raises: FileNotFoundError, DataError: when images are not found or cannot be read, have several sizes or fewer
-          than two classes, or do not fit the processor.
+          than two classes, or other channels than the processor.
         """
         earlier = None if processor is None else require_processor(processor, ImageProcessor)
-        train, validation = self._parts(None if earlier is None else earlier.channels)
+        preprocessing = self._preprocessing(earlier)
+        train, validation = self._parts(None if earlier is None else earlier.channels, preprocessing)
+        if earlier is not None:
+            train, validation = (part.in_order(earlier.classes) for part in (train, validation))
         train, dropped = _without_duplicates(train, validation) if self.drop_duplicates else (train, "")
         mean, stddev = pixel_statistics(train.images)
         _, size, _, channels = train.images.shape
-        fitted = ImageProcessor(size, channels, mean, stddev, train.classes, resize=self.resize is not None)
+        if earlier is not None and earlier.channels != channels:
+            raise DataError(f"the model reads images with {earlier.channels} channels, but these have {channels}")
         if earlier is not None:
-            if (earlier.shape, earlier.classes) != (fitted.shape, fitted.classes):
-                raise DataError(
-                    f"the model reads images of {earlier.shape} with the classes {', '.join(earlier.classes[:10])}, "
-                    f"but these images have {fitted.shape} and the classes {', '.join(fitted.classes[:10])}"
-                )
-            fitted = dataclasses.replace(earlier, resize=fitted.resize)
+            mean, stddev = earlier.mean, earlier.stddev
+        fitted = ImageProcessor(size, channels, mean, stddev, train.classes, preprocessing)
         if len(train.images) < self.batch_size:
             raise DataError(
                 f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train.images)}; give "
                 f"{len(train.images)} or less"
             )
         fields = fitted.to_json()
-        del fields["resize"]  # the images below are scaled already, and runs of an earlier version continue
+        del fields["preprocessing"]  # the images below are scaled already
         arrays = [array for part in (train, validation) for array in (part.images, part.labels.astype(np.int32))]
         seen = set(map(_digest, train.images))
         repeated = sum(_digest(image) in seen for image in validation.images)
@@ -159,8 +160,8 @@ class Images(DataConfig):
         Raises: FileNotFoundError, DataError.
         """
         processor = require_processor(processor, ImageProcessor)
-        resize = processor.size if processor.resize else None
-        labelled = read_images(path, processor.classes, channels=processor.channels, resize=resize, skip_broken=True)
+        options = {"channels": processor.channels, "preprocessing": processor.preprocessing}
+        labelled = read_images(path, processor.classes, **options, skip_broken=True)
         if labelled.images.shape[1:] != processor.shape:
             raise DataError(
                 f"{path}: images of shape {labelled.images.shape[1:]}, but the model reads {processor.shape}; crop and "
@@ -168,14 +169,28 @@ class Images(DataConfig):
             )
         return self._split(labelled)
 
-    def _parts(self, channels: int | None) -> tuple[LabelledImages, LabelledImages]:
+    def _preprocessing(self, earlier: ImageProcessor | None) -> Preprocessing:
+        """How your own images are scaled and cropped; images of other sources are not."""
+        if self.source != "files":
+            return UNCHANGED
+        held = UNCHANGED if earlier is None else earlier.preprocessing
+        if self.resize is None:
+            return held
+        return held.for_size(self.resize, self.resize if earlier is None else earlier.size)
+
+    def _parts(self, channels: int | None, preprocessing: Preprocessing) -> tuple[LabelledImages, LabelledImages]:
         if self.source == "cifar10":
             folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise=OWN_IMAGES)
             return read_cifar10(folder / CIFAR10_ARCHIVE)
         if self.source == "digits":
             return held_out_part(digits(), self.validation_fraction, self.split_seed)
-        read = functools.partial(read_images, resize=self.resize, skip_broken=self.skip_broken)
-        images = read(Path(str(self.path)).expanduser(), channels=channels)
+        if self.path is None:
+            raise DataError(
+                "data.source files needs your images: give a folder with a folder for each class, or a .npz file, with "
+                "--data.path"
+            )
+        read = functools.partial(read_images, preprocessing=preprocessing, skip_broken=self.skip_broken)
+        images = read(Path(self.path).expanduser(), channels=channels)
         if self.validation_path is not None:
             held_out = read(Path(self.validation_path).expanduser(), images.classes, channels=images.images.shape[3])
             if held_out.images.shape[1:] != images.images.shape[1:]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from data import DataError
 from data.readers.object_arrays import read_arrays
+from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.reading import (
     SUFFIXES,
     UnreadableImageError,
     is_image_file,
-    middle_square,
     open_image,
     printable,
     with_channels,
@@ -38,6 +38,13 @@ class LabelledImages(NamedTuple):
         chosen = tuple(self.names[row] for row in np.flatnonzero(rows))
         return LabelledImages(self.images[rows], self.labels[rows], self.classes, chosen)
 
+    def in_order(self, classes: tuple[str, ...]) -> "LabelledImages":
+        """The same with the classes in this order, if they are the same classes."""
+        if sorted(classes) != sorted(self.classes):
+            return self
+        ids = np.array([classes.index(name) for name in self.classes])
+        return self._replace(labels=ids[self.labels], classes=classes)
+
 
 def numbered(count: int) -> tuple[str, ...]:
     """Names of images without names: their indices."""
@@ -49,7 +56,7 @@ def read_images(
     classes: tuple[str, ...] | None = None,
     *,
     channels: int | None = None,
-    resize: int | None = None,
+    preprocessing: Preprocessing = UNCHANGED,
     skip_broken: bool = False,
 ) -> LabelledImages:
     """Reads a folder with a folder of image files for each class, or a .npz file with the arrays images and labels.
@@ -58,23 +65,22 @@ def read_images(
       path: of the folder or the file.
       classes: the allowed classes; None = those in the data.
       channels: of the images; None = 3 for files, and those of arrays.
-      resize: the shorter side of an image is scaled to this, and the middle square cropped; None = all images must be
-        square and of one size.
+      preprocessing: scales and crops each image; then all must be square and of one size.
       skip_broken: skip files that cannot be read, with a warning that counts them; otherwise they are an error.
 
     Raises: FileNotFoundError; DataError naming the file, for images of several sizes and for unknown classes.
     """
     if path.is_dir():
-        return _read_folder(path, classes, channels or 3, resize, skip_broken)
+        return _read_folder(path, classes, channels or 3, preprocessing, skip_broken)
     if path.suffix == ".npz":
-        return _read_npz(path, classes, channels, resize)
+        return _read_npz(path, classes, channels, preprocessing)
     if not path.exists():
         raise FileNotFoundError(f"no images at {path}: expected a folder with a folder for each class, or a .npz file")
     raise DataError(f"{path}: expected a folder with a folder for each class, or a .npz file with images and labels")
 
 
 def _read_folder(
-    path: Path, classes: tuple[str, ...] | None, channels: int, resize: int | None, skip_broken: bool
+    path: Path, classes: tuple[str, ...] | None, channels: int, preprocessing: Preprocessing, skip_broken: bool
 ) -> LabelledImages:
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     names = tuple(printable(folder.name) for folder in folders) if classes is None else classes
@@ -97,7 +103,7 @@ def _read_folder(
         raise DataError(f"{path / unknown[0]}: unknown class; the model has {', '.join(names[:10])}")
     required = names if classes is None else ()
     _require_images(path, [name for _, name in files], required, "")
-    kept, images = _read_files([file for file, _ in files], channels, resize, skip_broken)
+    kept, images = _read_files([file for file, _ in files], channels, preprocessing, skip_broken)
     files = [files[row] for row in kept]
     _require_images(path, [name for _, name in files], required, " that can be read")
     labels = np.array([names.index(name) for _, name in files])
@@ -118,18 +124,16 @@ def _require_images(path: Path, classes: list[str], names: tuple[str, ...], what
 
 
 def _read_files(
-    files: list[Path], channels: int, resize: int | None, skip_broken: bool
+    files: list[Path], channels: int, preprocessing: Preprocessing, skip_broken: bool
 ) -> tuple[list[int], np.ndarray]:
     """The rows of the files that can be read, and their images [N, I, I, R]."""
     kept, broken, images = list[int](), list[Exception](), np.empty((0, 0, 0, channels), np.uint8)
     for row, file in enumerate(files):
         try:
-            image = open_image(file, channels)
+            image = preprocessing(open_image(file, channels, preprocessing.conversion))
         except (UnreadableImageError, FileNotFoundError) as error:
             broken.append(error)
             continue
-        if resize is not None:
-            image = middle_square(image, resize)
         if not kept:
             images = np.empty((len(files), image.height, image.width, channels), np.uint8)
         if image.width != image.height or image.width != images.shape[2]:
@@ -151,9 +155,11 @@ def _read_files(
     return kept, images[: len(kept)]
 
 
-def _read_npz(path: Path, classes: tuple[str, ...] | None, channels: int | None, resize: int | None) -> LabelledImages:
+def _read_npz(
+    path: Path, classes: tuple[str, ...] | None, channels: int | None, preprocessing: Preprocessing
+) -> LabelledImages:
     held = read_arrays(path, ("images", "labels"))
-    images, labels = _pixels(path, held["images"], channels, resize), held["labels"]
+    images, labels = _pixels(path, held["images"], channels, preprocessing), held["labels"]
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise DataError(
             f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
@@ -171,24 +177,26 @@ def _read_npz(path: Path, classes: tuple[str, ...] | None, channels: int | None,
     return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
 
 
-def _pixels(path: Path, images: np.ndarray, channels: int | None, resize: int | None) -> np.ndarray:
+def _pixels(path: Path, images: np.ndarray, channels: int | None, preprocessing: Preprocessing) -> np.ndarray:
     """Images [N, I, I] or [N, I, I, R], with R from 1 to 4, as [N, I, I, R] uint8 of these channels and this size."""
     if images.ndim == 3:
         images = images[..., None]
     fits = images.ndim == 4 and images.size and images.shape[3] <= 4
-    if not fits or (resize is None and images.shape[1] != images.shape[2]):
+    size = preprocessing.result_size(*images.shape[1:3]) if fits else (0, 0)
+    if not fits or size[0] != size[1]:
         remedy = "; crop them first, or train with --data.resize N" if fits else ""
         raise DataError(
             f"{path}: images must have the shape [N, I, I] or [N, I, I, R] with 1 to 4 channels, got {images.dtype} "
             f"{images.shape}{remedy}"
         )
-    size, channels = resize or images.shape[1], channels or (1 if images.shape[3] < 3 else 3)
-    if images.dtype == np.uint8 and images.shape[1:] == (size, size, channels):
+    channels = channels or (1 if images.shape[3] < 3 else 3)
+    if images.dtype == np.uint8 and images.shape[3] == channels and not preprocessing.changes(*images.shape[1:3]):
         return images
-    pixels = np.empty((len(images), size, size, channels), np.uint8)
+    pixels = np.empty((len(images), *size, channels), np.uint8)
     for row, image in enumerate(images):
         try:
-            pixels[row] = np.asarray(middle_square(with_channels(image, channels), size)).reshape(pixels.shape[1:])
+            fitted = preprocessing(with_channels(image, channels, preprocessing.conversion))
+            pixels[row] = np.asarray(fitted).reshape(pixels.shape[1:])
         except ValueError as error:
             raise DataError(f"{path}, image {row}: {error}") from error
     return pixels

@@ -91,7 +91,7 @@ def _decoder(config: GPTConfig, family: DecoderFamily, vocabulary_size: int) -> 
         head_width=config.key_width,
         key_heads=config.key_heads,
         use_bias=use_bias,
-        use_qkv_bias=family.fixed.get("use_qkv_bias"),
+        qkv_bias=family.fixed.get("qkv_bias"),
     )
     yield from table.norm(_TREE, ("final_norm",), names.norm, width, use_bias=use_bias)
     if not config.tie_embeddings:

@@ -90,10 +90,13 @@ def refuse_settings(file: Path, settings: Mapping[str, Any], known: ForeignSetti
         raise PretrainedError(str(error)) from error
 
 
-def refuse_files(folder: Path) -> None:
-    """Raises: PretrainedError for a file that changes what the model computes, and that this library does not read."""
+def refuse_files(folder: Path, *, read: tuple[str, ...] = ()) -> None:
+    """Raises: PretrainedError for a file that changes what the model computes, and that this library does not read.
+
+    Args: read: names of such files that are read for this model.
+    """
     for name, reason in REFUSED_FILES.items():
-        if (folder / name).is_file():
+        if name not in read and (folder / name).is_file():
             raise PretrainedError(f"{folder / name}: not supported: {reason}")
 
 

@@ -1,7 +1,7 @@
 """What this library does with each setting of a model's files, as Transformers and sentence-transformers write them.
 
-The settings of one family are in `jaxnlp.convert.encoders` or `jaxnlp.convert.decoders`, those of tokenizers in
-`jaxnlp.text.tokenizer_files`.
+The settings of one family are in `jaxnlp.convert.encoders`, `decoders`, `encoder_decoders` or `image_encoders`. Those
+of tokenizers are in `jaxnlp.text.tokenizer_files`, those of image processors in `jaxnlp.convert.image_processors`.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ def model_settings(
     applied: tuple[str, ...],
     supported: Mapping[str, tuple[Any, ...]],
     ignored: Mapping[str, tuple[str, ...]],
+    texts: bool = True,
 ) -> ForeignSettings:
     """What is done with config.json of a model.
 
@@ -23,11 +24,12 @@ def model_settings(
       model_type: of Transformers.
       applied, supported, ignored: the rules of its own settings, as in `ForeignSettings`. They go before those of all
         models.
+      texts: whether it reads texts, and has a vocabulary.
     """
     own = {*applied, *supported}
     common = {reason: tuple(name for name in names if name not in own) for reason, names in _IGNORED.items()}
     return ForeignSettings(
-        applied=(*applied, "vocab_size", "tokenizer_class"),
+        applied=(*applied, *(("vocab_size", "tokenizer_class") if texts else ())),
         supported={"model_type": (model_type,), **_SUPPORTED, **supported},
         ignored={reason: (*common.get(reason, ()), *ignored.get(reason, ())) for reason in {**common, **ignored}},
     )
@@ -132,8 +134,9 @@ SENTENCE_MODEL = ForeignSettings(
 
 REFUSED_FILES = {
     "adapter_config.json": "an adapter that changes the weights; merge it into them with PEFT's merge_and_unload()",
-    "processor_config.json": "a processor of other inputs than texts",
+    "processor_config.json": "a processor of other or several kinds of inputs",
     "preprocessor_config.json": "a processor of other inputs than texts",
-    "video_preprocessor_config.json": "a processor of other inputs than texts",
+    "video_preprocessor_config.json": "a processor of other or several kinds of inputs",
 }
-"""Files that change what a model computes, and that this library does not read. All others change nothing."""
+"""Files that change what a model computes, and that this library does not read. All others change nothing. Encoders of
+images read preprocessor_config.json."""

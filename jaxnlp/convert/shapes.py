@@ -1,4 +1,4 @@
-"""The fields of a model's config that a config.json of Transformers gives."""
+"""The fields of a model's config, and the names of classes, that a config.json of Transformers gives."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -38,9 +38,16 @@ _KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
 
 
 def fields_of(
-    file: Path, families: Mapping[str, Any], kind: type, needed: Sequence[str], *, default: str, exported: bool = False
+    file: Path,
+    families: Mapping[str, Any],
+    kind: type,
+    needed: Sequence[str],
+    *,
+    default: str,
+    exported: bool = False,
+    number: str = "vocab_size",
 ) -> tuple[Any, dict[str, Any], int]:
-    """The family of a config.json, the fields of our config that it gives, and V.
+    """The family of a config.json, the fields of our config that it gives, and a whole number: by default V.
 
     Args:
       file: the config.
@@ -49,6 +56,7 @@ def fields_of(
       needed: fields that the file must give.
       default: the model type of a file that names none.
       exported: whether this library wrote the file, perhaps with settings for a program next to it.
+      number: the setting that is this number and no field of our config.
 
     Raises: PretrainedError for other model types, and listing settings that are missing or not supported.
     """
@@ -61,13 +69,13 @@ def fields_of(
     strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
     hints = get_type_hints(kind)
     kinds = {theirs: hints[ours] for theirs, ours in family.fields.items() if theirs not in family.values}
-    for theirs, hint in (*kinds.items(), ("vocab_size", int)):
+    for theirs, hint in (*kinds.items(), (number, int)):
         if theirs in settings:
             expected, name = _KINDS[hint]
             # isinstance would take True for a number.
             if type(settings[theirs]) not in expected:
                 strange.append(f"{theirs} {settings[theirs]!r}, expected {name}")
-    names = [*(theirs for theirs, ours in family.fields.items() if ours in needed), "vocab_size"]
+    names = [*(theirs for theirs, ours in family.fields.items() if ours in needed), number]
     missing = [f"no {name}" for name in names if name not in settings]
     if strange or missing:
         problems = "; ".join(strange + missing)
@@ -77,4 +85,14 @@ def fields_of(
         for theirs, ours in family.fields.items()
         if theirs in settings
     }
-    return family, fields, settings["vocab_size"]
+    return family, fields, settings[number]
+
+
+def class_names(settings: Mapping[str, Any], outputs: int) -> tuple[str, ...]:
+    """The names of a head's outputs in the config of Transformers. Raises: ValueError for another number of names."""
+    names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}
+    if not names:
+        names = {index: f"LABEL_{index}" for index in range(outputs)}  # as Transformers calls them
+    if sorted(names) != list(range(outputs)):
+        raise ValueError(f"id2label has the names of {len(names)} classes, expected {outputs}")
+    return tuple(names[index] for index in range(outputs))

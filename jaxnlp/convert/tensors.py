@@ -154,7 +154,7 @@ def blocks(
     head_width: int | None = None,
     key_heads: int | None = None,
     use_bias: bool = True,
-    use_qkv_bias: bool | None = None,
+    qkv_bias: bool | None = None,
 ) -> Iterator[TensorEntry]:
     """The blocks of a Transformer, stacked.
 
@@ -166,10 +166,10 @@ def blocks(
       head_width: K; None = D / H.
       key_heads: G; None = H.
       use_bias: whether dense layers and normalisations have biases.
-      use_qkv_bias: the same for queries, keys and values; None = as `use_bias`.
+      qkv_bias: the same for queries, keys and values; None = as `use_bias`.
     """
     keys = head_width or width // heads
-    qkv_bias = use_bias if use_qkv_bias is None else use_qkv_bias
+    of_qkv = use_bias if qkv_bias is None else qkv_bias
 
     def layer_of(
         name: str, part: str, own: Sequence[str], inputs: int, *axes: int, use_bias: bool = use_bias
@@ -183,11 +183,11 @@ def blocks(
     for layer in range(layers):
         here = names.block.format(layer)
         if key_heads in (None, heads):
-            yield from layer_of("attention", "qkv", names.qkv, width, 3, heads, keys, use_bias=qkv_bias)
+            yield from layer_of("attention", "qkv", names.qkv, width, 3, heads, keys, use_bias=of_qkv)
         else:
             q, *kv = names.qkv
-            yield from layer_of("attention", "q", (q,), width, heads, keys, use_bias=qkv_bias)
-            yield from layer_of("attention", "kv", kv, width, 2, key_heads, keys, use_bias=qkv_bias)
+            yield from layer_of("attention", "q", (q,), width, heads, keys, use_bias=of_qkv)
+            yield from layer_of("attention", "kv", kv, width, 2, key_heads, keys, use_bias=of_qkv)
         for part, name in zip(("q_norm", "k_norm"), names.head_norms, strict=False):
             path = (*prefix, "blocks", "attention", part)
             yield from norm(tree, path, here + name, keys, layer, use_bias=False)
@@ -332,9 +332,11 @@ def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -
 
 
 def _stacked(tree: Any) -> Any:
-    """Stacks lists of arrays into arrays."""
+    """Stacks lists of arrays into arrays, in place: a list is freed before the next one is stacked."""
     if isinstance(tree, dict):
-        return {name: _stacked(value) for name, value in tree.items()}
+        for name in tree:
+            tree[name] = _stacked(tree[name])
+        return tree
     return np.stack(tree) if isinstance(tree, list) else tree
 
 

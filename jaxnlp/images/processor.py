@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from jaxnlp.images.reading import MODES, middle_square, open_image, with_channels
+from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
+from jaxnlp.images.reading import MODES, open_image, with_channels
 from jaxnlp.inference.arguments import is_one
 from jaxnlp.targets import OneClass
 
@@ -24,8 +25,8 @@ class ImageProcessor:
       channels: R: 1 for grey images, 3 for colour.
       mean: of each channel of the training images, with pixels in [0, 1].
       stddev: of each channel.
-      classes: their names, in the order of their ids.
-      resize: whether images of another size are scaled and cropped, as in training; otherwise they are errors.
+      classes: their names, in the order of their ids; () = a pretrained model without a head.
+      preprocessing: how images are scaled and cropped, as in training. Those that then have another size are errors.
     """
 
     size: int
@@ -33,7 +34,7 @@ class ImageProcessor:
     mean: tuple[float, ...]
     stddev: tuple[float, ...]
     classes: tuple[str, ...]
-    resize: bool = False
+    preprocessing: Preprocessing = UNCHANGED
 
     counted: ClassVar[str] = "images"
     """The plural noun for examples in metrics."""
@@ -45,14 +46,16 @@ class ImageProcessor:
             raise ValueError(
                 f"images: expected a mean and a positive stddev for each channel, got {self.mean}, {self.stddev}"
             )
-        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+        if len(self.classes) == 1 or len(set(self.classes)) != len(self.classes):
             raise ValueError(
-                f"images: expected at least two classes with distinct names, got {', '.join(self.classes) or 'none'}"
+                f"images: expected at least two classes with distinct names, got {', '.join(self.classes)}"
             )
 
     @property
     def targets(self) -> OneClass:
-        """The targets: one of the classes."""
+        """The targets: one of the classes. Raises: ValueError when there are none."""
+        if not self.classes:
+            raise ValueError("these weights have no head that predicts classes; train one with --init-from")
         return OneClass(self.classes)
 
     @property
@@ -82,11 +85,11 @@ class ImageProcessor:
 
         Args:
           path: of a PNG, JPEG or any other file that Pillow reads.
-          resize: scale an image of another size, and crop its middle square, even if `self.resize` is False.
+          resize: scale an image that would have another size, and crop its middle square.
 
         Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """
-        return self._fitted(open_image(path, self.channels), str(path), resize)
+        return self._fitted(open_image(path, self.channels, self.preprocessing.conversion), str(path), resize)
 
     def __call__(self, images: Any, *, resize: bool = False) -> dict[str, np.ndarray]:
         """`images` [B, I, I, R] uint8, of anything that `array` takes; one image is one row. Raises: as `array`."""
@@ -102,21 +105,26 @@ class ImageProcessor:
             raise ValueError("expected the name of an image file, got an empty one")
         if isinstance(image, str | Path):
             return self.read(Path(image), resize=resize)
-        return self._fitted(with_channels(image, self.channels), "the image", resize)
+        return self._fitted(with_channels(image, self.channels, self.preprocessing.conversion), "the image", resize)
 
     def _fitted(self, image: Any, name: str, resize: bool) -> np.ndarray:
-        if image.size != (self.size, self.size) and not (resize or self.resize):
+        fitted = self.preprocessing(image)
+        if fitted.size != (self.size, self.size) and resize:
+            fitted = Preprocessing.square(self.size)(image)
+        if fitted.size != (self.size, self.size):
             width, height = image.size
             raise ValueError(
                 f"{name} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; --resize, in "
                 "Python resize=True, crops and scales it, as a model that was trained with --data.resize "
                 f"{self.size} does without it"
             )
-        return np.asarray(middle_square(image, self.size), np.uint8).reshape(self.shape)
+        return np.asarray(fitted, np.uint8).reshape(self.shape)
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
-        return {name: list(x) if isinstance(x, tuple) else x for name, x in dataclasses.asdict(self).items()}
+        fields = {name: getattr(self, name) for name in ("size", "channels", "mean", "stddev", "classes")}
+        plain = {name: list(x) if isinstance(x, tuple) else x for name, x in fields.items()}
+        return plain | {"preprocessing": self.preprocessing.to_json()}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
@@ -124,9 +132,12 @@ class ImageProcessor:
         try:
             mean, stddev = (tuple(map(float, fields[name])) for name in ("mean", "stddev"))
             size, channels, classes = int(fields["size"]), int(fields["channels"]), tuple(fields["classes"])
-            return cls(size, channels, mean, stddev, classes, resize=bool(fields.get("resize", False)))
+            preprocessing = Preprocessing.from_json(fields["preprocessing"])
+            return cls(size, channels, mean, stddev, classes, preprocessing)
         except (KeyError, TypeError) as error:
-            raise ValueError(f"images: size, channels, mean, stddev or classes are missing: {fields!r}") from error
+            raise ValueError(
+                f"images: size, channels, mean, stddev, classes or preprocessing are missing: {fields!r}"
+            ) from error
 
 
 def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

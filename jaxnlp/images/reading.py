@@ -5,7 +5,7 @@ Axes: I rows or columns of an image, R channels.
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -14,6 +14,10 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 """Suffixes of image files."""
 MODES = {1: "L", 3: "RGB"}
 """Pillow's mode for each number of channels."""
+Conversion = Literal["opaque", "pillow", "pillow_rgb"]
+"""How colours become those of a model: transparent pixels become white (opaque); by Pillow alone, which ignores
+transparency, as Transformers does with files (pillow); or so, and then by Transformers' do_convert_rgb, which makes
+white the colour that a file without alpha marks as transparent (pillow_rgb)."""
 
 
 class UnreadableImageError(ValueError):
@@ -30,7 +34,7 @@ def printable(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def open_image(path: Path, channels: int) -> Image.Image:
+def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> Image.Image:
     """Reads an image file as `with_channels` does; for an animation its first frame.
 
     Raises: FileNotFoundError; IsADirectoryError; UnreadableImageError naming the file.
@@ -41,7 +45,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise FileNotFoundError(f"the image {path} does not exist")
     try:
         with Image.open(path) as image:
-            return with_channels(image, channels)
+            return with_channels(image, channels, conversion)
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(f"{path} has too many pixels: {error}; make it smaller") from error
     except UnidentifiedImageError as error:
@@ -57,23 +61,26 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise UnreadableImageError(f"{path} is damaged: {cause}; replace or remove it") from error
 
 
-def with_channels(image: Any, channels: int) -> Image.Image:
+def with_channels(image: Any, channels: int, conversion: Conversion = "opaque") -> Image.Image:
     """An image with this number of channels and 8 bits a channel.
 
-    It is rotated as its camera says, and transparent pixels become white. 16 bits become 8 as in `eight_bits`; Pillow
-    itself reduces files with 16-bit colours, to the upper 8 bits.
+    It is rotated as its camera says. Unless there is another conversion, transparent pixels become white, and 16 bits
+    become 8 as in `eight_bits`; Pillow itself reduces files with 16-bit colours, to the upper 8 bits.
 
     Args:
       image: one of Pillow's, or an array [I, I] or [I, I, R] with R from 1 to 4: grey, grey and alpha, colours, colours
         and alpha. The dtypes are those of `eight_bits`.
       channels: 1 for grey, 3 for colours.
+      conversion: of the rotated image.
 
     Raises: ValueError for another array; OSError or another error of Pillow for an image that it cannot decode.
     """
     picture = ImageOps.exif_transpose(image) if isinstance(image, Image.Image) else _from_array(image)
-    if picture.mode.startswith(("I", "F")):
+    if conversion != "opaque":
+        picture = picture.convert(MODES[channels])
+    elif picture.mode.startswith(("I", "F")):
         picture = _from_deep(picture)
-    if picture.has_transparency_data:
+    if conversion != "pillow" and picture.has_transparency_data:
         opaque = picture.convert("RGBA")
         picture = Image.new("RGBA", opaque.size, "white")
         picture.alpha_composite(opaque)
@@ -100,15 +107,6 @@ def eight_bits(pixels: np.ndarray) -> np.ndarray:
             "to uint8"
         )
     return np.rint(pixels * 255.0).astype(np.uint8)
-
-
-def middle_square(image: Image.Image, size: int) -> Image.Image:
-    """The middle square of an image, scaled so that the image's shorter side has `size` pixels."""
-    if image.size == (size, size):
-        return image
-    side = min(image.size)
-    left, top = ((length - side) // 2 for length in image.size)
-    return image.crop((left, top, left + side, top + side)).resize((size, size))
 
 
 def _from_array(image: Any) -> Image.Image:

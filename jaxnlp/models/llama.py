@@ -39,7 +39,7 @@ class LlamaConfig(GPTConfig):
     """Epsilon of the normalisations."""
     use_bias: bool = False
     """Whether dense layers have biases; must be False."""
-    use_qkv_bias: bool = False
+    qkv_bias: bool = False
     """Whether queries, keys and values have biases, as in Qwen2."""
     head_norm: bool = False
     """Whether each head's queries and keys are normalised, as in Qwen3."""
@@ -109,7 +109,7 @@ class LlamaConfig(GPTConfig):
             SelfAttention,
             num_key_heads=self.key_heads,
             head_width=self.key_width,
-            use_qkv_bias=self.use_qkv_bias,
+            qkv_bias=self.qkv_bias,
             positions=self.positions,
         )
 
@@ -117,7 +117,7 @@ class LlamaConfig(GPTConfig):
         axes = parameter_table.self_attention(
             grouped=self.key_heads != self.num_heads,
             use_bias=False,
-            use_qkv_bias=self.use_qkv_bias,
+            qkv_bias=self.qkv_bias,
             head_norm=self.head_norm,
         )
         blocks = parameter_table.block(axes, gated=True, use_bias=False)

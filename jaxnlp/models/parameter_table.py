@@ -59,7 +59,7 @@ def self_attention(
     grouped: bool = False,
     positions: Positions = None,
     use_bias: bool = True,
-    use_qkv_bias: bool | None = None,
+    qkv_bias: bool | None = None,
     head_norm: bool = False,
 ) -> Axes:
     """Axes of a `SelfAttention`.
@@ -68,11 +68,11 @@ def self_attention(
       grouped: whether there are fewer key heads than heads.
       positions: see `SelfAttention`; the tables of relative positions have one row per bucket or distance.
       use_bias: whether the projections have biases.
-      use_qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
+      qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
       head_norm: whether each head's queries and keys are normalised, without a shift.
     """
     projections = {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"}
-    axes = _projections(projections, use_bias=use_bias if use_qkv_bias is None else use_qkv_bias)
+    axes = _projections(projections, use_bias=use_bias if qkv_bias is None else qkv_bias)
     axes |= dense(("out",), "OD", use_bias=use_bias)
     if head_norm:
         axes |= {(name, "scale"): "K" for name in ("q_norm", "k_norm")}

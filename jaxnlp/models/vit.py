@@ -1,13 +1,15 @@
 """The Vision Transformer: an image as a sequence of patches.
 
 Axes that the library's glossary does not have: I rows or columns of an image, R channels, P pixels of a patch times
-channels. T is the number of patches, plus 1 with a class token.
+channels. T is the number of tokens (class, distillation) and patches.
 
-Source: Dosovitskiy et al. 2021. Differs: positions may be fixed, and the stem may be convolutional (Xiao et al. 2021).
+Source: Dosovitskiy et al. 2021; Touvron et al. 2021 for the distillation token. Differs: positions may be fixed, and
+the stem may be convolutional (Xiao et al. 2021).
 """
 
 import dataclasses
 import functools
+import logging
 import math
 from typing import Any, ClassVar, Literal
 
@@ -15,21 +17,27 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Count, Rate
-from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.config import Count, Positive, Rate
+from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models.classifier import HEAD, ClassifierConfig, matching_heads
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.nn.feed_forward import FeedForward, gelu
+from jaxnlp.nn.feed_forward import Activation, FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, rows, stack
+from jaxnlp.ops.interpolation import bicubic
 from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
+
+_logger = logging.getLogger(__name__)
+DISTILLATION_HEAD = "distillation_head"
+"""Name of the module that scores the classes by the distillation token."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +62,20 @@ class ViTConfig(ClassifierConfig):
     """Layer that turns patches into vectors: one dense layer, as published, or convolutions that halve the image until
     a patch is a pixel."""
     positions: Literal["learned", "sinusoidal_2d"] = "learned"
-    """A learned vector for each patch, or fixed sines and cosines of its row and of its column."""
+    """A learned vector for each patch and token, or for each patch fixed sines and cosines of its row and column."""
     pooling: Literal["cls", "mean"] = "cls"
     """Input of the classifier: the vector of a class token before the patches (cls), or the mean over the patches."""
+    distillation: Literal["none", "token", "head"] = "none"
+    """DeiT's distillation token after the class token: none; one that no head reads; or one with a head of its own:
+    then the logits are the mean of both heads' logits."""
+    pooler_width: Count | None = None
+    """Width of a dense layer with tanh before the classifier; None = no such layer."""
+    activation: Activation = "gelu"
+    """Activation of the feed-forward layers: GELU, its tanh approximation, or ReLU."""
+    epsilon: Positive = 1e-5
+    """Epsilon of the normalisation layers."""
+    qkv_bias: bool = True
+    """Whether the layers of queries, keys and values have biases."""
     dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: Rate = 0.0
@@ -72,6 +91,19 @@ class ViTConfig(ClassifierConfig):
             raise ValueError(f"model.width must be divisible by 4 for sinusoidal positions, got {self.width}")
         if self.stem == "convolutional" and (self.patch < 2 or self.patch & (self.patch - 1)):
             raise ValueError(f"model.patch must be 2, 4, 8, ... for a convolutional stem, got {self.patch}")
+        self.only_if(self.pooling == "cls", "model.pooling cls", "distillation")
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Names of the tokens before the patches."""
+        if self.pooling == "mean":
+            return ()
+        return ("class_token",) if self.distillation == "none" else ("class_token", "distillation_token")
+
+    @property
+    def hidden_width(self) -> int:
+        """F."""
+        return self.feed_forward_width or 4 * self.width
 
     @property
     def convolutions(self) -> int:
@@ -96,12 +128,70 @@ class ViTConfig(ClassifierConfig):
             stem |= parameter_table.dense(("stem", f"convolution_{index}"), "PD")
             stem |= parameter_table.norm(("stem", f"norm_{index}"))
         stem |= {("positions",): "TD"} if self.positions == "learned" else {}
-        stem |= {("class_token",): "D"} if self.pooling == "cls" else {}
+        stem |= {(token,): "D" for token in self.tokens}
         table = parameter_table.entries(stem, "below")
-        table |= parameter_table.entries(parameter_table.block(), 0, prefix=("blocks",), stacked=True)
+        block = parameter_table.block(parameter_table.self_attention(qkv_bias=self.qkv_bias))
+        table |= parameter_table.entries(block, 0, prefix=("blocks",), stacked=True)
         table |= parameter_table.entries(parameter_table.norm(("final_norm",)))
-        table |= parameter_table.entries(parameter_table.dense(("head",), "DC"), head=True)
+        if self.pooler_width is not None:
+            table |= parameter_table.entries(parameter_table.dense(("pooler",), "DD"))
+        for head in (HEAD, DISTILLATION_HEAD):
+            table |= parameter_table.entries(parameter_table.dense((head,), "DC"), head=True)
         return parameter_table.find(table, path)
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """All parameters: of a run with the same architecture, or of weights of another library with their shape;
+        dropout rates stay those of this config. The heads are used only if the classes are the same. Learned positions
+        are interpolated to the size of the images. A pooler of another library is left out: its classifiers have none.
+        """
+        theirs = pretrained.model.config
+        foreign = pretrained.folder is None and type(theirs) is type(self)
+        like, notes = self, list[str]()
+        if foreign:
+            rates = {name: rate for name, rate in vars(self).items() if name.endswith("dropout_rate")}
+            like = dataclasses.replace(theirs, **rates, compute=self.compute)
+            shape = f"{like.num_layers} layers, {like.width} wide, {like.num_heads} heads"
+            notes += [f"image encoder from {pretrained.name}: {shape}"]
+            notes += [] if HEAD in pretrained.params else ["its head is initialised at random: the weights have none"]
+            notes += [] if like.pooler_width is None else ["its pooler is not used"]
+        adopted = super(ViTConfig, like).adopt(pretrained)
+        config = dataclasses.replace(like, pooler_width=None) if foreign else like
+        apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler",) if foreign else ()))
+        params = {name: value for name, value in adopted.params.items() if name not in apart}
+        fitting = functools.partial(_fitting, config, pretrained)
+        return Adopted(config, params, adopted.processor, tuple(notes), fitting)
+
+
+def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
+    """The pretrained heads, if the classes are the same, and the positions of images of the processor's size."""
+    params = pretrained.params
+    heads = {name: params[name] for name in (HEAD, DISTILLATION_HEAD) if name in params}
+    fitting = matching_heads(pretrained, heads, ("classes",), processor)
+    if "positions" not in params:
+        return fitting
+    positions = resized_positions(params["positions"], config, processor.size)
+    if len(positions) != len(params["positions"]):
+        _logger.warning("the positions of %s are interpolated to images of %d pixels", pretrained.name, processor.size)
+    return {**fitting, "positions": positions}
+
+
+def resized_positions(positions: Any, config: ViTConfig, size: int) -> np.ndarray:
+    """Learned positions, interpolated to images of another size; those of tokens stay the same.
+
+    Args:
+      positions: [T, D].
+      config: of the model.
+      size: I, rows and columns of the images.
+
+    Returns:
+      [T, D] float32, for the T of this size; equal bits if the number of patches is the same.
+    """
+    table, tokens, side = np.asarray(positions, np.float32), len(config.tokens), size // config.patch
+    old = math.isqrt(len(table) - tokens)
+    if old == side:
+        return table
+    grid = bicubic(table[tokens:].reshape(old, old, -1), side)
+    return np.concatenate([table[:tokens], grid.reshape(side * side, -1)])
 
 
 def patches_of(images: jax.Array, patch: int) -> jax.Array:
@@ -164,14 +254,14 @@ class Stem(nn.Module):
 
 
 class ViT(nn.Module):
-    """Scores the classes of an image.
+    """Scores the classes of an image, or without classes gives the vector of an image.
 
     Attributes:
       config: shape and variants.
       size: rows and columns of an image, I.
       mean: of each channel, for pixels in [0, 1].
       stddev: of each channel.
-      classes: C.
+      classes: C; 0 = there is no head.
     """
 
     config: ViTConfig
@@ -194,7 +284,8 @@ class ViT(nn.Module):
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          Logits [B, C], float32.
+          Logits [B, C], float32; without classes the vectors [B, D] that a head would read, after the pooler if there
+          is one.
 
         Raises: ValueError for images of another type than uint8.
         """
@@ -205,14 +296,15 @@ class ViT(nn.Module):
         mean, stddev = (jnp.array(values, jnp.float32)[None, None, None] for values in (self.mean, self.stddev))
         x = ((images.astype(jnp.float32) / 255.0 - mean) / stddev).astype(compute.activation_dtype)
         x = Stem(config, name="stem")(x).reshape(images.shape[0], self.side**2, config.width)
+        if config.positions == "sinusoidal_2d":
+            x = added(x, sinusoidal_positions_2d(self.side, config.width)[None])
+        tokens = [self.param(name, normal(INITIAL_STDDEV), (config.width,)) for name in config.tokens]
+        if tokens:
+            before = jnp.stack(tokens)[None].astype(compute.activation_dtype)
+            x = jnp.concatenate([jnp.broadcast_to(before, (x.shape[0], *before.shape[1:])), x], axis=1)
         if config.positions == "learned":
-            table = self.param("positions", normal(INITIAL_STDDEV), (self.side**2, config.width))
-        else:
-            table = sinusoidal_positions_2d(self.side, config.width)
-        x = added(x, table[None])
-        if config.pooling == "cls":
-            token = self.param("class_token", normal(INITIAL_STDDEV), (config.width,)).astype(compute.activation_dtype)
-            x = jnp.concatenate([jnp.broadcast_to(token, (x.shape[0], 1, config.width)), x], axis=1)
+            table = self.param("positions", normal(INITIAL_STDDEV), x.shape[1:])
+            x = added(x, table[None])
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
         block = functools.partial(
             TransformerBlock,
@@ -222,28 +314,40 @@ class ViT(nn.Module):
                 causal=False,
                 attention_dropout_rate=config.attention_dropout_rate,
                 dropout_rate=config.dropout_rate,
+                qkv_bias=config.qkv_bias,
                 compute=compute,
             ),
             functools.partial(
                 FeedForward,
-                config.feed_forward_width or 4 * config.width,
+                config.hidden_width,
                 dropout_rate=config.dropout_rate,
+                activation=config.activation,
                 compute=compute,
             ),
-            functools.partial(LayerNorm, compute=compute),
+            functools.partial(LayerNorm, config.epsilon, compute=compute),
             layer_dropout_rate=config.layer_dropout_rate,
         )
         x = stack(block, config.num_layers, compute, x, deterministic=deterministic).hidden
-        x = LayerNorm(compute=compute, name="final_norm")(x)
-        x = x[:, 0] if config.pooling == "cls" else x.mean(axis=1)
-        chex.assert_shape(x, (images.shape[0], config.width))
-        return Dense(self.classes, compute=compute, name="head")(x).astype(jnp.float32)
+        x = LayerNorm(config.epsilon, compute=compute, name="final_norm")(x)
+        vector = x[:, 0] if config.pooling == "cls" else x.mean(axis=1)
+        if config.pooler_width is not None:
+            vector = jnp.tanh(Dense(config.pooler_width, compute=compute, name="pooler")(vector))
+        chex.assert_shape(vector, (images.shape[0], config.pooler_width or config.width))
+        if not self.classes:
+            return vector.astype(jnp.float32)
+        logits = Dense(self.classes, compute=compute, name=HEAD)(vector).astype(jnp.float32)
+        if config.distillation == "head":
+            other = Dense(self.classes, compute=compute, name=DISTILLATION_HEAD)(x[:, 1]).astype(jnp.float32)
+            logits = (logits + other) / 2.0
+        chex.assert_shape(logits, (images.shape[0], self.classes))
+        return logits
 
     def attention_rollout(self, params: Params, images: jax.Array) -> jax.Array:
         """The share of each patch in the prediction, [B, I / patch, I / patch]; those of an image sum to 1.
 
-        The product over the layers of (mean over heads of the attention + identity) / 2. The result is the class
-        token's row of it, or the mean over the rows, without the column of the class token.
+        The product over the layers of (mean over heads of the attention + identity) / 2. The result is the mean over
+        the rows of it that a head reads, without the columns of tokens: the rows of the class token and of a
+        distillation token with a head, or all rows.
 
         Source: Abnar and Zuidema 2020, eq. 1 and 2.
         """
@@ -251,6 +355,8 @@ class ViT(nn.Module):
         (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])  # [L, B, H, T, T]
         mixed = (weights.mean(axis=2) + jnp.eye(weights.shape[-1])[None, None]) / 2.0
         rolled = functools.reduce(lambda below, layer: layer @ below, mixed)
-        read = rolled[:, 0, 1:] if self.config.pooling == "cls" else rolled.mean(axis=1)
+        tokens = len(self.config.tokens)
+        heads = 2 if self.config.distillation == "head" else 1
+        read = (rolled[:, :heads, tokens:] if tokens else rolled).mean(axis=1)
         shares = read / read.sum(axis=-1, keepdims=True)
         return shares.reshape(images.shape[0], self.side, self.side)

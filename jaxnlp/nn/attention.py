@@ -75,7 +75,7 @@ class SelfAttention(nn.Module):
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
-      use_qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
+      qkv_bias: the same for queries, keys and values alone; None = as `use_bias`.
       head_norm: makes a normalisation, one for each head's queries and one for its keys, before they are rotated; None
         = there is none.
       output_stddev: standard deviation of the output projection's initial weights.
@@ -100,7 +100,7 @@ class SelfAttention(nn.Module):
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
-    use_qkv_bias: bool | None = None
+    qkv_bias: bool | None = None
     head_norm: Callable[..., Callable[[jax.Array], jax.Array]] | None = None
     output_stddev: float = INITIAL_STDDEV
     compute: TransformerCompute = TransformerCompute()
@@ -228,7 +228,7 @@ class SelfAttention(nn.Module):
         if heads % key_heads:
             raise ValueError(f"num_key_heads must divide num_heads, got {key_heads} key heads for {heads} heads")
         rows = x.reshape(batch * positions, width)
-        use_bias = self.use_bias if self.use_qkv_bias is None else self.use_qkv_bias
+        use_bias = self.use_bias if self.qkv_bias is None else self.qkv_bias
         if key_heads == heads:
             qkv = _heads(self, rows, "qkv", 3, heads, head_width, use_bias=use_bias)
             return (qkv.reshape(batch, positions, 3, heads, head_width),)

@@ -163,16 +163,22 @@ def test_a_folder_has_a_class_for_each_of_its_folders(folder):
     assert len(split.examples) == 5
 
 
+def test_your_own_images_need_a_path():
+    with pytest.raises(DataError, match=r"data.source files needs your images: give a folder .* --data.path"):
+        Images(source="files").load(0)
+
+
 def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     labels = np.array([0, 1, 0, 1])
     np.savez(tmp_path / "a.npz", images=np.zeros((4, 6, 6), np.uint8), labels=labels)
     data = Images(source="files", path=str(tmp_path / "a.npz"), batch_size=2)
     processor = data.load(0).processor
     assert processor.shape == (6, 6, 1)
-    with pytest.raises(
-        DataError, match=r"the model reads images of \(8, 8, 1\) with the classes 0, 1, .*, but these images have \(6"
-    ):
-        data.load(0, Images().load(0).processor)
+    digits_of = Images().load(0).processor
+    found = data.load(0, digits_of).processor  # of weights whose head and positions do not fit
+    assert (found.shape, found.classes, found.mean) == ((6, 6, 1), ("0", "1"), digits_of.mean)
+    with pytest.raises(DataError, match=r"the model reads images with 3 channels, but these have 1"):
+        Images().load(0, ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ("a", "b")))
     with pytest.raises(DataError, match=r"images of shape \(6, 6, 1\), but the model reads \(8, 8, 1\)"):
         data.read_file(tmp_path / "a.npz", Images().load(0).processor)
     with pytest.raises(DataError, match=r"exceeds the number of training images, 2; give 2 or less"):
@@ -182,7 +188,6 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"source": "files"}, "data.source files needs data.path"),
         ({"path": "x"}, "data.source digits takes no path, got x; for your own images, set --data.source files"),
         ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
         ({"resize": 32}, "data.resize applies only to data.source files"),

@@ -102,7 +102,8 @@ KNOWN_DATA = [
     name
     for name in RECIPES
     if hasattr(data := load_recipe(name).data, "path")
-    and getattr(data, "source", getattr(data, "data_set", None)) not in (None, "table", "text_file", "tiny_shakespeare")
+    and getattr(data, "source", getattr(data, "data_set", None))
+    not in (None, "table", "text_file", "files", "tiny_shakespeare")
 ]
 
 
@@ -129,7 +130,7 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     tokens = types.SimpleNamespace(size=65)
     processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens)
     if isinstance(config.data, Images):
-        processor = ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
+        processor = ImageProcessor(16, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
     elif isinstance(config.data, TextTable):
         data = config.data
         vocabulary, two = WordPieceVocabulary.of_pieces(SPECIAL), OneClass(("no", "yes"))

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,27 +73,33 @@ class Embed(Command):
             truncated += [len(texts) + index for index in embeddings.truncated_rows]
             texts += chunk
             if printed:
-                for text, vector in zip(chunk, embeddings.values, strict=True):
-                    print(_json_line(text, vector))
-                print(end="", flush=True)
+                print_vectors("text", chunk, embeddings.values)
             else:
                 vectors.append(embeddings.values)
         report_truncated(truncated, len(texts), max_length_of(trained))
         report_blank(blank, len(texts), self.texts, self.file)
+        if not printed:
+            self.finish(texts, np.concatenate(vectors))
+
+    def finish(self, names: Sequence[str], vectors: np.ndarray) -> None:
+        """Writes or compares the vectors [N, D] of texts or images with these names."""
         if self.out is not None:
             content = io.BytesIO()
-            np.save(content, np.concatenate(vectors))
+            np.save(content, vectors)
             write_file(self.out, content.getvalue())
         if self.similarities:
-            directions = l2_normalize(np.concatenate(vectors))
-            for text, cosines in zip(texts, directions @ directions.T, strict=True):
-                print(*(f"{cosine:.4f}" for cosine in cosines), one_line(text), sep="\t")
+            directions = l2_normalize(vectors)
+            for name, cosines in zip(names, directions @ directions.T, strict=True):
+                print(*(f"{cosine:.4f}" for cosine in cosines), one_line(name), sep="\t")
 
 
-def _json_line(text: str, vector: np.ndarray) -> str:
-    # The shortest decimals that read back as the same float32. Those of a Python float have twice as many digits.
-    numbers = ", ".join(map(str, vector))
-    return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "vector": [{numbers}]}}'
+def print_vectors(field: str, names: Sequence[str], vectors: np.ndarray) -> None:
+    """Prints a JSON line for each of N texts or images: its name under `field`, and its vector, of vectors [N, D]."""
+    for name, vector in zip(names, vectors, strict=True):
+        # The shortest decimals that read back as the same float32. Those of a Python float have twice as many digits.
+        numbers = ", ".join(map(str, vector))
+        print(f'{{"{field}": {json.dumps(name, ensure_ascii=False)}, "vector": [{numbers}]}}')
+    print(end="", flush=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The files of an export that only this library reads, and whole models read back from them."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from safetensors.numpy import load_file, save
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.convert.pretrained import CONFIG
+from jaxnlp.convert.shapes import class_names
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.tasks import Task, Trained
@@ -126,16 +126,6 @@ def read_head(folder: Path, head: ExportedHead) -> Params:
     kernel = np.ascontiguousarray(weight.T) / head.scale
     bias = (bias.reshape(-1) - head.shift) / head.scale  # [1, C] next to a program of its own
     return {head.name: {"kernel": kernel, "bias": bias}}
-
-
-def class_names(settings: Mapping[str, Any], outputs: int) -> tuple[str, ...]:
-    """The names of a head's outputs in the config of Transformers. Raises: ValueError for another number of names."""
-    names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}
-    if not names:
-        names = {index: f"LABEL_{index}" for index in range(outputs)}  # as Transformers calls them
-    if sorted(names) != list(range(outputs)):
-        raise ValueError(f"id2label has the names of {len(names)} classes, expected {outputs}")
-    return tuple(names[index] for index in range(outputs))
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.config import NonNegative, Positive, Rate
-from jaxnlp.convert import exported_task, pretrained_types
+from jaxnlp.convert import exported_task, image_encoders, pretrained_types
 from jaxnlp.convert.encoders import families
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.exportable import Exportable
@@ -21,16 +21,18 @@ from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
 from jaxnlp.targets import of_part
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
-from jaxnlp.tasks.bert_verbs.commands import Embed, Export
-from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert, warm_up_embed
+from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.export import exports
+from jaxnlp.tasks.classification.image_weights import ExportClassifier, image_encoder_of_transformers
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.pretrained import classes, classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
+from jaxnlp.tasks.classification.vectors import EmbedInputs, embed, of_images
+from jaxnlp.tasks.classification.vectors import warm_up as warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 CLASSIFIERS = classes()
@@ -51,7 +53,7 @@ class Classification(Task):
     each part. Training then logs no plain `loss`, which would depend on the order of the batches.
     """
 
-    model_types = (*families(), *CLASSIFIERS)
+    model_types = (*families(), *CLASSIFIERS, *image_encoders.families())
 
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
@@ -176,11 +178,11 @@ class Classification(Task):
         return {"validation": Validation, "threshold": ChooseThreshold}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": PredictionAttention, "embed": Embed, "export": Export}
+        return {"predict": Predict, "attention": PredictionAttention, "embed": EmbedInputs, "export": ExportClassifier}
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         functions: dict[str, Callable[..., Any]] = {"predict": predict}
-        functions |= {"embed": embed} if model is None or has_bert(model) else {}
+        functions |= {"embed": embed} if model is None or has_bert(model) or of_images(model) else {}
         return functions | ({"attend": attend} if model is None or attends(model) else {})
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
@@ -191,16 +193,18 @@ class Classification(Task):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A classifier of single texts that Transformers trained, or one that `jaxnlp export` wrote; or an encoder of
-        Transformers or sentence-transformers, which gives the similarity of two texts by the cosine of their vectors.
-        With tensors to ignore, a classifier is read as an encoder.
+        """A classifier of single texts or of images that Transformers trained, or one that `jaxnlp export` wrote; or an
+        encoder of Transformers or sentence-transformers, which gives the similarity of two texts by the cosine of their
+        vectors. With tensors to ignore, a classifier is read as an encoder.
 
-        Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained`.
+        Raises: PretrainedError, WeightsError as `jaxnlp.convert.read_pretrained` and `read_image_encoder`.
         """
         exported = None if ignore else exported_task(path)
         if exported is not None and isinstance(from_json(exported, Task), cls):
             return read_exported(path)
-        kinds = [] if ignore or exported is not None else pretrained_types(path)[:1]
-        if kinds and kinds[0] in CLASSIFIERS:
+        kinds = [] if exported is not None else pretrained_types(path)
+        if kinds and kinds[-1] in image_encoders.families():
+            return image_encoder_of_transformers(cls(), path, ignore=ignore)
+        if kinds and kinds[0] in CLASSIFIERS and not ignore:
             return classifier_of_transformers(cls(), path, CLASSIFIERS[kinds[0]])
         return encoder_of_similarity(cls(), path, ignore=ignore)

@@ -153,17 +153,18 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
 
 
 def _page_of_images(trained: Trained, given: Given) -> str:
-    predictor, rollout = Predictor(trained, ""), jax.jit(cast(Any, trained.model).attention_rollout)
+    predictor = Predictor(trained, "") if trained.processor.outputs else None
+    rollout = jax.jit(cast(Any, trained.model).attention_rollout)
     images, shares, captions, unread = list[np.ndarray](), list[np.ndarray](), list[str](), list[Exception]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows, resize=given.resize)
-        predictions = predictor(chunk)
+        labels = [f": {predictor.targets.caption(one)}" for one in predictor(chunk)] if predictor else [""] * len(rows)
         unread += chunk.unread.values()
         for index, row in enumerate(chunk.kept):
             image = chunk.batch([index], IMAGE_SHAPES[0])["images"]
             images.append(image[0])
             shares.append(np.asarray(rollout(trained.params, image))[0])
-            captions.append(f"{printable(rows[row][0].name)}: {predictor.targets.caption(predictions[row])}")
+            captions.append(f"{printable(rows[row][0].name)}{labels[row]}")
     if not images:
         raise unread[0]
     report_skipped(list(map(str, unread)), len(images) + len(unread), "images", "place on the page")

@@ -6,17 +6,22 @@ from typing import Any
 from jaxnlp.inference.batches import Shape
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.bert_verbs.encodings import exported_embed, has_bert
+from jaxnlp.tasks.bert_verbs.encodings import has_bert
+from jaxnlp.tasks.classification import vectors
 from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.inputs import batch_shapes, read_chunk
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`classify`, or for several parts `classify_` and the name of each; and with a BERT `embed`."""
+    """`classify`, or for several parts `classify_` and the name of each, unless there is no head; and of a BERT or a
+    Vision Transformer `embed`."""
     functions = {
-        "_".join(filter(None, ("classify", name))): _classify(trained, name) for name in trained.processor.by_part
+        "_".join(filter(None, ("classify", name))): _classify(trained, name)
+        for name, part in trained.processor.by_part.items()
+        if part.outputs
     }
-    return functions | ({"embed": exported_embed(trained)} if has_bert(trained.model) else {})
+    embeds = has_bert(trained.model) or vectors.of_images(trained.model)
+    return functions | ({"embed": vectors.exported(trained)} if embeds else {})
 
 
 def _classify(trained: Trained, part: str) -> Exportable:

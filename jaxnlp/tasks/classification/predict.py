@@ -110,21 +110,24 @@ def predict(
     """
     name = chosen_part(trained.processor, part, 1 if pairs is None else 2)
     predictor, answers, truncated = Predictor(trained, name, threshold), list[Prediction](), list[int]()
-    for chunk in _chunks(predictor.processor, inputs, pairs, resize):
-        for index, error in chunk.unread.items():
-            error.add_note(f"It is the input with the index {len(answers) + index}.")
-            raise error
+    for chunk in read_chunks(predictor.processor, inputs, pairs, resize):
         truncated += [len(answers) + row for row in chunk.truncated]
         answers += predictor(chunk)
     warn_of_truncated(truncated, len(answers), getattr(predictor.processor, "max_length", 0))
     return answers
 
 
-def _chunks(
+def read_chunks(
     processor: Any, inputs: Sequence[Any], pairs: Sequence[str] | None, resize: bool, size: int = 1024
 ) -> Iterator[Chunk]:
+    """The inputs of a function in chunks. Args: as for `predict`. Raises: ValueError, OSError for one that cannot be
+    read."""
     if pairs is not None and len(pairs) != len(inputs):
         raise ValueError(f"expected a second text for each text; got {len(inputs)} texts and {len(pairs)} second texts")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     for start in range(0, len(rows), size):
-        yield read_chunk(processor, rows[start : start + size], resize=resize)
+        chunk = read_chunk(processor, rows[start : start + size], resize=resize)
+        for index, error in chunk.unread.items():
+            error.add_note(f"It is the input with the index {start + index}.")
+            raise error
+        yield chunk

@@ -11,12 +11,13 @@ from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
 from jaxnlp.convert.sentence_transformers import encoder_folder
+from jaxnlp.convert.shapes import class_names
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets
 from jaxnlp.tasks import Task, Trained
-from jaxnlp.tasks.bert_verbs.exported import ExportedHead, class_names, read_head
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
 
 SIMILARITY = "similarity"

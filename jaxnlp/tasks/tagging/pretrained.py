@@ -9,11 +9,12 @@ from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
+from jaxnlp.convert.shapes import class_names
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderCompute
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained
-from jaxnlp.tasks.bert_verbs.exported import ExportedHead, class_names, read_head
+from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.tag_schemes import scheme_of
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs

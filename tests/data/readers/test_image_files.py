@@ -7,6 +7,7 @@ from PIL import Image
 from data import DataError
 from data.images import Images
 from data.readers.image_files import read_images
+from jaxnlp.images.preprocessing import Preprocessing
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
 LABELS = np.array([0, 1, 0, 1])
@@ -28,12 +29,12 @@ def folder(tmp_path):
 def test_images_of_any_size_are_scaled_and_cropped_where_a_size_is_given(folder):
     save(folder, "cat/wide.png", np.repeat(IMAGE, 2, axis=1)[:, 3:9])
     save(folder, "dog/deep.png", np.full((30, 20), 257 * 100, np.uint16))
-    found = read_images(folder, resize=3)
+    found = read_images(folder, preprocessing=Preprocessing.square(3))
     assert found.images.shape == (6, 3, 3, 3)
     assert found.names[2:] == ("cat/wide.png", "dog/a.png", "dog/b.png", "dog/deep.png")
     np.testing.assert_array_equal(found.images[-1], np.full((3, 3, 3), 100))
     np.testing.assert_array_equal(found.images[0], np.asarray(Image.fromarray(IMAGE).resize((3, 3))))
-    assert read_images(folder, resize=3, channels=1).images.shape == (6, 3, 3, 1)
+    assert read_images(folder, preprocessing=Preprocessing.square(3), channels=1).images.shape == (6, 3, 3, 1)
 
 
 def test_a_run_that_scales_its_images_scales_those_of_files_and_of_prediction(folder, tmp_path):
@@ -41,7 +42,7 @@ def test_a_run_that_scales_its_images_scales_those_of_files_and_of_prediction(fo
     data = Images(source="files", path=str(folder), batch_size=2, resize=4)
     corpus = data.load(0)
     processor = corpus.processor
-    assert (processor.shape, processor.resize) == ((4, 4, 3), True)
+    assert (processor.shape, processor.preprocessing) == ((4, 4, 3), Preprocessing.square(4))
     held_out = {example.name: example.image for example in corpus.split("validation").examples}
     held_out |= {example.name: example.image for example in data.read_file(folder, processor).examples}
     for name, image in held_out.items():
@@ -51,7 +52,7 @@ def test_a_run_that_scales_its_images_scales_those_of_files_and_of_prediction(fo
     assert data.load(0, processor).processor == processor
     (folder / "dog" / "wide.png").unlink()
     plain = Images(source="files", path=str(folder), batch_size=2)
-    assert not plain.load(0).processor.resize
+    assert plain.load(0).processor.preprocessing == Preprocessing()
     save(tmp_path / "others", "cat/a.png", IMAGE[:4, :4])
     with pytest.raises(
         DataError, match=r"images of shape \(4, 4, 3\), but .* \(6, 6, 3\); .* train with --data.resize 6"
@@ -180,7 +181,12 @@ def test_arrays_of_any_depth_and_channels_are_read(tmp_path, change, channels):
     np.savez(tmp_path / "a.npz", images=changed, labels=LABELS)
     right = np.where(IMAGE > 127, 255, 0) if changed.dtype == bool else IMAGE
     np.testing.assert_array_equal(read_images(tmp_path / "a.npz").images, [right[..., :channels]] * 4)
-    assert read_images(tmp_path / "a.npz", channels=3, resize=2).images.shape == (4, 2, 2, 3)
+    assert read_images(tmp_path / "a.npz", channels=3, preprocessing=Preprocessing.square(2)).images.shape == (
+        4,
+        2,
+        2,
+        3,
+    )
 
 
 def test_labels_of_arrays_are_those_of_the_model(tmp_path):

@@ -14,6 +14,7 @@ from jaxnlp.convert.decoders import families as decoder_families
 from jaxnlp.convert.encoder_decoders import families as encoder_decoder_families
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
+from jaxnlp.convert.image_encoders import families as image_families
 from jaxnlp.convert.pretrained import read_pretrained
 from jaxnlp.convert.settings import (
     MODULE,
@@ -42,7 +43,7 @@ OLDER = re.findall(
     """,
 )
 """What earlier versions of Transformers wrote for a BERT."""
-ALL = {**families(), **decoder_families(), **encoder_decoder_families()}
+ALL = {**families(), **decoder_families(), **encoder_decoder_families(), **image_families()}
 MODELS = {name: family.rules for name, family in ALL.items()}
 KNOWN = {
     **MODELS,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jaxnlp.images.preprocessing import Preprocessing
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 
 PROCESSOR = ImageProcessor(4, 3, (0.1, 0.2, 0.3), (1.0, 0.5, 0.25), ("cat", "dog"))
@@ -22,7 +23,7 @@ def test_a_processor_is_equal_after_json_and_names_what_is_missing():
     assert ImageProcessor.from_json(PROCESSOR.to_json()) == PROCESSOR
     fields = PROCESSOR.to_json()
     del fields["mean"]
-    with pytest.raises(ValueError, match="images: size, channels, mean, stddev or classes are missing"):
+    with pytest.raises(ValueError, match="images: size, channels, mean, stddev, classes or preprocessing are missing"):
         ImageProcessor.from_json(fields)
 
 
@@ -48,21 +49,18 @@ def test_a_file_is_read_as_it_was_written_and_another_size_is_cut_and_scaled(tmp
     np.testing.assert_array_equal(PROCESSOR.read(tmp_path / "a.png"), image)
     grey = ImageProcessor(4, 1, (0.5,), (0.5,), ("cat", "dog")).read(tmp_path / "a.png")
     assert grey.shape == (4, 4, 1)
-    wide = np.zeros((8, 20, 3), np.uint8)
-    wide[:, 6:14] = (200, 100, 50)  # the middle square
+    wide = np.zeros((8, 40, 3), np.uint8)
+    wide[:, 12:28] = (200, 100, 50)  # the middle square, and what the filter sees beside it
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    with pytest.raises(ValueError, match=r"wide.png has 20 x 8 pixels, but the model reads 4 x 4; --resize, in Python"):
+    with pytest.raises(ValueError, match=r"wide.png has 40 x 8 pixels, but the model reads 4 x 4; --resize, in Python"):
         PROCESSOR.read(tmp_path / "wide.png")
     found = PROCESSOR.read(tmp_path / "wide.png", resize=True)
     np.testing.assert_array_equal(found, np.broadcast_to(np.uint8([200, 100, 50]), (4, 4, 3)))
 
 
 def test_a_processor_that_resizes_does_so_without_being_told(tmp_path):
-    resizing = dataclasses.replace(PROCESSOR, resize=True)
+    resizing = dataclasses.replace(PROCESSOR, preprocessing=Preprocessing.square(4))
     assert ImageProcessor.from_json(resizing.to_json()) == resizing
-    fields = PROCESSOR.to_json()
-    del fields["resize"]  # of a run of an earlier version
-    assert ImageProcessor.from_json(fields) == PROCESSOR
     image = GENERATOR(2).integers(0, 256, (6, 9, 3), dtype=np.uint8)
     Image.fromarray(image).save(tmp_path / "wide.png")
     right = PROCESSOR.read(tmp_path / "wide.png", resize=True)

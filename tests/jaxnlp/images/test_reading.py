@@ -11,7 +11,6 @@ from jaxnlp.images.reading import (
     UnreadableImageError,
     eight_bits,
     is_image_file,
-    middle_square,
     open_image,
     with_channels,
 )
@@ -195,22 +194,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "open", forbidden)
     with pytest.raises(UnreadableImageError, match=r"whole.jpg cannot be read: permission denied; change its perm"):
         open_image(tmp_path / "whole.jpg", 3)
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_shorter_side_is_scaled_and_the_middle_cropped(turned):
-    column, row = np.meshgrid(np.arange(0, 240, 3), np.arange(0, 240, 6))
-    image = np.stack([column, row, 255 - column], axis=-1).astype(np.uint8)
-    right = np.asarray(Image.fromarray(image).resize((16, 8)).crop((4, 0, 12, 8)))
-    image, right = (x.swapaxes(0, 1) if turned else x for x in (image, right))
-    found = np.asarray(middle_square(Image.fromarray(image), 8))
-    np.testing.assert_allclose(found.astype(int), right, atol=3)  # pixels at the border have other neighbours
-
-
-def test_an_image_of_the_size_is_unchanged_and_a_thin_or_small_one_is_enlarged():
-    image = Image.fromarray(COLOURS)
-    assert middle_square(image, 4).tobytes() == image.tobytes()
-    assert middle_square(Image.new("L", (1, 1000)), 4).size == middle_square(image, 4).size
 
 
 def test_hidden_files_and_folders_are_no_image_files(tmp_path):

@@ -18,7 +18,7 @@ SHAPE = {"num_layers": 1, "num_heads": 4, "width": 8}
     [
         ({}, 3 * HEADS * 4, 0),
         ({"num_key_heads": 1, "head_width": 6}, 2 * 6 + 2 * 6, 0),
-        ({"use_qkv_bias": True, "head_norm": True, "head_width": 6}, 3 * HEADS * 6, 3 * HEADS * 6 + 2 * 6),
+        ({"qkv_bias": True, "head_norm": True, "head_width": 6}, 3 * HEADS * 6, 3 * HEADS * 6 + 2 * 6),
     ],
     ids=str,
 )

@@ -8,7 +8,20 @@ import transformers
 
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models import parameter_shapes
-from jaxnlp.models.vit import Stem, ViT, ViTConfig, patches_of, sinusoidal_positions_2d
+from jaxnlp.models.classifier import HEAD
+from jaxnlp.models.vit import (
+    DISTILLATION_HEAD,
+    Stem,
+    ViT,
+    ViTConfig,
+    patches_of,
+    resized_positions,
+    sinusoidal_positions_2d,
+)
+from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.ops.interpolation import bicubic
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.classification import Classification
 
 SIZE, CLASSES = 8, 5
 MEAN, STDDEV = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
@@ -44,8 +57,7 @@ def rival(params):
     blocks = params["blocks"]
     state = {
         "vit.embeddings.cls_token": params["class_token"][None, None],
-        # Theirs adds a position to the class token; ours has it in the token.
-        "vit.embeddings.position_embeddings": np.pad(params["positions"], ((1, 0), (0, 0)))[None],
+        "vit.embeddings.position_embeddings": params["positions"][None],
         "vit.embeddings.patch_embeddings.projection.weight": params["stem"]["project"]["kernel"]
         .reshape(4, 4, 3, 8)
         .transpose(3, 2, 0, 1),
@@ -101,8 +113,9 @@ def test_logits_and_attention_are_those_of_transformers():
     [
         {},
         {"stem": "convolutional", "pooling": "mean", "positions": "sinusoidal_2d"},
+        {"distillation": "head", "qkv_bias": False, "activation": "relu", "pooler_width": 6, "epsilon": 1e-3},
     ],
-    ids=["published", "variants"],
+    ids=["published", "variants", "distilled"],
 )
 def test_every_parameter_is_described_and_the_output_is_logits(changes):
     config = dataclasses.replace(CONFIG, **changes)
@@ -158,11 +171,78 @@ def test_positions_of_a_square_tell_row_and_column():
         ({"width": 6, "positions": "sinusoidal_2d"}, "model.width must be divisible by 4"),
         ({"layer_dropout_rate": 1.0}, r"model.layer_dropout_rate must be in \[0, 1\), got 1.0"),
         ({"feed_forward_width": 0}, "model.feed_forward_width must be at least 1, got 0"),
+        ({"pooling": "mean", "distillation": "token"}, "model.distillation applies only to model.pooling cls"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **fields)
+
+
+def test_the_logits_are_the_mean_of_both_heads_and_a_token_without_a_head_is_not_read():
+    config = dataclasses.replace(CONFIG, distillation="head")
+    model, params = with_random_params(config)
+    one = dataclasses.replace(config, distillation="token").build(PROCESSOR)
+    other = {name: value for name, value in params.items() if name != DISTILLATION_HEAD}
+    swapped = params | {HEAD: params[DISTILLATION_HEAD], DISTILLATION_HEAD: params[HEAD]}
+
+    @jax.jit
+    def run():
+        return [
+            model.apply({"params": params}, IMAGES),
+            one.apply({"params": other}, IMAGES),
+            model.apply({"params": swapped}, IMAGES),
+        ]
+
+    both, first, crossed = run()
+    without = model.apply({"params": params | {DISTILLATION_HEAD: jax.tree.map(np.zeros_like, params[HEAD])}}, IMAGES)
+    np.testing.assert_allclose(2.0 * without, first, atol=1e-5)
+    assert np.abs(both - crossed).max() > 0.01
+
+
+def test_positions_of_another_size_are_interpolated_and_those_of_tokens_stay():
+    config = dataclasses.replace(CONFIG, distillation="token")
+    positions = np.random.default_rng(3).normal(size=(2 + 4, 8)).astype(np.float32)
+    assert resized_positions(positions, config, SIZE) is positions
+    found = resized_positions(positions, config, 12)
+    np.testing.assert_array_equal(found[:2], positions[:2])
+    np.testing.assert_array_equal(found[2:], bicubic(positions[2:].reshape(2, 2, 8), 3).reshape(9, 8))
+    mean = dataclasses.replace(CONFIG, pooling="mean")
+    assert resized_positions(positions[:4], mean, 12).shape == (9, 8)
+
+
+def test_weights_of_another_library_give_their_shape_and_what_fits_the_images(caplog):
+    theirs = dataclasses.replace(CONFIG, patch=2, epsilon=1e-3, distillation="head", pooler_width=6)
+    model, params = with_random_params(theirs)
+    weights = Trained(Classification(), model, params, PROCESSOR, name="tiny-deit")
+    ours = ViTConfig(layer_dropout_rate=0.3, compute=TransformerCompute(scan_layers=True))
+    config, adopted, processor, notes, fitting = ours.adopt(weights)
+    rates = {"layer_dropout_rate": 0.3, "dropout_rate": ours.dropout_rate}
+    assert config == dataclasses.replace(theirs, pooler_width=None, compute=ours.compute, **rates)
+    assert processor == PROCESSOR
+    assert notes == ("image encoder from tiny-deit: 2 layers, 8 wide, 2 heads", "its pooler is not used")
+    kept = {HEAD, DISTILLATION_HEAD, "positions", "pooler"}
+    assert adopted.keys() == params.keys() - kept
+    same = fitting(PROCESSOR)
+    assert same.keys() == kept - {"pooler"}
+    np.testing.assert_array_equal(same["positions"], params["positions"])
+    assert not caplog.text
+    other = fitting(dataclasses.replace(PROCESSOR, size=12, classes=("a", "b")))
+    assert "the positions of tiny-deit are interpolated to images of 12 pixels" in caplog.text
+    assert "the head of tiny-deit is not used: its classes differ" in caplog.text
+    assert other.keys() == {"positions"}
+    assert other["positions"].shape == (2 + 36, 8)
+
+
+def test_a_run_gives_its_parameters_to_one_of_the_same_architecture_and_other_images(tmp_path):
+    model, params = with_random_params(CONFIG)
+    run = Trained(Classification(), model, params, PROCESSOR, name="runs/first", folder=tmp_path)
+    config, adopted, _, notes, fitting = dataclasses.replace(CONFIG, dropout_rate=0.3).adopt(run)
+    assert (config.dropout_rate, notes) == (0.3, ())
+    assert adopted.keys() | fitting(PROCESSOR).keys() == params.keys()
+    assert fitting(dataclasses.replace(PROCESSOR, size=12)).keys() == {HEAD, "positions"}
+    with pytest.raises(ValueError, match=r"model\.patch: 4 -> 2"):
+        dataclasses.replace(CONFIG, patch=2).adopt(run)
 
 
 def test_images_that_do_not_fit_are_refused():

@@ -362,6 +362,24 @@ def test_a_bias_that_layers_share_acts_as_a_table_of_the_layer():
         SelfAttention(HEADS, positions=buckets).apply({"params": random_params()}, X, deterministic=True, bias=bias)
 
 
+@pytest.mark.parametrize("key_heads", [HEADS, 1])
+def test_queries_keys_and_values_may_have_no_biases_although_the_output_has(key_heads):
+    module = SelfAttention(HEADS, num_key_heads=key_heads, qkv_bias=False)
+    params = module.init(jax.random.key(0), X, deterministic=True)["params"]
+    names = {"qkv"} if key_heads == HEADS else {"q", "kv"}
+    assert {name: set(layer) for name, layer in params.items()} == {
+        "out": {"kernel", "bias"},
+        **{name: {"kernel"} for name in names},
+    }
+    zero = {name: params[name] | {"bias": jnp.zeros(params[name]["kernel"].shape[1:])} for name in names}
+    biased = SelfAttention(HEADS, num_key_heads=key_heads)
+    found, expected = (
+        own.apply({"params": held}, X, deterministic=True)[0]
+        for own, held in ((module, params), (biased, {**params, **zero}))
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("module", [SelfAttention, CrossAttention])
 def test_heads_may_have_another_width_and_scores_another_scale(module):
     memory = (X[:, :3],) if module is CrossAttention else ()

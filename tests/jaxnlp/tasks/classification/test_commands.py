@@ -103,21 +103,26 @@ def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
 
 
 def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys):
-    for arguments in (["embed", str(run), "a"], ["embed", str(run)]):
-        assert main(arguments) == 2
-        assert capsys.readouterr().err == "error: vit_digits does not have a BERT: its model is a ViT\n"
-    out = tmp_path / "out"
-    assert main(["export", str(run), str(out)]) == 2
-    message = "error: vit_digits: Transformers has no class for its model, a ViT; give --format jax\n"
-    assert capsys.readouterr().err == message
-    assert not out.exists()
-    assert main(["export", str(run), str(out), "--format", "jax"]) == 0
+    for option in (["--file", str(digit)], ["--pooling", "mean"]):
+        assert main(["embed", str(run), str(digit), *option]) == 2
+        assert capsys.readouterr().err == "error: --file and --pooling apply only to texts; remove them\n"
+    assert main(["export", str(run), str(tmp_path / "out"), "--format", "jax"]) == 0
     assert "classify(images): outputs [B, C]" in capsys.readouterr().out
     assert main(["attention", str(run), str(digit), "--max-length", "9"]) == 2
     assert capsys.readouterr().err == "error: --max-length applies only to a BERT; remove it\n"
     for option in (["--file", str(digit)], ["--pair", "b"]):
         assert main(["attention", str(run), str(digit), *option]) == 2
         assert capsys.readouterr().err == "error: --pair and --file apply only to texts; remove them\n"
+
+
+def test_a_run_with_a_class_token_is_exported_and_predicts_the_same(run, digit, tmp_path, capsys):
+    assert main(["export", str(run), str(tmp_path / "out")]) == 0
+    assert "transformers.ViTForImageClassification.from_pretrained reads it" in capsys.readouterr().out
+    printed = []
+    for folder in (run, tmp_path / "out"):
+        assert main(["predict", str(folder), str(digit)]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != ""
 
 
 def test_a_table_is_answered_as_its_texts_and_blank_ones_keep_their_places(text_run, tmp_path, capsys):

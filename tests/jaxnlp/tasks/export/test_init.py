@@ -16,7 +16,7 @@ def test_every_task_can_be_exported():
     assert {task for task, _, _ in MODELS.values()} == {*every_task()}
 
 
-@pytest.mark.parametrize("name", ["lstm", "vit", "crf", "transformer", "recurrent_spans"])
+@pytest.mark.parametrize("name", ["lstm", "cnn", "crf", "transformer", "recurrent_spans"])
 def test_models_that_transformers_does_not_have_name_the_other_format(tmp_path, name):
     trained = trained_of(name)
     export = trained.task.commands()["export"]

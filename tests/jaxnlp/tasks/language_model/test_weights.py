@@ -118,7 +118,7 @@ def test_weights_are_trained_further_on_a_text_and_exported_with_the_logits_of_t
 
 
 CONFIG = GPTConfig(num_layers=1, num_heads=2, width=4, context_length=8)
-LLAMA = LlamaConfig(num_layers=1, num_heads=2, width=4, context_length=8, use_qkv_bias=True, head_norm=True)
+LLAMA = LlamaConfig(num_layers=1, num_heads=2, width=4, context_length=8, qkv_bias=True, head_norm=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""preprocessor_config.json: how Transformers' image processors of ViT and DeiT scale, crop and normalise images."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxnlp.convert.folders import PretrainedError, read_object
+from jaxnlp.images.preprocessing import Preprocessing
+from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+PREPROCESSOR = "preprocessor_config.json"
+_COMMON: Mapping[str, Any] = {
+    **{"do_resize": True, "do_rescale": True, "do_normalize": True, "default_to_square": True},
+    **{"do_convert_rgb": False},
+    **{"rescale_factor": 1.0 / 255.0, "image_mean": [0.5], "image_std": [0.5]},
+}
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "ViTImageProcessor": {**_COMMON, "size": 224, "resample": 2, "do_center_crop": False},
+    "DeiTImageProcessor": {**_COMMON, "size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
+}
+"""Settings that a file may leave out, or have as null, by the class of its image processor."""
+_SUFFIXES = ("ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor")
+_TYPES = {f"{base}{suffix}": f"{base}ImageProcessor" for base in ("ViT", "DeiT") for suffix in _SUFFIXES}
+
+SETTINGS = ForeignSettings(
+    applied=(
+        *("image_processor_type", "feature_extractor_type", "do_resize", "size", "default_to_square", "resample"),
+        *("do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
+        "do_convert_rgb",
+    ),
+    supported={"do_pad": (False, None)},
+    ignored={
+        "the layout of arrays": ("data_format", "input_data_format"),
+        "the same numbers, computed or returned in another way": ("device", "return_tensors", "disable_grouping"),
+        "only do_pad reads it": ("pad_size",),
+        "texts": ("image_seq_length",),
+        "where the files came from": ("processor_class", "_processor_class", "_valid_processor_keys"),
+    },
+)
+"""What this library does with each setting of preprocessor_config.json."""
+
+
+class ImageSettings(NamedTuple):
+    """The content of a preprocessor_config.json.
+
+    Attributes:
+      preprocessing: how images are scaled and cropped.
+      size: rows and columns of an image then, I; None = images are not changed.
+      mean, stddev: of each channel, in units of 255.
+    """
+
+    preprocessing: Preprocessing
+    size: int | None
+    mean: tuple[float, ...]
+    stddev: tuple[float, ...]
+
+
+def read_image_settings(folder: Path, default: str, channels: int) -> ImageSettings:
+    """Reads the file of a folder.
+
+    Args:
+      folder: of the weights.
+      default: the class of the image processor if the file names none.
+      channels: of the model's images, R.
+
+    Raises: PretrainedError when the file is missing, listing settings that are not supported, and for images that would
+      not be squares of one size.
+    """
+    file = folder / PREPROCESSOR
+    given = {name: value for name, value in read_object(file).items() if value is not None}
+    kind = given.get("image_processor_type", given.get("feature_extractor_type", default))
+    strange = SETTINGS.problems(given)
+    if kind not in _TYPES:
+        strange.append(f"image_processor_type {kind!r}, expected {' or '.join(_TYPES)}")
+        raise PretrainedError(f"{file}: not supported: {'; '.join(strange)}")
+    held = {**DEFAULTS[_TYPES[kind]], **given}
+    strange += [
+        f"{name} {held[name]!r}, expected true or false"
+        for name in held
+        if name.startswith(("do_", "default_to_square"))
+        if type(held[name]) is not bool
+    ]
+    if strange:
+        raise PretrainedError(f"{file}: not supported: {'; '.join(strange)}")
+    try:
+        return _settings(held, channels)
+    except ValueError as error:
+        raise PretrainedError(f"{file}: not supported: {error}") from error
+
+
+def _settings(held: Mapping[str, Any], channels: int) -> ImageSettings:
+    size = _size("size", held["size"], square=held["default_to_square"]) if held["do_resize"] else ()
+    crop = _size("crop_size", held.get("crop_size")) if held["do_center_crop"] else ()
+    if type(held["resample"]) is not int:
+        raise ValueError(f"resample {held['resample']!r}, expected the number of a filter of Pillow")
+    if held["do_convert_rgb"] and channels == 1:
+        raise ValueError("do_convert_rgb True, expected False for grey images (num_channels 1)")
+    preprocessing = Preprocessing(size, crop, held["resample"], "pillow_rgb" if held["do_convert_rgb"] else "pillow")
+    if len(crop or size) == 1 or len({*(crop or size)}) > 1:
+        raise ValueError(
+            f"size {held['size']!r} and crop_size {held.get('crop_size')!r} with do_center_crop "
+            f"{held['do_center_crop']}, expected squares of one size"
+        )
+    scale = 255.0 * (_number("rescale_factor", held["rescale_factor"]) if held["do_rescale"] else 1.0)
+    mean, stddev = (0.0,) * channels, (1.0,) * channels
+    if held["do_normalize"]:
+        mean, stddev = (_of_channels(name, held[name], channels) for name in ("image_mean", "image_std"))
+    scaled = (tuple(x / scale for x in values) for values in (mean, stddev))
+    return ImageSettings(preprocessing, (crop or size or (None,))[0], *scaled)
+
+
+def _size(name: str, value: Any, *, square: bool = True) -> tuple[int, ...]:
+    """Rows and columns, or the shorter side. Raises: ValueError for another value."""
+    sides: tuple[Any, ...] = ()
+    if type(value) is int:
+        sides = (value, value) if square else (value,)
+    elif isinstance(value, list):
+        sides = tuple(value)
+    elif isinstance(value, dict) and value.keys() == {"height", "width"}:
+        sides = (value["height"], value["width"])
+    elif isinstance(value, dict) and value.keys() == {"shortest_edge"} and name == "size":
+        sides = (value["shortest_edge"],)
+    if not sides or not all(type(side) is int and side > 0 for side in sides):
+        raise ValueError(f"{name} {value!r}, expected height and width{', or shortest_edge' * (name == 'size')}")
+    return sides
+
+
+def _number(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not 0.0 < value < math.inf:
+        raise ValueError(f"{name} {value!r}, expected a positive number")
+    return float(value)
+
+
+def _of_channels(name: str, value: Any, channels: int) -> tuple[float, ...]:
+    values = value if isinstance(value, list) else [value]
+    values = values * channels if len(values) == 1 else values
+    if len(values) != channels or not all(type(x) in (int, float) and math.isfinite(x) for x in values):
+        raise ValueError(f"{name} {value!r}, expected a number for each of {channels} channels")
+    return tuple(map(float, values))
+
+
+def image_settings(processor: ImageProcessor) -> dict[str, Any]:
+    """The preprocessor_config.json that does to images what a processor does.
+
+    The class is one that crops in every version of Transformers. Files with alpha differ if the processor makes
+    transparent pixels white: Transformers ignores alpha in files.
+    """
+    size, crop = processor.preprocessing.size, processor.preprocessing.crop
+    cropped = {"crop_size": dict(zip(("height", "width"), crop, strict=True))} if crop else {}
+    scaled = dict(zip(("height", "width") if len(size) == 2 else ("shortest_edge",), size, strict=False))
+    return {
+        **cropped,
+        "do_center_crop": bool(crop),
+        **({"do_convert_rgb": processor.preprocessing.conversion != "pillow"} if processor.channels == 3 else {}),
+        "do_normalize": True,
+        "do_rescale": True,
+        "do_resize": bool(size),
+        "image_mean": list(processor.mean),
+        "image_processor_type": "DeiTImageProcessor" if crop else "ViTImageProcessor",
+        "image_std": list(processor.stddev),
+        "resample": processor.preprocessing.resample,
+        "rescale_factor": 1.0 / 255.0,
+        "size": scaled or {"height": processor.size, "width": processor.size},
+    }

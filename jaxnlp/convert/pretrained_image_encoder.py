@@ -1,0 +1,157 @@
+"""Folders of pretrained encoders of images, as Hugging Face Transformers writes and reads them."""
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxnlp.convert.folders import (
+    CONFIG,
+    PretrainedError,
+    find_folder,
+    read_object,
+    read_tensors,
+    refuse_files,
+    write_folder,
+)
+from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, heads_of, to_huggingface
+from jaxnlp.convert.image_encoders import families
+from jaxnlp.convert.image_processors import PREPROCESSOR, image_settings, read_image_settings
+from jaxnlp.convert.shapes import class_names, fields_of
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.models.classifier import HEAD
+from jaxnlp.models.vit import DISTILLATION_HEAD, ViTConfig, resized_positions
+from jaxnlp.nn.compute import EXACT
+from jaxnlp.saving.atomic_files import refuse_contents
+from jaxnlp.typing import Params
+
+_logger = logging.getLogger(__name__)
+
+
+class PretrainedImageEncoder(NamedTuple):
+    """A pretrained encoder of images, perhaps with heads that score classes.
+
+    Attributes:
+      config: shape of the model.
+      params: parameters of `ViT`, NumPy arrays.
+      processor: the size and the normalisation of images, and the names of the classes; () = there is no head.
+    """
+
+    config: ViTConfig
+    params: Params
+    processor: ImageProcessor
+
+
+def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedImageEncoder:
+    """Reads an encoder of images from a folder that Transformers wrote, or from the Hugging Face Hub.
+
+    If preprocessor_config.json makes images of another size than config.json says, the positions are interpolated to
+    it, as with Transformers' `interpolate_pos_encoding`, and a warning in the log says so.
+
+    Args:
+      path: a folder, or a name such as "google/vit-base-patch16-224", which is downloaded once.
+      ignore: names, or prefixes of names, of tensors to leave out, such as "classifier.".
+
+    Raises:
+      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
+      WeightsError: listing tensors that are missing, unknown or have other shapes.
+    """
+    folder = find_folder(path)
+    file = folder / CONFIG
+    family, fields, size = fields_of(file, families(), ViTConfig, _NEEDED, default="", number="image_size")
+    refuse_files(folder, read=(PREPROCESSOR,))
+    settings = read_object(file)
+    channels = settings.get("num_channels", 3)
+    if channels not in (1, 3):
+        raise PretrainedError(f"{file}: num_channels must be 1 or 3, got {channels!r}")
+    preprocessing, given_size, mean, stddev = read_image_settings(folder, family.preprocessor, channels)
+    tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
+    heads = heads_of(tensors, family)
+    classes = len(tensors[f"{heads[0]}.weight"]) if heads and f"{heads[0]}.weight" in tensors else 0
+    try:
+        config = _config(
+            {**family.defaults, **fields}, family.distillation[len(heads)], not heads and has_pooler(tensors)
+        )
+        names = distinct(class_names(settings, classes)) if classes else ()
+        processor = ImageProcessor(size, channels, mean, stddev, names, preprocessing)
+        resized = dataclasses.replace(processor, size=given_size or size)
+        for one in (processor, resized):
+            config.check(one)
+    except ValueError as error:
+        raise PretrainedError(f"{file}: {error}") from error
+    shape = {"patches": (size // config.patch) ** 2, "channels": channels, "classes": classes}
+    try:
+        params = from_huggingface(tensors, config, family, **shape)
+    except WeightsError as error:
+        raise WeightsError(f"{folder}: {error}") from error
+    if resized.size != size:
+        _logger.warning(
+            "%s: images have %d x %d pixels by %s, but %d x %d by %s: the positions are interpolated",
+            *(path, resized.size, resized.size, PREPROCESSOR, size, size, CONFIG),
+        )
+        params["positions"] = resized_positions(params["positions"], config, resized.size)
+    return PretrainedImageEncoder(config, params, resized)
+
+
+_NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "patch")
+
+
+def _config(fields: dict[str, Any], distillation: Any, pooler: bool) -> ViTConfig:
+    """The model's shape. Args: fields: those that the file gives. Raises: ValueError."""
+    width = fields["pooler_width"] or fields["width"]
+    return ViTConfig(**{**fields, "pooler_width": width if pooler else None}, distillation=distillation, compute=EXACT)
+
+
+def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of classes; each that an earlier class has is followed by its id, such as `crane (517)`."""
+    first = {name: index for index, name in reversed([*enumerate(names)])}
+    return tuple(name if first[name] == index else f"{name} ({index})" for index, name in enumerate(names))
+
+
+def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -> str:
+    """Writes a folder that Transformers' `from_pretrained` reads, atomically, with its preprocessor_config.json.
+
+    Args:
+      folder: a new or empty folder.
+      pretrained: the encoder. With a distillation token it becomes a DeiT, otherwise a ViT.
+
+    Returns: the name of its class in Transformers.
+
+    Raises:
+      FileExistsError: when the folder is not empty.
+      WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
+    """
+    config, params, processor = pretrained
+    model_type = "vit" if config.distillation == "none" else "deit"
+    family = families()[model_type]
+    folder = Path(folder)
+    refuse_contents(folder)
+    tensors = to_huggingface(params, config, family)
+    heads = [name for name in (HEAD, DISTILLATION_HEAD) if name in params]
+    kinds = {len(names): f"{family.title}{name}" for name, names in family.heads.items()}
+    architecture = kinds[len(heads)] if heads else f"{family.title}Model"
+    ours = {**vars(config), "feed_forward_width": config.hidden_width}
+    ours["pooler_width"] = config.pooler_width or config.width
+    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
+    for name, values in family.values.items():
+        fields[name] = next(theirs for theirs, value in values.items() if value == fields[name])
+    settings: dict[str, Any] = {
+        "architectures": [architecture],
+        "model_type": model_type,
+        **fields,
+        "image_size": processor.size,
+        "num_channels": processor.channels,
+        "pooler_act": "tanh",
+        "encoder_stride": config.patch,
+        "initializer_range": 0.02,
+    }
+    if heads:
+        settings |= {"problem_type": "single_label_classification"}
+        settings["id2label"] = {str(label): name for label, name in enumerate(processor.classes)}
+        settings["label2id"] = {name: label for label, name in enumerate(processor.classes)}
+    documents = {CONFIG: settings, PREPROCESSOR: image_settings(processor)}
+    files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}
+    write_folder(folder, tensors, lambda partial: None, files)
+    return architecture

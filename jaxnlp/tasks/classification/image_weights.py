@@ -1,0 +1,54 @@
+"""Encoders of images of Transformers as classifiers of images, and such classifiers as classes of Transformers."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.convert.pretrained_image_encoder import PretrainedImageEncoder, read_image_encoder, save_image_encoder
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.models.vit import ViTConfig
+from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks.bert_verbs.commands import Export
+
+
+def image_encoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    """A ViT or DeiT that Transformers trained, with the names of its classes. Raises: PretrainedError, WeightsError as
+    `read_image_encoder`."""
+    config, params, processor = read_image_encoder(path, ignore=ignore)
+    params = jax.device_put(params, jax.local_devices()[0])
+    return Trained(task, config.build(processor), params, processor, name=str(path))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportClassifier(Export):
+    """Writes a classifier as a directory that Hugging Face Transformers reads.
+
+    Of texts: the BERT of a run with its tokenizer, its pretraining heads, and the pooling and the maximum length for
+    sentence-transformers. A single head on the pooler, of texts or of pairs that are read together, becomes a
+    BertForSequenceClassification, or that of its family, such as RobertaForSequenceClassification, for one class,
+    several classes or a number. A single head with another pooling becomes a class of the program classify.py in the
+    directory, which Transformers runs with trust_remote_code=True. Other heads are not part of any Transformers class,
+    so they are saved separately in heads.safetensors. Classes of Transformers that would initialise these heads at
+    random refuse the directory.
+
+    Of images: a Vision Transformer with the layers of Transformers becomes a ViTForImageClassification, a
+    DeiTForImageClassification or a DeiTForImageClassificationWithTeacher, with its preprocessor_config.json and the
+    names of its classes; without a head it becomes a ViTModel or a DeiTModel.
+
+    `jaxnlp.load_pretrained` and the verbs read the directory back, with its heads.
+    """
+
+    def write_transformers(self, trained: Trained) -> None:
+        model: Any = trained.model
+        if not isinstance(model.config, ViTConfig):
+            super().write_transformers(trained)
+            return
+        params = jax.tree.map(np.asarray, dict(trained.params))
+        try:
+            kind = save_image_encoder(self.folder, PretrainedImageEncoder(model.config, params, trained.processor))
+        except WeightsError as error:
+            raise WeightsError(f"{trained.name}: {error}; give --format jax") from error
+        print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp")

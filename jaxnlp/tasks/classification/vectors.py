@@ -1,0 +1,136 @@
+"""Embeddings of texts by a BERT, and of images by a Vision Transformer: the vectors that a head reads."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from jaxnlp.corpus import NumpyBatch
+from jaxnlp.images.reading import printable
+from jaxnlp.inference import batches
+from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.batches import BatchFunction, Shape, in_batches
+from jaxnlp.inference.exportable import Exportable, axes_of_batches
+from jaxnlp.models.text_vectors import Pooling
+from jaxnlp.models.vit import ViT
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.bert_verbs import encodings
+from jaxnlp.tasks.bert_verbs.commands import Embed, print_vectors
+from jaxnlp.tasks.classification.inputs import IMAGES, Chunk, batch_shapes, image_files, read_chunk
+from jaxnlp.tasks.classification.predict import read_chunks
+from jaxnlp.typing import Params
+
+
+def of_images(model: Any) -> bool:
+    """Whether a model gives vectors of images."""
+    return isinstance(model, ViT)
+
+
+@one_or_many
+def embed(
+    trained: Trained, inputs: Sequence[Any], *, pooling: Pooling | None = None, resize: bool = False
+) -> np.ndarray:
+    """The embedding of each text or image [N, D] float32, or of one [D]; that of a blank text is zero.
+
+    The vector of an image is what the head of a Vision Transformer reads: that of the class token or the mean over the
+    patches, after the pooler if there is one. A pretrained encoder's settings decide on prompts, L2 normalisation and
+    truncation of texts. A warning in the log counts the texts that are longer than the encoder reads.
+
+    Args:
+      inputs: texts or images, as for `predict`: one, or a list of N.
+      pooling: how a text's vector is computed; None = as in the model, or the mean.
+      resize: as for `predict`.
+
+    Raises: ValueError for the pooling pooler without a pooler, and for a model without vectors; OSError for images that
+      cannot be read.
+    """
+    if not of_images(trained.model):
+        if resize:
+            raise ValueError("resize applies only to images; remove it")
+        return encodings.embed(trained, inputs, pooling=pooling)
+    if pooling is not None:
+        raise ValueError("pooling applies only to texts; remove it")
+    config: Any = trained.model.config
+    nothing = np.zeros((0, config.pooler_width or config.width), np.float32)
+    found = (_vectors(trained, chunk) for chunk in read_chunks(trained.processor, inputs, None, resize))
+    return np.concatenate([nothing, *found])
+
+
+def warm_up(trained: Trained, *, pooling: Pooling | None = None) -> None:
+    """Compiles the programs of `embed` ahead."""
+    if not of_images(trained.model):
+        encodings.warm_up_embed(trained, pooling=pooling)
+        return
+    batches.warm_up(batch_shapes(trained.processor), _computed(trained, read_chunk(trained.processor, ()).batch))
+
+
+def exported(trained: Trained) -> Exportable:
+    """`embed` as a program: the vectors of tokens or images."""
+    if not of_images(trained.model):
+        return encodings.exported_embed(trained)
+    model, nothing = _without_head(trained.model), read_chunk(trained.processor, ())
+
+    def apply(params: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {"vectors": model.apply({"params": params}, inputs["images"])}
+
+    longest = max(shape.length for shape in batch_shapes(trained.processor))
+    axes, inputs = axes_of_batches(
+        lambda rows, length: nothing.batch((), Shape(rows, length)), model.config.reads, longest=longest
+    )
+    return Exportable("vectors [B, D] of images", apply, axes, inputs)
+
+
+def _vectors(trained: Trained, chunk: Chunk) -> np.ndarray:
+    """[M, D] of the images of a chunk."""
+    return np.stack(in_batches(chunk.lengths, batch_shapes(trained.processor), _computed(trained, chunk.batch)))
+
+
+def _computed(trained: Trained, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
+    compute = functools.partial(_compute, _without_head(trained.model), trained.separate_params)
+    return lambda indices, shape: compute(batch(indices, shape)["images"])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compute(model: Any, params: Params, images: jax.Array) -> jax.Array:
+    return model.apply({"params": params}, images)
+
+
+def _without_head(model: Any) -> Any:
+    return model.clone(classes=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbedInputs(Embed):
+    """Computes embeddings of texts or images, as .npy or JSON lines.
+
+    The embedding of a blank text is zero, and a note on standard error counts blank texts. The embedding of an image is
+    the vector that the head of a Vision Transformer reads.
+    """
+
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts; none = those of the file, or of standard input. For models of images: files, or folders of them."""
+    resize: bool = False
+    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
+    --data.resize always does so."""
+
+    def __call__(self, trained: Trained) -> None:
+        if not of_images(trained.model):
+            if self.resize:
+                raise ValueError("--resize applies only to images; remove it")
+            super().__call__(trained)
+            return
+        if self.file is not None or self.pooling is not None:
+            raise ValueError("--file and --pooling apply only to texts; remove them")
+        files = image_files(tuple(map(Path, self.texts)))
+        vectors = list[np.ndarray]()
+        for chunk in read_chunks(trained.processor, files, None, self.resize, IMAGES):
+            names = [name for (name,) in chunk.shown]
+            vectors.append(_vectors(trained, chunk))
+            if self.out is None and not self.similarities:
+                print_vectors("file", names, vectors[-1])
+        self.finish([printable(file) for file in files], np.concatenate(vectors))
