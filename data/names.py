@@ -20,7 +20,7 @@ from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import multiples
-from jaxnlp.config import Count, Fraction, Natural, Within
+from jaxnlp.config import Count, Fraction, Natural, UserPath, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
 from jaxnlp.text import UnknownTokenError
@@ -162,7 +162,7 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
 class _NamesConfig(DataConfig):
     source: NamesSource = "cs224n_a5"
     """The assignment's people, or invented people, which do not need files."""
-    path: str | None = None
+    path: UserPath | None = None
     """Folder of the assignment's four files; None = in $JAXNLP_DATA."""
     sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, inf)")] = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;

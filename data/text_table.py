@@ -40,7 +40,7 @@ from data.readers.labelled_texts import (
 )
 from data.readers.sentence_classes import DataSet
 from data.readers.table_summary import common_texts, summary
-from jaxnlp.config import Count, Natural, Within
+from jaxnlp.config import Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.text import most_frequent
@@ -72,11 +72,11 @@ class TextTable(TableFiles):
     tables: tuple[str, ...] = ()
     """Your own tables of parts: NAME=FILE,VALIDATION_FILE, or NAME=FILE, of which a part of the rows is held out. A
     table has the columns text, pair (for pairs), and label (a class) or score (a number)."""
-    path: str | None = None
+    path: UserPath | None = None
     """Your table, or the folder of a known data set; None = in $JAXNLP_DATA."""
-    validation_path: str | None = None
+    validation_path: UserPath | None = None
     """A second table for validation; None = a part of the rows is held out."""
-    test_path: str | None = None
+    test_path: UserPath | None = None
     """A table for the test split, with or without labels; None = no test split."""
     text: str = "text"
     """Column of the text."""

@@ -15,7 +15,7 @@ from data.pipelines.epochs import Epochs
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, source_documents
-from jaxnlp.config import Count, ProperFraction
+from jaxnlp.config import Count, ProperFraction, UserPath
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 
@@ -29,7 +29,7 @@ class TextWindows(TextFiles):
 
     source: TextSource = "python_docs"
     """Text: Python's embedded language reference, Tiny Shakespeare, or your files (set path)."""
-    path: str | tuple[str, ...] | None = None
+    path: UserPath | tuple[UserPath, ...] | None = None
     """Files of the text, folders of .txt files, or patterns such as "poems/*.txt"; required for text_file. For
     tiny_shakespeare, its file."""
     sequence_length: Count = 128

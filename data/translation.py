@@ -29,7 +29,7 @@ from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
-from jaxnlp.config import Count, Natural, ProperFraction, Rate
+from jaxnlp.config import Count, Natural, ProperFraction, Rate, UserPath
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -216,22 +216,22 @@ class ParallelText(SentencePairs, TextFiles):
 
     data_set: str | None = None
     """Folder in $JAXNLP_DATA of the public data set with the files; None = your own files."""
-    path: str | None = None
+    path: UserPath | None = None
     """Your copy of the public data set's folder; None = in $JAXNLP_DATA."""
-    train: tuple[str, ...] = ()
+    train: tuple[UserPath, ...] = ()
     """Training files, one or two; required."""
-    validation: tuple[str, ...] = ()
-    """Validation files, one or two; () = a share of the training pairs is held out."""
-    test: tuple[str, ...] = ()
-    """Test files, one or two; () = no test split."""
+    validation: tuple[UserPath, ...] = ()
+    """Validation files, one or two; empty = a share of the training pairs is held out."""
+    test: tuple[UserPath, ...] = ()
+    """Test files, one or two; empty = no test split."""
     validation_fraction: ProperFraction = 0.05
     """Share of the distinct training sources that is held out without a validation file; it does not depend on the
     seed."""
     reverse: bool = False
     """Whether the file, or the column, of targets comes first."""
-    sentencepiece: tuple[str, ...] = ()
-    """One SentencePiece model for both languages, or one for the source and one for the target; () = the vocabulary is
-    trained."""
+    sentencepiece: tuple[UserPath, ...] = ()
+    """One SentencePiece model for both languages, or one for the source and one for the target; empty = the vocabulary
+    is trained."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -363,7 +363,7 @@ class ParallelText(SentencePairs, TextFiles):
 
     def _files(self, names: Sequence[str]) -> list[Path]:
         if self.data_set is None:
-            return [Path(name).expanduser() for name in names]
+            return [Path(name) for name in names]
         holds = ", ".join((*self.train, *self.validation, *self.test, *self.sentencepiece))
         folder = locate_folder(self.data_set, self.path, holds=holds, otherwise=OWN_FILES)
         for name in names:
@@ -376,4 +376,4 @@ def _identities(data_set: str | None, names: Sequence[str]) -> list[tuple[str, s
     """Identities of files: data set and name, or the absolute path of a user's file."""
     if data_set is not None:
         return [(data_set, name) for name in names]
-    return [("", str(Path(name).expanduser().resolve())) for name in names]
+    return [("", str(Path(name).resolve())) for name in names]

@@ -21,7 +21,7 @@ from data.pipelines.word_batches import (
 )
 from data.readers.articles import FOLDERS, WordSource, read_articles
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction
+from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction, UserPath
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import WordVocabulary
@@ -35,7 +35,7 @@ class WordText(TextFiles):
 
     source: WordSource = "wikitext2"
     """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your file."""
-    path: str | None = None
+    path: UserPath | None = None
     """Folder of WikiText-2 or the homework (None = in $JAXNLP_DATA), or your file."""
     mode: Literal["windows", "streams"] = "streams"
     """Independent windows in random order, or contiguous streams, one a row, with carried state."""

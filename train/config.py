@@ -7,7 +7,7 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed
+from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed, UserPath
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.serialization import to_json, without_means
 from jaxnlp.tasks import Task
@@ -43,7 +43,7 @@ class TrainConfig(Config):
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
-    init_from: str | None = None
+    init_from: UserPath | None = None
     """Start from the parameters of a run's folder (its latest checkpoint), of a folder of pretrained weights, or of a
     name on the Hugging Face Hub; None = random parameters."""
     init_ignore: tuple[str, ...] = ()

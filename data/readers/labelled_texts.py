@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ class TextSource:
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
         files = {"train": self.path, "validation": self.validation, "test": self.test}
-        paths = {name: Path(file).expanduser() for name, file in files.items() if file is not None}
+        paths = {name: Path(file) for name, file in files.items() if file is not None}
         try:
             return {name: (path, self.read(path, None if name == "test" else True)[0]) for name, path in paths.items()}
         except MissingColumnsError as error:
@@ -203,7 +204,7 @@ def table_files(given: str) -> tuple[str, str, str | None]:
     Raises: ValueError for other texts.
     """
     name, equals, files = given.partition("=")
-    paths = files.split(",")
+    paths = [os.path.expanduser(path) for path in files.split(",")]
     if not name.isidentifier() or not equals or not all(paths) or len(paths) > 2:
         raise ValueError(
             f"data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE, with a name of letters, got {given!r}"
@@ -221,7 +222,7 @@ def table_source(given: str, dialect: Dialect) -> TextSource:
     Raises: FileNotFoundError; DataError naming the file.
     """
     _, train, validation = table_files(given)
-    header = read_header(Path(train).expanduser(), dialect)
+    header = read_header(Path(train), dialect)
     if (LABEL in header) == (SCORE in header):
         raise DataError(
             f"{train}, line 1: expected the column {LABEL} for classes, or {SCORE} for numbers, got {', '.join(header)}"

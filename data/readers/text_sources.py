@@ -72,7 +72,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
     given_as: dict[Path, str] = {}
     paths: list[Path] = []
     for name in given:
-        path = Path(name).expanduser()
+        path = Path(name)
         if path.is_dir():
             there = [file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path))]
             files = [file for file in there if file.name.lower().endswith((".txt", ".txt.gz"))]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tyro
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, UserPath
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import chunks, name_of, read_text, rows_of
@@ -50,7 +50,7 @@ class Parse(Command):
     conllu: Path | None = None
     """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input. Trees in it are not
     read."""
-    tagger: str | None = None
+    tagger: UserPath | None = None
     """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
     """Number of beams; 1 = greedy: the most probable transition at each step."""
