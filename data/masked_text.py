@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import grain
 import numpy as np
@@ -37,6 +37,8 @@ class MaskedText(TextFiles):
     Each training sentence with a following sentence has an example, whose A starts with it. Each epoch draws anew how
     many sentences A and B have, the truncation of B, whether B follows A, and the masks.
     """
+
+    length_field: ClassVar[str] = "sequence_length"
 
     source: DocumentSource = "python_docs"
     """Documents: Python's embedded language reference, your file (set path), or AFQMC's training pairs."""

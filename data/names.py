@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import grain
 import numpy as np
@@ -160,6 +160,8 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
 
 @dataclasses.dataclass(frozen=True)
 class _NamesConfig(DataConfig):
+    length_field: ClassVar[str] = "sequence_length"
+
     source: NamesSource = "cs224n_a5"
     """The assignment's people, or invented people, which do not need files."""
     path: UserPath | None = None

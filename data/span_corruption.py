@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -109,6 +109,8 @@ class CorruptedText(TextFiles):
 
     Lines that are too long are split. Texts of a single token are removed; the description counts them.
     """
+
+    length_field: ClassVar[str] = "lengths"
 
     usual = ("files", "data_set", "batch_size")
 

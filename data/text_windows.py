@@ -27,6 +27,8 @@ class TextWindows(TextFiles):
     Each file is a document: no window crosses from one file into the next, and the end of each file is held out.
     """
 
+    length_field: ClassVar[str] = "sequence_length"
+
     source: TextSource = "python_docs"
     """Text: Python's embedded language reference, Tiny Shakespeare, or your files (set path)."""
     path: UserPath | tuple[UserPath, ...] | None = None

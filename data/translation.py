@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class SentencePairs(DataConfig):
 
     The subwords are those of a given processor, or are trained on the training sentences.
     """
+
+    length_field: ClassVar[str] = "lengths"
 
     batch_size: Count = 256
     """Maximum number of pairs in a training step, over all devices."""

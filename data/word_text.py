@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ _logger = logging.getLogger(__name__)
 @dataclasses.dataclass(frozen=True)
 class WordText(TextFiles):
     """Articles of words, shuffled and concatenated in each epoch, in windows or in streams."""
+
+    length_field: ClassVar[str] = "sequence_length"
 
     source: WordSource = "wikitext2"
     """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your file."""

@@ -201,6 +201,8 @@ class DataConfig(Config):
     """The base of every data set's config."""
 
     section: ClassVar[str] = "data"
+    length_field: ClassVar[str] = "max_length"
+    """The field that decides `max_length`."""
 
     batch_size: Count = 32
     """Number of examples in a training step, over all devices."""

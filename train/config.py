@@ -83,8 +83,8 @@ class TrainConfig(Config):
         longest, room = self.data.max_length, self.model.max_length
         if longest is not None and room is not None and longest > room:
             raise ValueError(
-                f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower the maximum "
-                "length of the data (--data.*), or raise that of the model (--model.*)"
+                f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower "
+                f"data.{self.data.length_field}, or raise model.{self.model.length_field}"
             )
 
     def identity(self) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def parse(
 
     Args:
       texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
-        list of its words: `[["Ann", "sleeps"]]`.
+        list of its words: `[["Ann", "sleeps"]]`. Blank words are left out.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: number of beams; 1 = greedy.
 

@@ -140,7 +140,7 @@ def tag(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Ent
 
     Args:
       texts: one text, or a list of N. In the list, a text may also be a list of its words: `[["Ann", "is", "here"]]`.
-        The positions of its entities are then indices of words.
+        The positions of its entities are then indices of words. Blank words have no labels.
 
     Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
@@ -168,12 +168,13 @@ def entities_of(
     processor: TaggerProcessor, text: str | Sequence[str], words: Sequence[PlacedWord], labelled: Labelled
 ) -> list[Entity]:
     """The entities of a text, or of a list of words. If labels mark no entities: its words with their labels."""
-    between = "" if processor.unit == "characters" or isinstance(text, str) else " "
+    between = "" if processor.unit == "characters" else " "
     entities = list[Entity]()
     for first, after, kind in processor.spans(labelled.labels):
         start, stop = words[first].start, words[after - 1].stop
         confidence = min(labelled.confidence[first:after])
-        entities.append(Entity(start, stop, kind, confidence, between.join(text[start:stop])))
+        inside = text[start:stop] if isinstance(text, str) else between.join(filter(str.strip, text[start:stop]))
+        entities.append(Entity(start, stop, kind, confidence, inside))
     return entities
 
 
