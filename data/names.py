@@ -286,16 +286,30 @@ class _NamesConfig(DataConfig):
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
-        """Reads a file of questions, with or without places. Raises: DataError naming the file and the line."""
+        """Reads a file of questions, with or without places.
+
+        Questions that are too long, or have characters outside the vocabulary, are skipped; a warning counts them.
+
+        Raises: FileNotFoundError, DataError naming the file, and the line if possible.
+        """
         vocabulary = require_processor(processor, CharacterVocabulary)
-        (questions, source), examples = read_questions(path), []
-        for question, index in zip(questions, source.indices, strict=True):
+        questions, source = read_questions(path)
+        examples, skipped = dict[int, NumpyBatch](), list[tuple[int, DataError]]()
+        for number, (question, index) in enumerate(zip(questions, source.indices, strict=True)):
             try:
-                examples.append(self.question_example(question, vocabulary))
+                examples[number] = self.question_example(question, vocabulary)
             except DataError as error:
-                raise DataError(f"{path}, line {index + 1}: {error}") from error
-        buckets = self.buckets([len(example["tokens"]) for example in examples])
-        return dataclasses.replace(_split(buckets, questions, examples, self.evaluation_batch_size), source=source)
+                skipped.append((index + 1, error))
+        if not examples:
+            raise DataError(f"{path}, line {skipped[0][0]}: {skipped[0][1]}") from skipped[0][1]
+        why = "too long, or with characters outside the vocabulary"
+        warn_of_skipped(path, [line for line, _ in skipped], len(source.names), "questions", why)
+        buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
+        kept = [questions[number] for number in examples]
+        split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
+        return dataclasses.replace(
+            split, source=dataclasses.replace(source, indices=[source.indices[number] for number in examples])
+        )
 
 
 def _split(
