@@ -192,8 +192,16 @@ class SentencePairs(DataConfig):
 
         Raises: FileNotFoundError, DataError: naming the file and the line.
         """
-        pairs, source = read_pairs_or_sources(path)
-        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), path.name)
+        return self.read_files((path,), processor)
+
+    def read_files(self, paths: Sequence[Path], processor: Any) -> Split:
+        """Reads a file as `read_file` does; or a file of sources and a file of references. Raises: as `read_file`."""
+        pairs, source = self.pairs_to_score(paths)
+        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), paths[0].name)
+
+    def pairs_to_score(self, paths: Sequence[Path]) -> tuple[tuple[SentencePair, ...], SourceRows]:
+        """The pairs of files, see `read_pairs_or_sources`."""
+        return read_pairs_or_sources(paths)
 
     def _trained(self, texts: Sequence[str]) -> Subwords:
         try:
@@ -321,10 +329,9 @@ class ParallelText(SentencePairs, TextFiles):
             content=json.dumps([(pairs[index].source, pairs[index].reference) for index in train]),
         )
 
-    def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a file as `SentencePairs`; with `reverse`, references come first."""
-        pairs, source = read_pairs_or_sources(path, reverse=self.reverse, encoding=self.encoding)
-        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), path.name)
+    def pairs_to_score(self, paths: Sequence[Path]) -> tuple[tuple[SentencePair, ...], SourceRows]:
+        """The pairs of files, see `read_pairs_or_sources`; with `reverse`, references come first."""
+        return read_pairs_or_sources(paths, reverse=self.reverse, encoding=self.encoding)
 
     def _read(self, paths: Sequence[Path]) -> tuple[SentencePair, ...]:
         return read_pairs(paths, reverse=self.reverse, encoding=self.encoding)[0]

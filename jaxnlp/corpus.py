@@ -264,3 +264,10 @@ class DataConfig(Config):
         """Reads a file in the data set's format, for scoring. Raises: FileNotFoundError, DataError."""
         del processor
         raise DataError(f"{path}: this run's data, {type(self).__name__}, does not read files; score one of its splits")
+
+    def read_files(self, paths: Sequence[Path], processor: Any) -> Split:
+        """Reads the files of one split, for scoring; usually only one. Raises: as `read_file`."""
+        if len(paths) != 1:
+            shown = ", ".join(map(str, paths))
+            raise DataError(f"--file {shown}: this run's data, {type(self).__name__}, are read from one file; give one")
+        return self.read_file(paths[0], processor)

@@ -47,8 +47,9 @@ class Options(Config):
 
     split: str | None = None
     """Split of the run's data set; None = the evaluator's default, usually validation."""
-    file: Path | None = None
-    """Score this file, in the format of the run's data, instead of a split."""
+    file: Path | tuple[Path, ...] | None = None
+    """Score this file, in the format of the run's data, instead of a split; or a file of sources and one of targets, as
+    --data.train takes them."""
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
@@ -97,7 +98,8 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     config = run_folder.read_config(run)
     corpus, training = None, None
     if options.file is not None:
-        name, split = str(options.file), config.data.read_file(options.file, trained.processor)
+        files = options.file if isinstance(options.file, tuple) else (options.file,)
+        name, split = " ".join(map(str, files)), config.data.read_files(files, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
