@@ -12,8 +12,9 @@ from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
-from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
+from jaxnlp.input_files.format_options import FileFormat
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import require_place
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
@@ -59,8 +60,11 @@ class Options(Config):
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
     With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
 
+    data: FileFormat = dataclasses.field(default_factory=FileFormat)
+
     def __post_init__(self):
         super().__post_init__()
+        self.data.check_file(self.file)
         if self.file is not None and self.split is not None:
             raise ValueError(f"--file cannot be combined with --split {self.split}")
         if self.file is not None and self.record is not None:
@@ -99,7 +103,8 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     corpus, training = None, None
     if options.file is not None:
         files = options.file if isinstance(options.file, tuple) else (options.file,)
-        name, split = " ".join(map(str, files)), config.data.read_files(files, trained.processor)
+        name = " ".join(map(str, files))
+        split = _in_format(config.data, options.data).read_files(files, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
@@ -113,6 +118,14 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
     units = {metric: kind.of for metric, kind in kinds.items()}
     return Scores(trained, config, name, evaluation, units)
+
+
+def _in_format(data: DataConfig, format: FileFormat) -> DataConfig:
+    """The data set with the format of another file. Raises: ValueError when it does not have such an option."""
+    lacking = format.given.keys() - {field.name for field in dataclasses.fields(data)}
+    if lacking:
+        raise DataError(f"--data.{min(lacking)} does not apply to this run's data, {type(data).__name__}; remove it")
+    return dataclasses.replace(data, **format.given)
 
 
 def evaluated(

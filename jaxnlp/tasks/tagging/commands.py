@@ -11,7 +11,7 @@ import tyro
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, name_of, position_of, read_text, rows_of
+from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -71,7 +71,9 @@ class Predict(Command):
         texts, entities = list[str](), list[list[Entity]]()
         count, skipped, blank = 0, list[str](), list[int]()
         try:
-            for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
+            for chunk in chunks(
+                rows_of(self.inputs, (), self.file, count=1, columns=TextColumns.of_run(trained.config))
+            ):
                 blank += blank_rows(chunk, count)
                 for (text,), result in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
                     count += 1
