@@ -302,14 +302,13 @@ class _NamesConfig(DataConfig):
                 skipped.append((index + 1, error))
         if not examples:
             raise DataError(f"{path}, line {skipped[0][0]}: {skipped[0][1]}") from skipped[0][1]
-        why = "too long, or with characters outside the vocabulary"
-        warn_of_skipped(path, [line for line, _ in skipped], len(source.names), "questions", why)
+        lines, why = [line for line, _ in skipped], "too long, or with characters outside the vocabulary"
+        warn_of_skipped(path, lines, len(source.names), "questions", why)
         buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
         kept = [questions[number] for number in examples]
         split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
-        return dataclasses.replace(
-            split, source=dataclasses.replace(source, indices=[source.indices[number] for number in examples])
-        )
+        indices = [source.indices[number] for number in examples]
+        return dataclasses.replace(split, source=dataclasses.replace(source, indices=indices))
 
 
 def _split(

@@ -344,7 +344,9 @@ class TextTable(TableFiles):
         return examples, truncated
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a file with the same columns; labels are optional. Raises: FileNotFoundError, DataError.
+        """Reads a file with the same columns; labels are optional, and rows without one are not scored.
+
+        Raises: FileNotFoundError, DataError.
 
         With parts, it has the labels of one part; or no labels, for all parts with such texts.
         """
@@ -355,18 +357,22 @@ class TextTable(TableFiles):
             else self._source
             for name, one in processor.by_part.items()
         }
-        splits: dict[str, Split[LabelledText]] = {}
+        splits, unlabelled = dict[str, Split](), dict[str, Split]()
         for name in parts_of_file(path, sources):
             try:
                 rows, every = sources[name].read(path)
             except MissingColumnsError as error:
                 raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
-            one = processor.by_part[name]
-            labelled = sources[name].labelled((path, rows), one.targets)
-            examples = tokenized(one, labelled)
-            split = table_split(labelled, examples, one, self._buckets(one, examples[0]), self.evaluation_batch_size)
-            splits[name] = dataclasses.replace(split, source=every)
-        return split_of_parts(splits) if self.parts else splits[""]
+            others, of_others = sources[name].without_label(path, rows)
+            for kind, of_kind, origin in ((splits, rows, every), (unlabelled, others, of_others)):
+                if of_kind:
+                    one = processor.by_part[name]
+                    labelled = sources[name].labelled((path, of_kind), one.targets)
+                    read = tokenized(one, labelled)
+                    split = table_split(labelled, read, one, self._buckets(one, read[0]), self.evaluation_batch_size)
+                    kind[name] = dataclasses.replace(split, source=origin)
+        whole, *rest = (split_of_parts(kind) if self.parts else kind[""] for kind in (splits, unlabelled) if kind)
+        return dataclasses.replace(whole, unlabelled=next(iter(rest), None))
 
     def _buckets(self, one: TextClassifierProcessor, examples: Iterable[Tokenized]) -> Buckets[Tokenized]:
         """How examples of a part become batches. Args: examples: of all splits.

@@ -95,6 +95,7 @@ class Split(Generic[Example]):
       source: all rows of the file that the examples come from; None = each row is an example.
       of_each_shape: a batch of each shape of `batches`, whose values mean nothing; None = found in `batches`. Give it
         if batches are made when they are read.
+      unlabelled: inputs of the same file without targets, which are predicted but not scored; None = there are none.
     """
 
     batches: Sequence[NumpyBatch] = ()
@@ -105,6 +106,7 @@ class Split(Generic[Example]):
     notes: tuple[str, ...] = ()
     source: SourceRows | None = None
     of_each_shape: Sequence[NumpyBatch] | None = None
+    unlabelled: "Split | None" = None
 
     @property
     def shapes(self) -> Sequence[NumpyBatch]:

@@ -115,9 +115,20 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
         _logger.warning("%s: %s", name, note)
     print(f"scoring {run} on {name}; it compiles first", file=sys.stderr, flush=True)
     evaluation = evaluated(trained, evaluator, split, name, corpus=corpus, training=training)
+    if split.unlabelled is not None and evaluation.predictions:
+        others = evaluated(trained, evaluator, split.unlabelled, name, corpus=corpus, training=training).predictions
+        whole = {file: _filled(text, others[file]) for file, text in evaluation.predictions.items()}
+        evaluation = evaluation._replace(predictions=whole)
     kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
     units = {metric: kind.of for metric, kind in kinds.items()}
     return Scores(trained, config, name, evaluation, units)
+
+
+def _filled(text: str, other: str) -> str:
+    """Two files of predictions for all rows of a file, of which each row has a prediction in at most one, as one file.
+    A row without a prediction has empty fields, so its line is shorter."""
+    lines = zip(text.splitlines(keepends=True), other.splitlines(keepends=True), strict=True)
+    return "".join(max(pair, key=len) for pair in lines)
 
 
 def _in_format(data: DataConfig, format: FileFormat) -> DataConfig:

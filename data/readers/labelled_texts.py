@@ -131,6 +131,17 @@ class TextSource:
             rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
         return rows, table.source(rows)
 
+    def without_label(self, path: Path, labelled: Sequence[TableRow]) -> tuple[list[TableRow], SourceRows]:
+        """The rows of a user's table that have a text, but are not among the labelled ones; and all its rows."""
+        if self.known is not None:
+            return [], SourceRows((), ())
+        table, lines = (
+            read_table(path, self.columns, dialect=self.dialect, labelled=False),
+            {row.line for row in labelled},
+        )
+        rows = [row for row in table.rows if not row.is_blank and row.line not in lines]
+        return rows, table.source(rows)
+
     def targets(self, train: Rows) -> Targets:
         """The targets of the training rows."""
         if self.known is not None and (known := DATA_SETS[self.known].targets) is not None:
