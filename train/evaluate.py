@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
-from jaxnlp.input_files.format_options import FileFormat
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import require_place
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record

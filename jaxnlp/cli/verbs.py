@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import summary_of, table, wrapped
 from jaxnlp.cli.options import options_of, read_options, show_help
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.inference.compilation import compilation_announced
-from jaxnlp.input_files.format_options import FileFormat
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
 from jaxnlp.tasks import Command, every_task
 

@@ -1,6 +1,6 @@
 import pytest
 
-from jaxnlp.input_files.format_options import FileFormat
+from jaxnlp.cli.format_options import FileFormat
 
 
 def test_only_what_differs_from_training_is_given():
