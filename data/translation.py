@@ -27,7 +27,7 @@ from data.pipelines.pair_batches import (
 )
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
-from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
+from data.readers.sentence_pairs import ReadPairs, held_out, lines_of, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
 from jaxnlp.config import Count, Natural, ProperFraction, Rate, UserPath
 from jaxnlp.corpus import SourceRows
@@ -195,11 +195,16 @@ class SentencePairs(DataConfig):
         return self.read_files((path,), processor)
 
     def read_files(self, paths: Sequence[Path], processor: Any) -> Split:
-        """Reads a file as `read_file` does; or a file of sources and a file of references. Raises: as `read_file`."""
-        pairs, source = self.pairs_to_score(paths)
-        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), paths[0].name)
+        """Reads a file as `read_file` does; or a file of sources and a file of references. A source without a reference
+        is translated, but not scored. Raises: as `read_file`."""
+        read = self.pairs_to_score(paths)
+        split = functools.partial(
+            self.file_split, processor=require_processor(processor, TranslationProcessor), file=paths[0].name
+        )
+        alone = split(read.alone, lines_of(read.alone, len(read.source.names))) if read.alone else None
+        return dataclasses.replace(split(read.pairs, read.source), unlabelled=alone)
 
-    def pairs_to_score(self, paths: Sequence[Path]) -> tuple[tuple[SentencePair, ...], SourceRows]:
+    def pairs_to_score(self, paths: Sequence[Path]) -> ReadPairs:
         """The pairs of files, see `read_pairs_or_sources`."""
         return read_pairs_or_sources(paths)
 
@@ -329,7 +334,7 @@ class ParallelText(SentencePairs, TextFiles):
             content=json.dumps([(pairs[index].source, pairs[index].reference) for index in train]),
         )
 
-    def pairs_to_score(self, paths: Sequence[Path]) -> tuple[tuple[SentencePair, ...], SourceRows]:
+    def pairs_to_score(self, paths: Sequence[Path]) -> ReadPairs:
         """The pairs of files, see `read_pairs_or_sources`; with `reverse`, references come first."""
         return read_pairs_or_sources(paths, reverse=self.reverse, encoding=self.encoding)
 

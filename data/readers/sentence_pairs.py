@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from data import DataError
 from jaxnlp.corpus import SourceRows
@@ -24,9 +25,21 @@ _LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?")
 _QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 
 
-def read_pairs(
-    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8
-) -> tuple[tuple[SentencePair, ...], SourceRows]:
+class ReadPairs(NamedTuple):
+    """What files of sentences have.
+
+    Attributes:
+      pairs: the pairs, or the sources alone.
+      source: all lines.
+      alone: the sources whose target is blank, if others have one.
+    """
+
+    pairs: tuple[SentencePair, ...]
+    source: SourceRows
+    alone: tuple[SentencePair, ...]
+
+
+def read_pairs(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
     """The pairs of one or two files, without white space around sentences, and all lines of the files.
 
     Pairs with a blank sentence are skipped; a warning counts them. So is a header in one file, such as English and
@@ -61,9 +74,7 @@ def read_pairs(
     return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns], header=header)
 
 
-def read_pairs_or_sources(
-    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8
-) -> tuple[tuple[SentencePair, ...], SourceRows]:
+def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
     """The pairs of files, as `read_pairs`; if it is one file without a tab, all its lines are only sources."""
     if len(paths) > 2:
         raise DataError(f"give one file, or one of sources and one of targets, got {', '.join(map(str, paths))}")
@@ -73,15 +84,19 @@ def read_pairs_or_sources(
     return _pairs(paths[0], [(line.strip(), None) for line in lines])
 
 
-def _pairs(
-    path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False
-) -> tuple[tuple[SentencePair, ...], SourceRows]:
+def _pairs(path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False) -> ReadPairs:
     """The rows without blank sentences as pairs, and all rows. Args: header: whether the first row, blank, was one."""
     pairs = tuple(SentencePair(*row, line) for line, row in enumerate(rows, 1) if row[0] and row[1] != "")
     lines = {pair.line for pair in pairs}
     blank = [line for line in range(1 + header, len(rows) + 1) if line not in lines]
     warn_of_skipped(path, blank, len(rows) - header, "lines" if rows[0][1] is None else "pairs", "without text")
-    return pairs, SourceRows([pair.line - 1 for pair in pairs], [str(line) for line in range(1, len(rows) + 1)])
+    alone = tuple(SentencePair(row[0], None, line) for line, row in enumerate(rows, 1) if row[0] and row[1] == "")
+    return ReadPairs(pairs, lines_of(pairs, len(rows)), alone)
+
+
+def lines_of(pairs: Sequence[SentencePair], count: int) -> SourceRows:
+    """The lines of files as the source of some pairs. Args: count: of the lines."""
+    return SourceRows([pair.line - 1 for pair in pairs], [str(line) for line in range(1, count + 1)])
 
 
 def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:

@@ -71,7 +71,7 @@ def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
 def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
     path = tmp_path / "a.txt"
     path.write_text("one\n\n \ntwo\n", encoding="utf-8")
-    found, source = read_pairs_or_sources([path])
+    found, source, _ = read_pairs_or_sources([path])
     assert found == (SentencePair("one"), SentencePair("two"))
     assert [pair.line for pair in found] == [1, 4]
     assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 2"]
@@ -99,7 +99,7 @@ def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_p
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, reverse):
     files[1].write_text("eins\n \ndrei\n\n\n")
-    found, source = read_pairs(files, reverse=reverse)
+    found, source, _ = read_pairs(files, reverse=reverse)
     expected = [("one", "eins"), ("three", "drei")]
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
     assert [pair.line for pair in found] == [1, 3]
@@ -112,6 +112,7 @@ def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, ca
     path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
     assert read_pairs_or_sources([path])[0] == pairs(("one", "eins"), ("four", "vier"))
     assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
+    assert read_pairs_or_sources([path]).alone == (SentencePair("three"),)
 
 
 def test_other_encodings_are_read(files):
@@ -167,7 +168,7 @@ def test_quotes_of_spreadsheets_are_reported(tmp_path, caplog, lines, count):
 def test_a_first_line_of_names_is_a_header_and_short_words_may_be_codes_or_a_pair(tmp_path, caplog, first, read_as):
     path = tmp_path / "pairs.tsv"
     path.write_text(f"{first}\none\teins\n")
-    found, source = read_pairs([path])
+    found, source, _ = read_pairs([path])
     assert Split(examples=found, source=source).in_rows([one.source for one in found], "")[-1] == "one"
     assert len(found) == 2 - (read_as == "header")
     assert [found[-1].line, len(source.names)] == [2, 2]
