@@ -20,6 +20,7 @@ import jax
 
 from benchmarks.compiled import text_of_words
 from benchmarks.markdown import with_table
+from jaxnlp.cli.messages import exit_status
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from train.config import update
 from train.parallel import Parallel, make_parallel
@@ -177,4 +178,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

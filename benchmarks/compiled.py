@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import with_table
+from jaxnlp.cli.messages import exit_status
 from train.run.machine import commit, device_name, short_commit
 
 RESULTS = Path("docs/results/compiled_h100.json")
@@ -95,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

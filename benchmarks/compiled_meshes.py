@@ -15,6 +15,7 @@ import jax
 
 from benchmarks.compiled import record
 from benchmarks.markdown import with_table
+from jaxnlp.cli.messages import exit_status
 from jaxnlp.models.gpt import GPTConfig
 from train.parallel.costs import Costs, costs, transformer_activations
 from train.parallel.rules import placements
@@ -140,4 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from benchmarks.compiled import PAGE, record, table, where
 from benchmarks.markdown import with_table
+from jaxnlp.cli.messages import exit_status
 from jaxnlp.ops.attention import Implementation, packed_attention
 from train.programs.targets import Target, find_target
 from train.run.machine import short_commit
@@ -27,6 +28,7 @@ RESULTS, ATTENTION = (Path(f"docs/results/compiled_tpu{name}.json") for name in 
 MARKERS, ATTENTION_MARKERS = (
     (f"<!-- begin {path.stem} -->", f"<!-- end {path.stem} -->") for path in (RESULTS, ATTENTION)
 )
+
 RUNS = ("multi30k_transformer", "bert_pretrain", "gpt_shakespeare", "gpt2_small")
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 ROWS, HEADS, WIDTH = 64, 2, 64
@@ -105,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -6,12 +6,14 @@ Each host has eight rows of a batch, so the batch grows with the hosts. It write
 import datetime
 import itertools
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import with_table
+from jaxnlp.cli.messages import exit_status
 from train.config import update
 from train.parallel.rows import places, rows_at
 from train.recipes import load_recipe
@@ -80,4 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -9,6 +9,7 @@ import datetime
 import itertools
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from benchmarks.compiled import PAGE
 from benchmarks.compiled import RESULTS as COMPILED
 from benchmarks.markdown import with_table
+from jaxnlp.cli.messages import exit_status
 from train.config import update
 from train.recipes import load_recipe
 from train.run.machine import commit, device_name, short_commit
@@ -97,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data import DataError
 from data.text_windows import TextWindows
-from jaxnlp.config import Count
+from jaxnlp.config import Count, UserPath
 from jaxnlp.text.byte_pairs import BytePairs
 
 
@@ -16,7 +16,7 @@ class BytePairText(TextWindows):
 
     vocabulary_size: Count = 50_257
     """Maximum number of tokens, at least 256. A short text has fewer pairs to merge, and so fewer tokens."""
-    tokenizer: str | None = None
+    tokenizer: UserPath | None = None
     """A tokenizer.json with byte-level BPE, such as GPT-2's; None = merges are learned from the training text."""
 
     vocabulary_type = BytePairs
@@ -32,6 +32,6 @@ class BytePairText(TextWindows):
         if self.tokenizer is None:
             return BytePairs.of([self._parts(text)[0] for text in documents], self.vocabulary_size)
         try:
-            return BytePairs.from_file(Path(self.tokenizer).expanduser())
+            return BytePairs.from_file(Path(self.tokenizer))
         except ValueError as error:
             raise DataError(f"data.tokenizer: {error}") from error

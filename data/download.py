@@ -56,7 +56,7 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
         downloaded; one line that names the places, the reason and the remedy.
     """
     if path is not None:
-        given = Path(path).expanduser()
+        given = Path(path)
         if not given.is_file():
             raise DataNotFoundError(
                 f"{file.name}: there is no file at {str(path)!r}; give an existing file with --data.path, "
@@ -102,7 +102,7 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
       DataNotFoundError: when there is none; one line that names the places and the remedies.
     """
     if path is not None:
-        folder, give = Path(path).expanduser(), f"give a folder that contains {holds} with --data.path"
+        folder, give = Path(path), f"give a folder that contains {holds} with --data.path"
         if folder.is_file():
             raise DataNotFoundError(f"{folder} is a file, not a folder; {otherwise}, or {give}")
         if not folder.is_dir():

@@ -21,7 +21,7 @@ from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
-from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction
+from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction, UserPath
 from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
@@ -57,10 +57,10 @@ class Images(DataConfig):
 
     source: Literal["digits", "cifar10", "files"] = "digits"
     """Scikit-learn's digits, 8 x 8 pixels; CIFAR-10's archive of JPEG files; or your own."""
-    path: str | None = None
+    path: UserPath | None = None
     """For your own images: a folder with a folder of image files for each class, or a .npz file with images and labels.
     For CIFAR-10: its folder; None = $JAXNLP_DATA/cifar10."""
-    validation_path: str | None = None
+    validation_path: UserPath | None = None
     """Folder or file of the validation images, like path; None = a part of the images in path is held out."""
     validation_fraction: ProperFraction = 0.1
     """Share of each class that is held out."""
@@ -190,9 +190,9 @@ class Images(DataConfig):
                 "--data.path"
             )
         read = functools.partial(read_images, preprocessing=preprocessing, skip_broken=self.skip_broken)
-        images = read(Path(self.path).expanduser(), channels=channels)
+        images = read(Path(self.path), channels=channels)
         if self.validation_path is not None:
-            held_out = read(Path(self.validation_path).expanduser(), images.classes, channels=images.images.shape[3])
+            held_out = read(Path(self.validation_path), images.classes, channels=images.images.shape[3])
             if held_out.images.shape[1:] != images.images.shape[1:]:
                 raise DataError(
                     f"{self.validation_path}: images of shape {held_out.images.shape[1:]}, but training images have "

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import grain
 import numpy as np
@@ -18,7 +18,7 @@ from data.pipelines.endless import batched, iterable, shuffled, stacked
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, ProperFraction, Within
+from jaxnlp.config import Count, ProperFraction, UserPath, Within
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
@@ -38,12 +38,14 @@ class MaskedText(TextFiles):
     many sentences A and B have, the truncation of B, whether B follows A, and the masks.
     """
 
+    length_field: ClassVar[str] = "sequence_length"
+
     source: DocumentSource = "python_docs"
     """Documents: Python's embedded language reference, your file (set path), or AFQMC's training pairs."""
-    path: str | None = None
+    path: UserPath | None = None
     """For text_file, the file of the documents: one sentence a line, blank lines between documents. For afqmc, its
     folder; None = in $JAXNLP_DATA."""
-    vocabulary: str | None = None
+    vocabulary: UserPath | None = None
     """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the vocabulary of the pretrained
     model, or one trained on the training text."""
     vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 4_000
@@ -130,7 +132,7 @@ class MaskedText(TextFiles):
     def _own_vocabulary(self, documents: Sequence[Sequence[str]]) -> EncoderVocabulary:
         try:
             if self.vocabulary is not None:
-                return _wordpiece(WordPieceVocabulary.of_folder(Path(self.vocabulary).expanduser()))
+                return _wordpiece(WordPieceVocabulary.of_folder(Path(self.vocabulary)))
             sentences = [sentence for document in documents for sentence in document]
             return WordPieceVocabulary.of_texts(sentences, self.vocabulary_size)
         except ValueError as error:

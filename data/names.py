@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import grain
 import numpy as np
@@ -20,7 +20,7 @@ from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import multiples
-from jaxnlp.config import Count, Fraction, Natural, Within
+from jaxnlp.config import Count, Fraction, Natural, UserPath, Within
 from jaxnlp.corpus import SourceRows
 from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
 from jaxnlp.text import UnknownTokenError
@@ -160,9 +160,11 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
 
 @dataclasses.dataclass(frozen=True)
 class _NamesConfig(DataConfig):
+    length_field: ClassVar[str] = "sequence_length"
+
     source: NamesSource = "cs224n_a5"
     """The assignment's people, or invented people, which do not need files."""
-    path: str | None = None
+    path: UserPath | None = None
     """Folder of the assignment's four files; None = in $JAXNLP_DATA."""
     sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, inf)")] = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
@@ -284,16 +286,29 @@ class _NamesConfig(DataConfig):
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
-        """Reads a file of questions, with or without places. Raises: DataError naming the file and the line."""
+        """Reads a file of questions, with or without places.
+
+        Questions that are too long, or have characters outside the vocabulary, are skipped; a warning counts them.
+
+        Raises: FileNotFoundError, DataError naming the file, and the line if possible.
+        """
         vocabulary = require_processor(processor, CharacterVocabulary)
-        (questions, source), examples = read_questions(path), []
-        for question, index in zip(questions, source.indices, strict=True):
+        questions, source = read_questions(path)
+        examples, skipped = dict[int, NumpyBatch](), list[tuple[int, DataError]]()
+        for number, (question, index) in enumerate(zip(questions, source.indices, strict=True)):
             try:
-                examples.append(self.question_example(question, vocabulary))
+                examples[number] = self.question_example(question, vocabulary)
             except DataError as error:
-                raise DataError(f"{path}, line {index + 1}: {error}") from error
-        buckets = self.buckets([len(example["tokens"]) for example in examples])
-        return dataclasses.replace(_split(buckets, questions, examples, self.evaluation_batch_size), source=source)
+                skipped.append((index + 1, error))
+        if not examples:
+            raise DataError(f"{path}, line {skipped[0][0]}: {skipped[0][1]}") from skipped[0][1]
+        lines, why = [line for line, _ in skipped], "too long, or with characters outside the vocabulary"
+        warn_of_skipped(path, lines, len(source.names), "questions", why)
+        buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
+        kept = [questions[number] for number in examples]
+        split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
+        indices = [source.indices[number] for number in examples]
+        return dataclasses.replace(split, source=dataclasses.replace(source, indices=indices))
 
 
 def _split(

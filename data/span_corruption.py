@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding_share, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, ProperFraction, Within
+from jaxnlp.config import Count, ProperFraction, UserPath, Within
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subword_training import train_subwords
@@ -110,9 +110,11 @@ class CorruptedText(TextFiles):
     Lines that are too long are split. Texts of a single token are removed; the description counts them.
     """
 
+    length_field: ClassVar[str] = "lengths"
+
     usual = ("files", "data_set", "batch_size")
 
-    files: tuple[str, ...] = ()
+    files: tuple[UserPath, ...] = ()
     """Text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
     """Folder in $JAXNLP_DATA of the public data set with the files; None = the files are your own."""
@@ -234,7 +236,7 @@ class CorruptedText(TextFiles):
 
     def _paths(self) -> list[Path]:
         if self.data_set is None:
-            return [Path(name).expanduser() for name in self.files]
+            return [Path(name) for name in self.files]
         holds, otherwise = ", ".join(self.files), "give your own files with --data.files"
         folder = locate_folder(self.data_set, None, holds=holds, otherwise=otherwise, takes_path=False)
         for name in self.files:

@@ -33,7 +33,7 @@ from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
 from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
-from jaxnlp.config import Count, Natural, Within
+from jaxnlp.config import Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -71,11 +71,11 @@ class QuestionContexts(TextFiles):
 
     source: Literal["invented_people", "files"] = "invented_people"
     """Birth places of invented people, which need no files; or files of your own."""
-    train: str | None = None
+    train: UserPath | None = None
     """Your training file, in SQuAD's format or as JSON lines; required for data.source files."""
-    validation: str | None = None
+    validation: UserPath | None = None
     """Your validation file; None = a tenth of the training contexts is held out."""
-    test: str | None = None
+    test: UserPath | None = None
     """Your test file; None = no test split."""
     people: Count = 1_000
     """Number of invented people with training questions; a fifth as many others have validation questions."""
@@ -151,7 +151,7 @@ class QuestionContexts(TextFiles):
         if self.train is None:
             raise DataError("data.source files needs your training file: give it with --data.train FILE")
         given = {"train": self.train, "validation": self.validation, "test": self.test}
-        paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
+        paths = {split: Path(file) for split, file in given.items() if file is not None}
         questions = {
             split: read_questions(path, self.encoding, answered=None if split == "test" else True)
             for split, path in paths.items()

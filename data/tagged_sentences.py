@@ -24,7 +24,7 @@ from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import Count, Natural
+from jaxnlp.config import Count, Natural, UserPath
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -83,13 +83,13 @@ class TaggedSentences(TextFiles):
     source: Source = "small_grammar"
     """Sentences of a small grammar, which need no files; the English news of CoNLL-2003, Chinese résumés, Chinese
     Weibo posts, UD English EWT's parts of speech; or files of your own."""
-    path: str | None = None
+    path: UserPath | None = None
     """Folder of a known data set; None = in $JAXNLP_DATA."""
-    train: str | None = None
+    train: UserPath | None = None
     """Your training file; required for data.source files."""
-    validation: str | None = None
+    validation: UserPath | None = None
     """Your validation file; None = a tenth of the training sentences is held out."""
-    test: str | None = None
+    test: UserPath | None = None
     """Your test file; None = no test split."""
     format: FileFormat = "auto"
     """Format of your files; auto = JSON for .json, .jsonl and files that begin with a JSON object or a list of them,
@@ -242,7 +242,7 @@ class TaggedSentences(TextFiles):
             if self.train is None:
                 raise DataError("data.source files needs your training file: give it with --data.train FILE")
             given = {"train": self.train, "validation": self.validation, "test": self.test}
-            paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
+            paths = {split: Path(file) for split, file in given.items() if file is not None}
         files = {
             split: read_tagged(
                 path,

@@ -40,7 +40,7 @@ from data.readers.labelled_texts import (
 )
 from data.readers.sentence_classes import DataSet
 from data.readers.table_summary import common_texts, summary
-from jaxnlp.config import Count, Natural, Within
+from jaxnlp.config import Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.text import most_frequent
@@ -72,11 +72,11 @@ class TextTable(TableFiles):
     tables: tuple[str, ...] = ()
     """Your own tables of parts: NAME=FILE,VALIDATION_FILE, or NAME=FILE, of which a part of the rows is held out. A
     table has the columns text, pair (for pairs), and label (a class) or score (a number)."""
-    path: str | None = None
+    path: UserPath | None = None
     """Your table, or the folder of a known data set; None = in $JAXNLP_DATA."""
-    validation_path: str | None = None
+    validation_path: UserPath | None = None
     """A second table for validation; None = a part of the rows is held out."""
-    test_path: str | None = None
+    test_path: UserPath | None = None
     """A table for the test split, with or without labels; None = no test split."""
     text: str = "text"
     """Column of the text."""
@@ -344,7 +344,9 @@ class TextTable(TableFiles):
         return examples, truncated
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a file with the same columns; labels are optional. Raises: FileNotFoundError, DataError.
+        """Reads a file with the same columns; labels are optional, and rows without one are not scored.
+
+        Raises: FileNotFoundError, DataError.
 
         With parts, it has the labels of one part; or no labels, for all parts with such texts.
         """
@@ -355,18 +357,22 @@ class TextTable(TableFiles):
             else self._source
             for name, one in processor.by_part.items()
         }
-        splits: dict[str, Split[LabelledText]] = {}
+        splits, unlabelled = dict[str, Split](), dict[str, Split]()
         for name in parts_of_file(path, sources):
             try:
                 rows, every = sources[name].read(path)
             except MissingColumnsError as error:
                 raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
-            one = processor.by_part[name]
-            labelled = sources[name].labelled((path, rows), one.targets)
-            examples = tokenized(one, labelled)
-            split = table_split(labelled, examples, one, self._buckets(one, examples[0]), self.evaluation_batch_size)
-            splits[name] = dataclasses.replace(split, source=every)
-        return split_of_parts(splits) if self.parts else splits[""]
+            others, of_others = sources[name].without_label(path, rows)
+            for kind, of_kind, origin in ((splits, rows, every), (unlabelled, others, of_others)):
+                if of_kind:
+                    one = processor.by_part[name]
+                    labelled = sources[name].labelled((path, of_kind), one.targets)
+                    read = tokenized(one, labelled)
+                    split = table_split(labelled, read, one, self._buckets(one, read[0]), self.evaluation_batch_size)
+                    kind[name] = dataclasses.replace(split, source=origin)
+        whole, *rest = (split_of_parts(kind) if self.parts else kind[""] for kind in (splits, unlabelled) if kind)
+        return dataclasses.replace(whole, unlabelled=next(iter(rest), None))
 
     def _buckets(self, one: TextClassifierProcessor, examples: Iterable[Tokenized]) -> Buckets[Tokenized]:
         """How examples of a part become batches. Args: examples: of all splits.

@@ -14,8 +14,8 @@ from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.epochs import Epochs
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
-from data.readers.text_sources import TextSource, source_documents
-from jaxnlp.config import Count, ProperFraction
+from data.readers.text_sources import TextSource, source_documents, tokens_to_score
+from jaxnlp.config import Count, ProperFraction, UserPath
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 
@@ -27,9 +27,11 @@ class TextWindows(TextFiles):
     Each file is a document: no window crosses from one file into the next, and the end of each file is held out.
     """
 
+    length_field: ClassVar[str] = "sequence_length"
+
     source: TextSource = "python_docs"
     """Text: Python's embedded language reference, Tiny Shakespeare, or your files (set path)."""
-    path: str | tuple[str, ...] | None = None
+    path: UserPath | tuple[UserPath, ...] | None = None
     """Files of the text, folders of .txt files, or patterns such as "poems/*.txt"; required for text_file. For
     tiny_shakespeare, its file."""
     sequence_length: Count = 128
@@ -113,17 +115,13 @@ class TextWindows(TextFiles):
         return document[:boundary], document[boundary:]
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file's text, each token but the first scored once.
+        """A file's text, each token but the first scored once; see `tokens_to_score`.
 
         Raises:
-          FileNotFoundError, DataError: when it cannot be read, or contains characters outside the vocabulary.
+          FileNotFoundError, DataError: when it cannot be read, or has no line of known characters.
         """
         vocabulary: Any = require_processor(processor, self.vocabulary_type)
-        text = read_text_file(path, self.encoding)
-        try:
-            tokens = vocabulary.encode(text)
-        except UnknownTokenError as error:
-            raise DataError(f"{path}: {error}") from error
+        tokens = tokens_to_score(path, read_text_file(path, self.encoding), vocabulary)
         if len(tokens) < 2:
             one = vocabulary.unit.removesuffix("s")
             raise DataError(f"{path} has one {one}, but two are needed: the first is not scored")

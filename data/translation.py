@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from data.pipelines.pair_batches import (
 )
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
-from data.readers.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
+from data.readers.sentence_pairs import ReadPairs, held_out, lines_of, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
-from jaxnlp.config import Count, Natural, ProperFraction, Rate
+from jaxnlp.config import Count, Natural, ProperFraction, Rate, UserPath
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -46,6 +46,8 @@ class SentencePairs(DataConfig):
 
     The subwords are those of a given processor, or are trained on the training sentences.
     """
+
+    length_field: ClassVar[str] = "lengths"
 
     batch_size: Count = 256
     """Maximum number of pairs in a training step, over all devices."""
@@ -190,8 +192,21 @@ class SentencePairs(DataConfig):
 
         Raises: FileNotFoundError, DataError: naming the file and the line.
         """
-        pairs, source = read_pairs_or_sources(path)
-        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), path.name)
+        return self.read_files((path,), processor)
+
+    def read_files(self, paths: Sequence[Path], processor: Any) -> Split:
+        """Reads a file as `read_file` does; or a file of sources and a file of references. A source without a reference
+        is translated, but not scored. Raises: as `read_file`."""
+        read = self.pairs_to_score(paths)
+        split = functools.partial(
+            self.file_split, processor=require_processor(processor, TranslationProcessor), file=paths[0].name
+        )
+        alone = split(read.alone, lines_of(read.alone, len(read.source.names))) if read.alone else None
+        return dataclasses.replace(split(read.pairs, read.source), unlabelled=alone)
+
+    def pairs_to_score(self, paths: Sequence[Path]) -> ReadPairs:
+        """The pairs of files, see `read_pairs_or_sources`."""
+        return read_pairs_or_sources(paths)
 
     def _trained(self, texts: Sequence[str]) -> Subwords:
         try:
@@ -216,22 +231,22 @@ class ParallelText(SentencePairs, TextFiles):
 
     data_set: str | None = None
     """Folder in $JAXNLP_DATA of the public data set with the files; None = your own files."""
-    path: str | None = None
+    path: UserPath | None = None
     """Your copy of the public data set's folder; None = in $JAXNLP_DATA."""
-    train: tuple[str, ...] = ()
+    train: tuple[UserPath, ...] = ()
     """Training files, one or two; required."""
-    validation: tuple[str, ...] = ()
-    """Validation files, one or two; () = a share of the training pairs is held out."""
-    test: tuple[str, ...] = ()
-    """Test files, one or two; () = no test split."""
+    validation: tuple[UserPath, ...] = ()
+    """Validation files, one or two; empty = a share of the training pairs is held out."""
+    test: tuple[UserPath, ...] = ()
+    """Test files, one or two; empty = no test split."""
     validation_fraction: ProperFraction = 0.05
     """Share of the distinct training sources that is held out without a validation file; it does not depend on the
     seed."""
     reverse: bool = False
     """Whether the file, or the column, of targets comes first."""
-    sentencepiece: tuple[str, ...] = ()
-    """One SentencePiece model for both languages, or one for the source and one for the target; () = the vocabulary is
-    trained."""
+    sentencepiece: tuple[UserPath, ...] = ()
+    """One SentencePiece model for both languages, or one for the source and one for the target; empty = the vocabulary
+    is trained."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -319,10 +334,9 @@ class ParallelText(SentencePairs, TextFiles):
             content=json.dumps([(pairs[index].source, pairs[index].reference) for index in train]),
         )
 
-    def read_file(self, path: Path, processor: Any) -> Split:
-        """Reads a file as `SentencePairs`; with `reverse`, references come first."""
-        pairs, source = read_pairs_or_sources(path, reverse=self.reverse, encoding=self.encoding)
-        return self.file_split(pairs, source, require_processor(processor, TranslationProcessor), path.name)
+    def pairs_to_score(self, paths: Sequence[Path]) -> ReadPairs:
+        """The pairs of files, see `read_pairs_or_sources`; with `reverse`, references come first."""
+        return read_pairs_or_sources(paths, reverse=self.reverse, encoding=self.encoding)
 
     def _read(self, paths: Sequence[Path]) -> tuple[SentencePair, ...]:
         return read_pairs(paths, reverse=self.reverse, encoding=self.encoding)[0]
@@ -363,7 +377,7 @@ class ParallelText(SentencePairs, TextFiles):
 
     def _files(self, names: Sequence[str]) -> list[Path]:
         if self.data_set is None:
-            return [Path(name).expanduser() for name in names]
+            return [Path(name) for name in names]
         holds = ", ".join((*self.train, *self.validation, *self.test, *self.sentencepiece))
         folder = locate_folder(self.data_set, self.path, holds=holds, otherwise=OWN_FILES)
         for name in names:
@@ -376,4 +390,4 @@ def _identities(data_set: str | None, names: Sequence[str]) -> list[tuple[str, s
     """Identities of files: data set and name, or the absolute path of a user's file."""
     if data_set is not None:
         return [(data_set, name) for name in names]
-    return [("", str(Path(name).expanduser().resolve())) for name in names]
+    return [("", str(Path(name).resolve())) for name in names]

@@ -18,7 +18,7 @@ from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import Count
+from jaxnlp.config import Count, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -46,13 +46,13 @@ class Treebank(TextFiles):
 
     source: TreebankSource = "small_grammar"
     """Sentences of a small grammar, which need no files; UD English EWT; or CoNLL-U files of your own."""
-    path: str | None = None
+    path: UserPath | None = None
     """Your copy of the folder of UD English EWT; None = in $JAXNLP_DATA."""
-    train: str | None = None
+    train: UserPath | None = None
     """Your training file, CoNLL-U; required for data.source files."""
-    validation: str | None = None
+    validation: UserPath | None = None
     """Your validation file, CoNLL-U; None = a tenth of the training sentences is held out."""
-    test: str | None = None
+    test: UserPath | None = None
     """Your test file, CoNLL-U; None = no test split."""
     sentences: Count = 5_000
     """Number of training sentences of the small grammar."""
@@ -192,7 +192,7 @@ class Treebank(TextFiles):
             raise DataError("data.source files needs your training file: give it with --data.train FILE")
         files = {"train": self.train, "validation": self.validation, "test": self.test}
         splits = {
-            name: _read(Path(file).expanduser(), trees=True, encoding=self.encoding)
+            name: _read(Path(file), trees=True, encoding=self.encoding)
             for name, file in files.items()
             if file is not None
         }

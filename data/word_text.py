@@ -4,7 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from data.pipelines.word_batches import (
 )
 from data.readers.articles import FOLDERS, WordSource, read_articles
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction
+from data.readers.text_sources import tokens_to_score
+from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction, UserPath
 from jaxnlp.input_files.text_files import read_text_file
-from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
@@ -33,9 +33,11 @@ _logger = logging.getLogger(__name__)
 class WordText(TextFiles):
     """Articles of words, shuffled and concatenated in each epoch, in windows or in streams."""
 
+    length_field: ClassVar[str] = "sequence_length"
+
     source: WordSource = "wikitext2"
     """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your file."""
-    path: str | None = None
+    path: UserPath | None = None
     """Folder of WikiText-2 or the homework (None = in $JAXNLP_DATA), or your file."""
     mode: Literal["windows", "streams"] = "streams"
     """Independent windows in random order, or contiguous streams, one a row, with carried state."""
@@ -144,17 +146,14 @@ class WordText(TextFiles):
         - others: a text, each word except the first scored once; a warning counts unknown words.
 
         Raises:
-          FileNotFoundError, DataError: when it cannot be read, or has unknown words and the vocabulary has no unknown
-            word.
+          FileNotFoundError, DataError: when it cannot be read, or each line has words outside a vocabulary without
+            an unknown word; other such lines are skipped, and a warning counts them.
         """
         vocabulary = require_processor(processor, WordVocabulary)
         if (fixture := read_fixture(path, vocabulary.size)) is not None:
             return fixture
         text = read_text_file(path, self.encoding)
-        try:
-            ids = vocabulary.encode(text)
-        except UnknownTokenError as error:
-            raise DataError(f"{path}: {error}") from error
+        ids = tokens_to_score(path, text, vocabulary)
         if len(ids) < 2:
             raise DataError(f"{path} has {len(ids)} words, but needs at least two: the first is not scored")
         if unknown := vocabulary.count_unknown(text):

@@ -10,6 +10,7 @@ unit vectors, one axis each, so that the mixed value can be read as the weights 
 Source: the "attention exploration" that Stanford's CS224N sets as an assignment, in numbers instead of proofs.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
+from jaxnlp.cli.messages import exit_status
 from jaxnlp.ops.attention import dot_product_attention
 
 if TYPE_CHECKING:
@@ -350,10 +352,10 @@ def main(out: Path = Path("runs/attention")) -> None:
     )
     print("\n\n".join(tables))
     drawn = SPREAD_FACTORS.index(DRAWN_FACTOR)
-    path = out / "attention_experiments.png"
+    path = out.expanduser() / "attention_experiments.png"
     draw(copied, averaged, one_varying[drawn], two_varying[drawn], path)
     print(f"\n{path}")
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    sys.exit(exit_status(lambda: tyro.cli(main, description=__doc__)))

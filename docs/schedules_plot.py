@@ -1,11 +1,13 @@
 """Draws every schedule of the learning rate: python -m docs.schedules_plot --out FOLDER writes FOLDER/schedules.png."""
 
+import sys
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import tyro
 
+from jaxnlp.cli.messages import exit_status
 from train.optimizer.schedules import (
     Constant,
     Cosine,
@@ -73,8 +75,8 @@ def main(out: Path = Path("docs/images")) -> None:
     Args:
       out: its folder.
     """
-    print(draw(out))
+    print(draw(out.expanduser()))
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(exit_status(lambda: tyro.cli(main)))

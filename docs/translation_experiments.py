@@ -11,6 +11,7 @@ Source: Xiong et al. 2020, "On layer normalization in the Transformer architectu
 
 import dataclasses
 import itertools
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ import numpy as np
 import tyro
 
 from configs.number_words import get_config
+from jaxnlp.cli.messages import exit_status
 from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.nn.dense import INITIAL_STDDEV
 from jaxnlp.typing import Params
@@ -95,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(exit_status(lambda: tyro.cli(main)))

@@ -12,7 +12,7 @@ import importlib.metadata
 import os
 
 from jaxnlp.cli.malloc import use_huge_pages
-from jaxnlp.cli.messages import program_name, reason, say_that_jax_loads, show_plain_warnings, table, wrapped
+from jaxnlp.cli.messages import exit_status, program_name, say_that_jax_loads, table, wrapped
 from jaxnlp.cli.programs import PROGRAMS, run_program
 from jaxnlp.cli.suggestions import suggestion
 
@@ -66,23 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
         if {*arguments[:1]} & PROGRAMS.keys():
             use_huge_pages()
         os.environ["PYTHONSAFEPATH"] = "1"  # worker processes import nothing from the current folder, either
-    show_plain_warnings()
-    try:
-        try:
-            return run(arguments)
-        finally:
-            sys.stdout.flush()
-    except KeyboardInterrupt:
-        print()
-        return 130
-    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, OSError) as error:
-        if type(error) is ValueError and arguments[0] in ("train", "lr-find", "compile", "shardings"):
-            raise  # a mistake in code, whose traceback helps
-        print(f"error: {reason(error)}", file=sys.stderr)
-        return getattr(error, "exit_status", 2)
+    in_code = arguments[:1] and arguments[0] in ("train", "lr-find", "compile", "shardings")
+    return exit_status(lambda: run(arguments), bare_errors=not in_code)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import os
 import re
 import types
 import typing
@@ -43,6 +44,9 @@ ProperFraction = Annotated[float, Within("(0, 1)")]
 Finite = Annotated[float, Within("(-inf, inf)")]
 Positive = Annotated[float, Within("(0, inf)")]
 NonNegative = Annotated[float, Within("[0, inf)")]
+HOME = "home"
+UserPath = Annotated[str, HOME]
+"""A path as a text. As in a `Path`, ~ is the home folder: a shell leaves it unchanged in --workdir=~/runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Config:
     whenever it is created.
 
     A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs; a list in a field of type
-    tuple becomes a tuple, and a path in a field of type str a text, and the other way round.
+    tuple becomes a tuple, and a path in a field of type str a text, and the other way round. In a path, in a field of
+    type `Path` or `UserPath`, ~ becomes the home folder.
 
     A subclass with its own checks defines `__post_init__` and calls `super().__post_init__()` first.
     """
@@ -167,8 +172,10 @@ def _options(expected: Any) -> tuple[Any, ...]:
 
 def _converted(value: Any, expected: Any) -> Any:
     """The value, with lists as tuples, paths as texts or texts as paths, and whole numbers as floats, as the type has
-    them."""
+    them, and the home folder in paths."""
     options = _options(expected)
+    if isinstance(value, str | Path) and _is_path(expected):
+        value = type(value)(os.path.expanduser(value))
     if isinstance(value, Path) and Path not in options and str in options:
         return str(value)
     if isinstance(value, str) and str not in options and Path in options:
@@ -177,6 +184,12 @@ def _converted(value: Any, expected: Any) -> Any:
         items = [typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple]
         return tuple(_converted(item, items[0]) for item in value) if items else value
     return float(value) if type(value) is int and float in options and int not in options else value
+
+
+def _is_path(expected: Any) -> bool:
+    """Whether a text in a field of this type is a path."""
+    parts = typing.get_args(expected)
+    return Path in _options(expected) or HOME in parts or any(map(_is_path, parts))
 
 
 def _choices(expected: Any) -> tuple[Any, ...]:

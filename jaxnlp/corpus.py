@@ -95,6 +95,7 @@ class Split(Generic[Example]):
       source: all rows of the file that the examples come from; None = each row is an example.
       of_each_shape: a batch of each shape of `batches`, whose values mean nothing; None = found in `batches`. Give it
         if batches are made when they are read.
+      unlabelled: inputs of the same file without targets, which are predicted but not scored; None = there are none.
     """
 
     batches: Sequence[NumpyBatch] = ()
@@ -105,6 +106,7 @@ class Split(Generic[Example]):
     notes: tuple[str, ...] = ()
     source: SourceRows | None = None
     of_each_shape: Sequence[NumpyBatch] | None = None
+    unlabelled: "Split | None" = None
 
     @property
     def shapes(self) -> Sequence[NumpyBatch]:
@@ -201,6 +203,8 @@ class DataConfig(Config):
     """The base of every data set's config."""
 
     section: ClassVar[str] = "data"
+    length_field: ClassVar[str] = "max_length"
+    """The field that decides `max_length`."""
 
     batch_size: Count = 32
     """Number of examples in a training step, over all devices."""
@@ -262,3 +266,10 @@ class DataConfig(Config):
         """Reads a file in the data set's format, for scoring. Raises: FileNotFoundError, DataError."""
         del processor
         raise DataError(f"{path}: this run's data, {type(self).__name__}, does not read files; score one of its splits")
+
+    def read_files(self, paths: Sequence[Path], processor: Any) -> Split:
+        """Reads the files of one split, for scoring; usually only one. Raises: as `read_file`."""
+        if len(paths) != 1:
+            shown = ", ".join(map(str, paths))
+            raise DataError(f"--file {shown}: this run's data, {type(self).__name__}, are read from one file; give one")
+        return self.read_file(paths[0], processor)

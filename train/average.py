@@ -13,6 +13,7 @@ import tyro
 
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
+from jaxnlp.config import Config
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import load_run, read_config_json
 from jaxnlp.saving.atomic_files import refuse_contents
@@ -36,7 +37,7 @@ FEW = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(Config):
     """Averages the parameters of runs, and writes the result as a run's folder.
 
     The runs need the same architecture and the same processor. Their best checkpoints are averaged; of a

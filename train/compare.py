@@ -13,6 +13,7 @@ import tyro
 
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
+from jaxnlp.config import Config
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.pages.page import document
 from jaxnlp.runs import runs_inside
@@ -203,7 +204,7 @@ def _cell(value: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class Options(Config):
     """Compares runs on one page, finished or not, and prints the page's path."""
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN RUN ...")] = ()

@@ -7,7 +7,7 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed
+from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed, UserPath
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.serialization import to_json, without_means
 from jaxnlp.tasks import Task
@@ -43,7 +43,7 @@ class TrainConfig(Config):
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
-    init_from: str | None = None
+    init_from: UserPath | None = None
     """Start from the parameters of a run's folder (its latest checkpoint), of a folder of pretrained weights, or of a
     name on the Hugging Face Hub; None = random parameters."""
     init_ignore: tuple[str, ...] = ()
@@ -83,8 +83,8 @@ class TrainConfig(Config):
         longest, room = self.data.max_length, self.model.max_length
         if longest is not None and room is not None and longest > room:
             raise ValueError(
-                f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower the maximum "
-                "length of the data (--data.*), or raise that of the model (--model.*)"
+                f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower "
+                f"data.{self.data.length_field}, or raise model.{self.model.length_field}"
             )
 
     def identity(self) -> dict[str, Any]:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
-from jaxnlp.corpus import Corpus, DataError, Split
+from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import require_place
@@ -47,8 +48,9 @@ class Options(Config):
 
     split: str | None = None
     """Split of the run's data set; None = the evaluator's default, usually validation."""
-    file: Path | None = None
-    """Score this file, in the format of the run's data, instead of a split."""
+    file: Path | tuple[Path, ...] | None = None
+    """Score this file, in the format of the run's data, instead of a split; or a file of sources and one of targets, as
+    --data.train takes them."""
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
@@ -58,8 +60,11 @@ class Options(Config):
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
     With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
 
+    data: FileFormat = dataclasses.field(default_factory=FileFormat)
+
     def __post_init__(self):
         super().__post_init__()
+        self.data.check_file(self.file)
         if self.file is not None and self.split is not None:
             raise ValueError(f"--file cannot be combined with --split {self.split}")
         if self.file is not None and self.record is not None:
@@ -97,7 +102,9 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     config = run_folder.read_config(run)
     corpus, training = None, None
     if options.file is not None:
-        name, split = str(options.file), config.data.read_file(options.file, trained.processor)
+        files = options.file if isinstance(options.file, tuple) else (options.file,)
+        name = " ".join(map(str, files))
+        split = _in_format(config.data, options.data).read_files(files, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
@@ -108,9 +115,28 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
         _logger.warning("%s: %s", name, note)
     print(f"scoring {run} on {name}; it compiles first", file=sys.stderr, flush=True)
     evaluation = evaluated(trained, evaluator, split, name, corpus=corpus, training=training)
+    if split.unlabelled is not None and evaluation.predictions:
+        others = evaluated(trained, evaluator, split.unlabelled, name, corpus=corpus, training=training).predictions
+        whole = {file: _filled(text, others[file]) for file, text in evaluation.predictions.items()}
+        evaluation = evaluation._replace(predictions=whole)
     kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
     units = {metric: kind.of for metric, kind in kinds.items()}
     return Scores(trained, config, name, evaluation, units)
+
+
+def _filled(text: str, other: str) -> str:
+    """Two files of predictions for all rows of a file, of which each row has a prediction in at most one, as one file.
+    A row without a prediction has empty fields, so its line is shorter."""
+    lines = zip(text.splitlines(keepends=True), other.splitlines(keepends=True), strict=True)
+    return "".join(max(pair, key=len) for pair in lines)
+
+
+def _in_format(data: DataConfig, format: FileFormat) -> DataConfig:
+    """The data set with the format of another file. Raises: ValueError when it does not have such an option."""
+    lacking = format.given.keys() - {field.name for field in dataclasses.fields(data)}
+    if lacking:
+        raise DataError(f"--data.{min(lacking)} does not apply to this run's data, {type(data).__name__}; remove it")
+    return dataclasses.replace(data, **format.given)
 
 
 def evaluated(

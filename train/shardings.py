@@ -161,4 +161,6 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     import sys
 
-    sys.exit(main(sys.argv[1:]))
+    from jaxnlp.__main__ import main as run
+
+    sys.exit(run(["shardings", *sys.argv[1:]]))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jaxnlp.cli.messages import program_name, wrapped
+from jaxnlp.cli.options import EMPTY
 from jaxnlp.cli.programs import command_of
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import to_json
@@ -28,8 +29,6 @@ from train.recipes import load_recipe
 from train.run import folder as run_folder
 
 PROGRAM = f"{program_name()} sweep"
-EMPTY = "empty"
-"""The value that means an empty tuple, such as no recurrent layers."""
 
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [options]
        {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [options]
@@ -121,7 +120,7 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
     if not grid:
         what = "has no values" if grids else "is missing"
         raise UsageError(f"{option} {what}; give the fields to vary with {option} FIELD=VALUE,VALUE")
-    return SweepCommand(recipe, grid, option == "--ablate", Path(options.workdir), others)
+    return SweepCommand(recipe, grid, option == "--ablate", Path(options.workdir).expanduser(), others)
 
 
 def _words(argument: str) -> list[str]:
@@ -197,8 +196,6 @@ def _flags(name: str, value: str, default: object) -> Iterator[str]:
         yield f"--{section}{'.' if section else ''}{last if value.lower() == 'true' else 'no-' + last}"
     else:
         yield f"--{words}"
-        if isinstance(default, list) and value == EMPTY:
-            return
         yield from value.split()  # a field with several values has blanks between them
 
 

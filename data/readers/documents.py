@@ -38,7 +38,7 @@ def read_documents(source: DocumentSource, path: str | None = None, encoding: st
         case "text_file":
             if path is None:
                 raise DataError("data.source text_file needs the file: give it with --data.path FILE")
-            return file_documents(Path(path).expanduser(), encoding)
+            return file_documents(Path(path), encoding)
         case "afqmc":
             return pair_documents(source, path)
         case _:

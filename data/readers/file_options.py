@@ -3,7 +3,7 @@
 import dataclasses
 
 from data import DataConfig
-from jaxnlp.input_files.delimited import Quotes
+from jaxnlp.input_files.delimited import Quotes, checked_delimiter
 from jaxnlp.input_files.tables import Dialect
 from jaxnlp.input_files.text_files import UTF_8, check_encoding
 
@@ -40,13 +40,7 @@ class TableFiles(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.delimiter == "\\t":  # as it is typed in a shell
-            object.__setattr__(self, "delimiter", "\t")
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise ValueError(
-                f"{self.full_name('delimiter')} must be one character, but not a quote or a line break, got "
-                f"{self.delimiter!r}"
-            )
+        object.__setattr__(self, "delimiter", checked_delimiter(self.delimiter, self.full_name("delimiter")))
 
     @property
     def dialect(self) -> Dialect:

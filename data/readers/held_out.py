@@ -92,4 +92,4 @@ def refuse_learned(files: Files, earlier: Files) -> None:
 
 
 def _place(file: str | None) -> Path | None:
-    return None if file is None else Path(file).expanduser().resolve()
+    return None if file is None else Path(file).resolve()

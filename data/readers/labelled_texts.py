@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ class TextSource:
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
         files = {"train": self.path, "validation": self.validation, "test": self.test}
-        paths = {name: Path(file).expanduser() for name, file in files.items() if file is not None}
+        paths = {name: Path(file) for name, file in files.items() if file is not None}
         try:
             return {name: (path, self.read(path, None if name == "test" else True)[0]) for name, path in paths.items()}
         except MissingColumnsError as error:
@@ -128,6 +129,17 @@ class TextSource:
             rows = [row._replace(label="") if str(row.label).lower() in _MISSING else row for row in rows]
         if not several:
             rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
+        return rows, table.source(rows)
+
+    def without_label(self, path: Path, labelled: Sequence[TableRow]) -> tuple[list[TableRow], SourceRows]:
+        """The rows of a user's table that have a text, but are not among the labelled ones; and all its rows."""
+        if self.known is not None:
+            return [], SourceRows((), ())
+        table, lines = (
+            read_table(path, self.columns, dialect=self.dialect, labelled=False),
+            {row.line for row in labelled},
+        )
+        rows = [row for row in table.rows if not row.is_blank and row.line not in lines]
         return rows, table.source(rows)
 
     def targets(self, train: Rows) -> Targets:
@@ -203,7 +215,7 @@ def table_files(given: str) -> tuple[str, str, str | None]:
     Raises: ValueError for other texts.
     """
     name, equals, files = given.partition("=")
-    paths = files.split(",")
+    paths = [os.path.expanduser(path) for path in files.split(",")]
     if not name.isidentifier() or not equals or not all(paths) or len(paths) > 2:
         raise ValueError(
             f"data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE, with a name of letters, got {given!r}"
@@ -221,7 +233,7 @@ def table_source(given: str, dialect: Dialect) -> TextSource:
     Raises: FileNotFoundError; DataError naming the file.
     """
     _, train, validation = table_files(given)
-    header = read_header(Path(train).expanduser(), dialect)
+    header = read_header(Path(train), dialect)
     if (LABEL in header) == (SCORE in header):
         raise DataError(
             f"{train}, line 1: expected the column {LABEL} for classes, or {SCORE} for numbers, got {', '.join(header)}"

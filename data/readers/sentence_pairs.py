@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from data import DataError
 from jaxnlp.corpus import SourceRows
@@ -24,12 +25,25 @@ _LANGUAGE = re.compile(r"[a-z]{2}([-_][a-z]{2,4})?")
 _QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*')
 
 
-def read_pairs(
-    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8
-) -> tuple[tuple[SentencePair, ...], SourceRows]:
+class ReadPairs(NamedTuple):
+    """What files of sentences have.
+
+    Attributes:
+      pairs: the pairs, or the sources alone.
+      source: all lines.
+      alone: the sources whose target is blank, if others have one.
+    """
+
+    pairs: tuple[SentencePair, ...]
+    source: SourceRows
+    alone: tuple[SentencePair, ...]
+
+
+def read_pairs(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
     """The pairs of one or two files, without white space around sentences, and all lines of the files.
 
-    Pairs with a blank sentence are skipped; a warning counts them.
+    Pairs with a blank sentence are skipped; a warning counts them. So is a header in one file, such as English and
+    German.
 
     Args:
       paths: a file of sources and a file of targets, with one sentence per line; or one file whose lines have a source,
@@ -48,34 +62,41 @@ def read_pairs(
     if len(paths) == 1:
         columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
         _warn_of_quotes(paths[0], columns)
-        _warn_of_header(paths[0], columns[0])
+        if header := _is_header(paths[0], columns[0]):
+            columns[0] = "", ""
         _warn_of_columns(paths[0], files[0])
     else:
         _refuse_unequal(paths, *files)
         _refuse_tables(paths, files)
-        columns = list(itertools.zip_longest(files[0], files[1], fillvalue=""))
+        header, columns = False, list(itertools.zip_longest(files[0], files[1], fillvalue=""))
     if reverse:
         columns = [(target, source) for source, target in columns]
-    return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns])
+    return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns], header=header)
 
 
-def read_pairs_or_sources(
-    path: Path, *, reverse: bool = False, encoding: str = UTF_8
-) -> tuple[tuple[SentencePair, ...], SourceRows]:
-    """The pairs of a file, as `read_pairs`; when no line has a tab, all lines are only sources."""
-    lines = _lines(path, encoding)
-    if any("\t" in line for line in lines):
-        return read_pairs([path], reverse=reverse, encoding=encoding)
-    return _pairs(path, [(line.strip(), None) for line in lines])
+def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
+    """The pairs of files, as `read_pairs`; if it is one file without a tab, all its lines are only sources."""
+    if len(paths) > 2:
+        raise DataError(f"give one file, or one of sources and one of targets, got {', '.join(map(str, paths))}")
+    lines = _lines(paths[0], encoding)
+    if len(paths) == 2 or any("\t" in line for line in lines):
+        return read_pairs(paths, reverse=reverse, encoding=encoding)
+    return _pairs(paths[0], [(line.strip(), None) for line in lines])
 
 
-def _pairs(path: Path, rows: Sequence[tuple[str, str | None]]) -> tuple[tuple[SentencePair, ...], SourceRows]:
-    """The rows without blank sentences as pairs, and all rows."""
+def _pairs(path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False) -> ReadPairs:
+    """The rows without blank sentences as pairs, and all rows. Args: header: whether the first row, blank, was one."""
     pairs = tuple(SentencePair(*row, line) for line, row in enumerate(rows, 1) if row[0] and row[1] != "")
     lines = {pair.line for pair in pairs}
-    blank = [line for line in range(1, len(rows) + 1) if line not in lines]
-    warn_of_skipped(path, blank, len(rows), "lines" if rows[0][1] is None else "pairs", "without text")
-    return pairs, SourceRows([pair.line - 1 for pair in pairs], [str(line) for line in range(1, len(rows) + 1)])
+    blank = [line for line in range(1 + header, len(rows) + 1) if line not in lines]
+    warn_of_skipped(path, blank, len(rows) - header, "lines" if rows[0][1] is None else "pairs", "without text")
+    alone = tuple(SentencePair(row[0], None, line) for line, row in enumerate(rows, 1) if row[0] and row[1] == "")
+    return ReadPairs(pairs, lines_of(pairs, len(rows)), alone)
+
+
+def lines_of(pairs: Sequence[SentencePair], count: int) -> SourceRows:
+    """The lines of files as the source of some pairs. Args: count: of the lines."""
+    return SourceRows([pair.line - 1 for pair in pairs], [str(line) for line in range(1, count + 1)])
 
 
 def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:
@@ -125,13 +146,21 @@ def _warn_of_quotes(path: Path, columns: Sequence[tuple[str, str]]) -> None:
         )
 
 
-def _warn_of_header(path: Path, first: tuple[str, str]) -> None:
-    """Warns when the first pair looks like headings: names of columns, or names or codes of languages."""
+def _is_header(path: Path, first: tuple[str, str]) -> bool:
+    """Whether the first pair has names of columns or languages, or one and the code of another; a warning names it.
+    Two short words may be codes or texts, as no and ja: these are a pair, and a warning names them, too."""
     cells = [text.strip().lower() for text in first]
-    if all(cell in _HEADINGS | _LANGUAGES or _LANGUAGE.fullmatch(cell) for cell in cells):
+    names = [cell in _HEADINGS | _LANGUAGES for cell in cells]
+    if not all(name or _LANGUAGE.fullmatch(cell) for name, cell in zip(names, cells, strict=True)):
+        return False
+    shown = " and ".join(map(repr, first))
+    if any(names):
         _logger.warning(
-            "%s: line 1 is read as a pair: %s; if it is a header, remove it", path, " and ".join(map(repr, first))
+            "%s: line 1 is read as a header: %s; if it is a pair, write an empty line above it", path, shown
         )
+        return True
+    _logger.warning("%s: line 1 is read as a pair: %s; if it is a header, remove the line", path, shown)
+    return False
 
 
 def _warn_of_columns(path: Path, lines: Sequence[str]) -> None:

@@ -3,13 +3,17 @@
 import glob
 import logging
 import pydoc_data.topics
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
-from jaxnlp.input_files.text_files import UTF_8, read_text_file
+from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+from jaxnlp.text import UnknownTokenError
 
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
 """The alternative to the files of a known text."""
@@ -72,7 +76,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
     given_as: dict[Path, str] = {}
     paths: list[Path] = []
     for name in given:
-        path = Path(name).expanduser()
+        path = Path(name)
         if path.is_dir():
             there = [file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path))]
             files = [file for file in there if file.name.lower().endswith((".txt", ".txt.gz"))]
@@ -139,3 +143,30 @@ def source_documents(source: TextSource, path: str | Sequence[str] | None = None
     if blank:
         _logger.warning("blank files, which are skipped: %d of %d, the first is %s", len(blank), len(files), blank[0])
     return [text for text in texts if text.strip()]
+
+
+def tokens_to_score(path: Path, text: str, vocabulary: Any) -> np.ndarray:
+    """The tokens of a file's text, [N] int32, without lines that have tokens outside the vocabulary; a warning counts
+    these lines.
+
+    Args:
+      path: the file.
+      text: its text.
+      vocabulary: `jaxnlp.text.vocabulary.Vocabulary`.
+
+    Raises: DataError when no line is left.
+    """
+    try:
+        return vocabulary.encode(text)
+    except UnknownTokenError as error:
+        known, unknown, lines = list[str](), list[int](), re.findall(r".*\n|.+", text)
+        for number, line in enumerate(lines, 1):
+            try:
+                vocabulary.encode(line)
+                known.append(line)
+            except UnknownTokenError:
+                unknown.append(number)
+        if not "".join(known).strip():
+            raise DataError(f"{path}: {error}") from error
+        warn_of_skipped(path, unknown, len(lines), "lines", f"with {vocabulary.unit} outside the vocabulary")
+        return vocabulary.encode("".join(known))

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 OURS = ("jaxnlp", "data", "train", "configs", "benchmarks", "__main__")
@@ -57,6 +57,33 @@ class _PlainLines(logging.Handler):
         if line not in self._shown and record.name.partition(".")[0] not in SILENT:
             self._shown.add(line)
             print(line, file=sys.stderr)
+
+
+def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False) -> int:
+    """Runs a program whose warnings and errors are one line each. Returns: its exit status; None is 0.
+
+    Args:
+      program: the program.
+      bare_errors: whether a plain ValueError is an error of the command, too. Otherwise it is a mistake in code, whose
+        traceback helps.
+    """
+    show_plain_warnings()
+    try:
+        try:
+            return program() or 0
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        print()
+        return 130
+    except BrokenPipeError:  # the reader of the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        if type(error) is ValueError and not bare_errors:
+            raise
+        print(f"error: {reason(error)}", file=sys.stderr)
+        return getattr(error, "exit_status", 2)
 
 
 def is_full(error: BaseException) -> bool:

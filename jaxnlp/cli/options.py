@@ -28,6 +28,10 @@ LIKELY = "likely"
 """Marks the field that an error suggests for a word without an option: Annotated[str, LIKELY]."""
 
 
+EMPTY = "empty"
+"""The value that gives a field of a recipe that takes several values none of them."""
+
+
 class Option(NamedTuple):
     """An option of a command: its name without dashes, such as `model.width`; its type; its default, or `tyro.MISSING`;
     the docstring of its field; the marks of `typing.Annotated`; and whether it is changed most often."""
@@ -137,7 +141,7 @@ def read_options(
     """
     parts = [with_kinds(part, arguments) for part in parts]
     options = [option for part in parts for option in options_of(part)]
-    values, unknown = _parse(options, arguments, program, description)
+    values, unknown = _parse(options, _with_empty_lists(arguments, options), program, description)
     if unknown:
         name = unknown[0].partition("=")[0]
         choices = [choice for part in parts for choice in _kinds_with(name.removeprefix("--"), part)]
@@ -151,6 +155,19 @@ def read_options(
         return [_built(part, values) for part in parts]
     except ValueError as error:
         raise ValueError(with_option_names(str(error), parts)) from error
+
+
+def _with_empty_lists(arguments: Sequence[str], options: Sequence[Option]) -> list[str]:
+    """The words of a command with `--model.widths` for `--model.widths empty`: tyro reads it as no values. Options
+    without a group may take texts, so there the word is a value."""
+    lists = {f"--{one.name}" for one in options if one.group and typing.get_origin(one.kind) is tuple}
+    words: list[str] = []
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        if word == EMPTY and words and words[-1].replace("_", "-") in lists:
+            continue
+        words.append(name if equals and value == EMPTY and name.replace("_", "-") in lists else word)
+    return words
 
 
 def show_help(options: Sequence[Option], *, program: str, description: str = "") -> None:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import summary_of, table, wrapped
 from jaxnlp.cli.options import options_of, read_options, show_help
 from jaxnlp.cli.suggestions import suggestion
@@ -21,6 +22,7 @@ class LoadOptions:
     """The best on the validation split, the newest, or a step."""
     ignore: tuple[str, ...] = ()
     """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
+    data: FileFormat = dataclasses.field(default_factory=FileFormat)
 
 
 def every_command() -> dict[str, list[type[Command]]]:
@@ -63,7 +65,10 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     command, options = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
+    options.data.check_file(getattr(command, "file", None))
     trained = load(path, checkpoint=options.checkpoint, ignore=options.ignore)
+    data = {**trained.config.get("data", {}), **options.data.given}
+    trained = dataclasses.replace(trained, config={**trained.config, "data": data})
     with compilation_announced():
         command(trained, *(load(further) for further in command.further_models()))
     return 0

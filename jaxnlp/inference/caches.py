@@ -48,6 +48,7 @@ def use_compilation_cache(folder: Path | None = None) -> None:
         except OSError as error:
             _logger.info("compiled programs are not kept: %s", error)
             return
+    chosen = Path(chosen).expanduser()
     if str(chosen) != settings.jax_compilation_cache_dir:
         settings.update("jax_compilation_cache_dir", str(chosen))
         compilation_cache.reset_cache()  # JAX decides at its first compilation whether it has a cache

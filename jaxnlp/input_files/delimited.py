@@ -38,6 +38,15 @@ class Record(NamedTuple):
     fields: list[str]
 
 
+def checked_delimiter(delimiter: str | None, field: str) -> str | None:
+    r"""The delimiter, a tab for `\t` as it is typed in a shell. Raises: ValueError naming the field."""
+    if delimiter == r"\t":
+        return "\t"
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ValueError(f"{field} must be one character, but not a quote or a line break, got {delimiter!r}")
+    return delimiter
+
+
 def between(delimiter: str) -> str:
     """The delimiter in words: `commas`."""
     return DELIMITERS.get(delimiter, repr(delimiter))

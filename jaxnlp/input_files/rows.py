@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from jaxnlp.corpus import DataError
 from jaxnlp.input_files.delimited import DELIMITERS, between, header_fields
 from jaxnlp.input_files.tables import Columns, Dialect, MissingColumnsError, TableRow, is_table, read_table
-from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, line_feeds, uncompressed
+from jaxnlp.input_files.text_files import bad_byte, decoded, has_surrogate, is_gzip, is_utf8, line_feeds, uncompressed
 
 _IN_TEXTS = {"\t": "a tab", "\r": "a carriage return before its end"}
 """Characters that may have been meant as the end of a text, and their names in notes."""
@@ -30,7 +30,8 @@ class TextColumns(NamedTuple):
     """The columns of a table that have the texts.
 
     Attributes:
-      texts: column of the text, and of the second text of a pair.
+      texts: column of the text, and of the second text of a pair; () = every file has one row a line, whatever its
+        suffix, and tabs are part of the texts.
       dialect: of the table.
     """
 
@@ -52,7 +53,7 @@ def rows_of(
     file: Path | None,
     *,
     count: int,
-    columns: TextColumns | None = TextColumns(),  # noqa: B008  # a constant
+    columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
 ) -> Iterator[Row]:
     """The texts of a command, or of a file; without both, of standard input.
 
@@ -66,7 +67,7 @@ def rows_of(
       file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input. It is
         decompressed if it is a gzip file.
       count: number of texts in a row, 1 or 2.
-      columns: of a table; None = every file has one row a line, whatever its suffix, and tabs are part of the texts.
+      columns: of a table; and the encoding of a file, but standard input is UTF-8.
 
     Yields:
       Rows of `count` texts. Blank texts keep their places.
@@ -155,9 +156,9 @@ def _check_names(texts: Sequence[str], pairs: Sequence[str]) -> None:
         print(f"note: {named} is read as a text; to read the file, give --file {shlex.quote(named)}", file=sys.stderr)
 
 
-def _rows_of_file(file: Path, columns: TextColumns | None, *, given: bool, count: int) -> Iterator[Row]:
+def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int) -> Iterator[Row]:
     """The rows of a file, of a table, or of standard input. Raises: ValueError as `rows_of`, OSError."""
-    if columns is not None and is_table(file):
+    if columns.texts and is_table(file):
         yield from (row.texts for row in table_rows(file, columns, count))
         return
     if file.is_file():
@@ -174,14 +175,17 @@ def _rows_of_file(file: Path, columns: TextColumns | None, *, given: bool, count
         remedy = "it should have one text a line" if given else "give texts, or --file with one text a line"
         raise ValueError(f"{name_of(file)} is empty; {remedy}")
     for character, lines in found.items():
-        if lines and columns is not None:
+        if lines and columns.texts:
             counted = f"{len(lines):,} of {number:,} lines, the first in line {lines[0]:,}"
             kind = f"each line is read as one text, also one with {_IN_TEXTS[character]}"
             print(f"note: {name_of(file)}: {kind}: {counted}", file=sys.stderr)
 
 
-def _opened(file: Path, given: bool) -> BinaryIO:
+def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
+    """The bytes of a file, as UTF-8 if that is not its encoding."""
     if str(file) != "-":
+        if not is_utf8(encoding):
+            return io.BytesIO(decoded(file.read_bytes(), file, encoding).encode())
         source = open(file, "rb")  # noqa: SIM115  # the caller closes it; a pipe can be opened only once
         if not is_gzip(source.peek(2), file):
             return source
@@ -203,8 +207,9 @@ def _refuse_header(line: str, where: str, columns: TextColumns, count: int) -> N
             )
 
 
-def _rows_of_lines(file: Path, columns: TextColumns | None, *, given: bool, count: int) -> Iterator[Row]:
-    source = _opened(file, given)
+def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int) -> Iterator[Row]:
+    encoding = columns.dialect.encoding
+    source = _opened(file, given, encoding)
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
         for number, line in enumerate(source, 1):
@@ -217,10 +222,10 @@ def _rows_of_lines(file: Path, columns: TextColumns | None, *, given: bool, coun
             if wrong >= 0:
                 known = line
                 if file.is_file():
-                    with _opened(file, given) as whole:
+                    with _opened(file, given, encoding) as whole:
                         known = whole.read()
-                raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=False))
-            if number == 1 and columns is not None:
+                raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=str(file) != "-"))
+            if number == 1 and columns.texts:
                 _refuse_header(text, where, columns, count)
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if count == 2 and not text.strip():

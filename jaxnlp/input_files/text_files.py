@@ -83,9 +83,9 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
     except UnicodeDecodeError as error:
         raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding, option=option)) from error
     if (position := text.find("\0")) >= 0:
-        start = raw.index(0) if _is_utf8(encoding) else len(text[:position].encode(encoding))
+        start = raw.index(0) if is_utf8(encoding) else len(text[:position].encode(encoding))
         raise DataError(bad_byte(raw, start, _place(raw, start, file), encoding, option=option))
-    if not _is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
+    if not is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
         _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
     return text
 
@@ -133,7 +133,7 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, optio
       option: whether --data.encoding can set it.
     """
     problem, guess = f"{where}: byte {raw[start]:#04x} is not", probable_encoding(raw)
-    if not _is_utf8(encoding):
+    if not is_utf8(encoding):
         return f"{problem} {'text' if raw[start] == 0 else encoding}; set --data.encoding to the file's encoding"
     if guess == UTF_8:
         return f"{problem} UTF-8, but other characters of the file are; mend this line"
@@ -141,12 +141,12 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, optio
         kind = {_WINDOWS: "Windows-1252, as of Excel", "latin1": "Latin-1"}.get(guess, guess.upper())
         return (
             f"{problem} UTF-8; the file is probably {kind}; "
-            + f"train with --data.encoding {guess}, or " * option
+            + f"set --data.encoding {guess}, or " * option
             + f"convert it: iconv -f {guess} -t utf-8 FILE > NEW_FILE"
         )
     if raw[start] == 0:
         return f"{problem} text: this is a binary file, or it is damaged; give a text file"
-    by_option = "train with the file's encoding, such as --data.encoding cp1251 (Cyrillic), gb18030 (Chinese) or "
+    by_option = "set the file's encoding, such as --data.encoding cp1251 (Cyrillic), gb18030 (Chinese) or "
     return f"{problem} UTF-8; {(by_option + 'shift_jis (Japanese), or ') * option}convert it to UTF-8"
 
 
@@ -180,6 +180,11 @@ def has_surrogate(text: str) -> bool:
     return bool(_SURROGATE.search(text))
 
 
+def is_utf8(encoding: str) -> bool:
+    """Whether this is a name of UTF-8."""
+    return codecs.lookup(encoding).name in (UTF_8, "utf-8-sig")
+
+
 def _place(raw: bytes, start: int, file: Path | str) -> str:
     line = raw[:start].replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n") + 1
     return f"{file}, line {line}, offset {start}"
@@ -191,7 +196,3 @@ def _fits(raw: bytes, encoding: str) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _is_utf8(encoding: str) -> bool:
-    return codecs.lookup(encoding).name in (UTF_8, "utf-8-sig")

@@ -63,6 +63,8 @@ class ModelConfig(Config):
     """
 
     section: ClassVar[str] = "model"
+    length_field: ClassVar[str] = "context_length"
+    """The field that is `max_length`, if the model has one."""
     reads: ClassVar[tuple[str, ...]] = ("tokens",)
     """Names of the arrays of a batch that the module reads, in the order of its arguments."""
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)

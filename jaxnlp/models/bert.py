@@ -152,6 +152,8 @@ class BertConfig(Config):
 class BertModelConfig(ModelConfig):
     """Configures models with a BERT encoder, their submodule `encoder`."""
 
+    length_field: ClassVar[str] = "encoder.max_positions"
+
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
 

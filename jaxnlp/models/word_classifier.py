@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Rate
+from jaxnlp.config import Count, Rate, UserPath
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import parameter_table
 from jaxnlp.models.classifier import ClassifierConfig
@@ -40,7 +40,7 @@ class WordClassifierConfig(ClassifierConfig):
     vectors: Literal["random", "static", "non_static", "two_channels"] = "random"
     """Word vectors: random and trained; from a file and not trained (static); from a file and trained (non_static); or
     both of the last two (two_channels)."""
-    vectors_path: str | None = None
+    vectors_path: UserPath | None = None
     """Text file of word vectors in the format of word2vec or GloVe; needed unless vectors are random."""
     embedding_dropout_rate: Rate = 0.0
     """Dropout rate of the word vectors."""

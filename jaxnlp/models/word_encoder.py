@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Natural, Rate
+from jaxnlp.config import Count, Natural, Rate, UserPath
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
@@ -63,7 +63,7 @@ class WordEncoderConfig(ModelConfig):
     """Train all parameters except those of the BERT."""
     word_width: Natural = 100
     """Width of the word embeddings, D; 0 = no word embeddings."""
-    vectors_path: str | None = None
+    vectors_path: UserPath | None = None
     """Text file of initial word embeddings in the format of word2vec or GloVe; None = random."""
     bigram_width: Natural = 0
     """Width of the embeddings of pairs of neighbouring words, for words that are single characters; 0 = none."""

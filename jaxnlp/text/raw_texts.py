@@ -1,5 +1,6 @@
 """Raw texts: checks of arguments, blank texts, texts in one line, and padded rows of ids."""
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -7,6 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxnlp.input_files.text_files import has_surrogate
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=Sequence[Any])
@@ -85,15 +88,19 @@ def refuse_blank(row: Sequence[Any]) -> None:
 
 
 def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
-    """Texts, or lists of their words.
+    """Texts, or lists of their words. A warning in the log counts blank words, which `placed_words` leaves out.
 
-    Raises: ValueError as `require_texts`, and naming a word that is not a text, or is blank.
+    Raises: ValueError as `require_texts`, and naming a word that is not a text.
     """
     sentences = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
+    blank = list[str]()
     for number, words in enumerate(sentences, 1):
         for index, word in enumerate(words if isinstance(words, list) else ()):
-            if not isinstance(word, str) or not word.strip():
-                shown = repr(word) if isinstance(word, str) else type(word).__name__
-                raise ValueError(f"text {number}: expected words, got {shown} at index {index}")
+            if not isinstance(word, str):
+                raise ValueError(f"text {number}: expected words, got {type(word).__name__} at index {index}")
+            if not word.strip():
+                blank.append(f"text {number}, index {index}")
+    if blank:
+        _logger.warning("blank words, which are left out: %s, the first in %s", f"{len(blank):,}", blank[0])
     require_texts([" ".join(one) if isinstance(one, list) else one for one in sentences])
     return sentences

@@ -137,6 +137,18 @@ def test_other_files_are_scored_with_the_same_vocabulary(tmp_path):
     assert vocabulary.decode(scored) == "abbcab"
 
 
+def test_lines_with_unknown_characters_are_not_scored_and_the_first_is_named(tmp_path, caplog):
+    path = tmp_path / "other.txt"
+    path.write_text("ab\nxa\n\nba\nyy\n")
+    vocabulary = CharacterVocabulary("ab\n")
+    batches = list(text_config(tmp_path, "ab\n" * 50).read_file(path, vocabulary).batches)
+    scored = np.concatenate([batch["targets"][batch["loss_mask"]] for batch in batches])
+    assert vocabulary.decode(scored) == "b\n\nba\n"
+    assert caplog.messages == [
+        f"{path}: lines with characters outside the vocabulary, which are skipped: 2 of 5, the first in line 2"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"), [("abx", r"not in the vocabulary of 2 characters: 'x'"), ("a", "has one character")]
 )

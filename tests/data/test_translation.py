@@ -245,6 +245,8 @@ def test_a_file_is_read_with_or_without_references(folder):
     (folder / "some.tsv").write_text("the sea.\tdas Meer.\nthe house.\tdas Haus.\n")
     scored = config(folder).read_file(folder / "some.tsv", corpus.processor)
     assert (scored.scored, scored.examples[1]) == (True, SentencePair("the house.", "das Haus."))
+    both = config(folder).read_files((folder / "dev.en", folder / "dev.de"), corpus.processor)
+    assert [one.reference for one in both.examples] == (folder / "dev.de").read_text().splitlines()
     sources = config(folder).read_file(folder / "dev.en", corpus.processor)
     assert (sources.scored, len(sources.examples)) == (False, 9)
 

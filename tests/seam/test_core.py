@@ -69,7 +69,7 @@ MAY_NAME = {
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
     jaxnlp.models.ModelConfig: (
-        "section full_name usual only_if compute max_length reads check build inputs initial_params "
+        "section full_name usual only_if compute length_field max_length reads check build inputs initial_params "
         "frozen parameter architecture adopt"
     ),
     jaxnlp.tasks.Task: (
@@ -77,8 +77,8 @@ PUBLIC = {
         "evaluators commands functions warm_ups exports from_pretrained"
     ),
     jaxnlp.corpus.DataConfig: (
-        "section full_name usual only_if batch_size few_lengths num_workers max_length needs parts joint stateful "
-        "check_steps load check_after read_file"
+        "section full_name usual only_if batch_size few_lengths num_workers length_field max_length needs parts joint "
+        "stateful check_steps load check_after read_file read_files"
     ),
 }
 
@@ -86,7 +86,6 @@ PUBLIC = {
 MAY_ASK = {
     ("data/__init__.py", "isinstance(processor, kind)"): "the data set says which kind it needs",
     ("jaxnlp/tasks/__init__.py", "issubclass(value, Task)"): "finds the tasks among all that a module holds",
-    ("jaxnlp/__main__.py", "getattr(error, 'exit_status', 2)"): "an error may say it",
     ("jaxnlp/corpus.py", "hasattr(self.train, 'with_workers')"): "a data set may have batches of another kind",
     ("jaxnlp/config.py", "isinstance(value, option)"): "the type that a field declares",
     ("jaxnlp/config.py", "isinstance(bound, Within)"): "what a field declares of its numbers",

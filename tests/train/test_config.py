@@ -12,6 +12,7 @@ from data.character_text import CharacterText
 from data.text_table import TextTable
 from data.text_windows import TextWindows
 from data.word_text import WordText
+from jaxnlp.cli.options import options_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.saving.serialization import ConfigError, differences, from_json, to_json
@@ -20,6 +21,7 @@ from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig, update
 from train.optimizer import AdamW, OptimizerConfig
 from train.optimizer.schedules import Constant, Cosine, CosineRestarts, Linear, OneCycle, Plateau, Step
+from train.recipes import load_recipe, recipe_names
 
 
 def config(**changes):
@@ -65,8 +67,18 @@ def test_seed_fits_an_unsigned_word(seed):
 
 
 def test_inputs_longer_than_the_model_reads_are_refused_before_anything_is_loaded():
-    with pytest.raises(ValueError, match=r"inputs have up to 17 tokens, but the model reads at most 16"):
+    with pytest.raises(
+        ValueError, match=r"inputs have up to 17 tokens, but the model reads at most 16; lower data.sequence_len"
+    ):
         config(data=CharacterText(sequence_length=17))
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_options_of_lengths_that_a_message_names_are_there(name):
+    recipe = load_recipe(name)
+    for part in (recipe.data, recipe.model):
+        if part.max_length is not None:
+            assert part.length_field.replace("_", "-") in {option.name for option in options_of(part)}
 
 
 def test_a_model_that_starts_from_nothing_is_refused_on_streams():

@@ -193,6 +193,13 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_the_scores(run, 
     assert f"{tmp_path / 'file'}: not a directory" in capsys.readouterr().err
 
 
+def test_two_files_are_refused_where_one_is_read(run, tmp_path, capsys):
+    assert jaxnlp_main(["evaluate", str(run), "--file", "a.txt", "b.txt"]) == 2
+    assert "--file a.txt, b.txt: this run's data, CharacterText, are read from one file; give one" in (
+        capsys.readouterr().err
+    )
+
+
 def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])

@@ -191,6 +191,8 @@ def test_the_command_is_split_at_the_grid():
     values = ["a", "--lr", "-1e-3", "--no-x", "--grid", "x=1", "--betas", "0.9", "-1", "--grid", "y=2"]
     rest = ["--lr", "-1e-3", "--no-x", "--betas", "0.9", "-1"]
     assert read_command(values) == SweepCommand("a", ["x=1", "y=2"], False, Path("runs/sweep_a"), rest)
+    at_home = SweepCommand("a", ["x=1"], False, Path.home() / "here", [])
+    assert read_command(["a", "--grid", "x=1", "--workdir=~/here"]) == at_home
     ablation = ["a", "--ablate", "x=1", "y=2", "--seed", "1"]
     assert read_command(ablation) == SweepCommand("a", ["x=1", "y=2"], True, Path("runs/sweep_a"), ["--seed", "1"])
     for broken, message in (

@@ -68,10 +68,11 @@ def loaded():
 
 @torch.no_grad()
 def classify({columns}):
-    """{returns}"""
+    """{returns} NaN for a blank text."""
     tokenizer, model = loaded()
     batch = tokenizer({columns}, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")
     scores = model(**batch).logits
+    scores[[not all(map(str.strip, row)) for row in zip({columns})]] = torch.nan
     return {values}
 
 
@@ -81,7 +82,8 @@ if __name__ == "__main__":
         sys.exit('usage: python classify.py {usage}')
     columns = [words[place::{texts}] for place in range({texts})]
     for *shown, row in zip(*columns, classify(*columns)):
-        print({shown}, *shown, sep="\\t")
+        answer = ({shown},)
+        print(*([""] * len(answer) if row.isnan().any() else answer), *shown, sep="\\t")
 '''
 _USAGE = {1: '"A text." "Another."', 2: '"A text." "Its pair." "Another." "Its pair."'}
 

@@ -39,7 +39,7 @@ class Predict(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
+    """A file with one text a line, or two texts with a tab between them; or a table (.csv, .tsv, .jsonl) with the
     columns of the training table; - = standard input."""
     resize: bool = False
     """Scale images of another size than the model reads, and crop their middle square. A model that was trained with

@@ -12,7 +12,7 @@ import tyro
 
 from jaxnlp.config import Count, Finite
 from jaxnlp.input_files.notes import report_blank
-from jaxnlp.input_files.rows import chunks, name_of, read_text, rows_of
+from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
 from jaxnlp.pages.page import page
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -63,7 +63,7 @@ class Ask(Command):
             raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")
         options: dict[str, Any] = {"n_best": self.n_best, "no_answer_threshold": self.no_answer_threshold}
         blank, sections, count, without = list[int](), list[str](), 0, 0
-        for rows in chunks(rows_of(self.questions, (), self.file, count=1)):
+        for rows in chunks(rows_of(self.questions, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             questions = [question for (question,) in rows]
             for question, answers in zip(questions, trained.ask(questions, context, **options), strict=True):
                 print(self._shown(question, answers))

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.cli.options import LIKELY
-from jaxnlp.config import Count, NonNegative, Seed
+from jaxnlp.config import Count, NonNegative, Seed, UserPath
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
 from jaxnlp.decoding.generation import Decoder, decoder_of, prompt_buckets
@@ -53,7 +53,7 @@ class Generate(Command):
     """Number of beams; above 1: beam search instead of sampling, with the best text first."""
     json: bool = False
     """Print a JSON object for each complete text, with its prompt."""
-    scorer: str | None = None
+    scorer: UserPath | None = None
     """A language model, such as a folder of GPT-2: also print the perplexity of each continuation under it."""
 
     def further_models(self) -> tuple[str, ...]:

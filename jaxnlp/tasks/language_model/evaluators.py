@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from jaxnlp.config import Count, Natural, NonNegative, Rate, Seed
+from jaxnlp.config import Count, Natural, NonNegative, Rate, Seed, UserPath
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generation import Decoder, compile_generation, decoder_of, generate
@@ -246,7 +246,7 @@ class Continuations(Evaluator):
 
     default_split: ClassVar[str] = "generation"
 
-    scorer: str | None = None
+    scorer: UserPath | None = None
     """A language model that scores the continuations: a run, or a folder of GPT-2. With another vocabulary, or a model
     that is not recurrent, it reads them as texts, and the perplexity is that of its own tokens."""
     max_new_tokens: Count = 20

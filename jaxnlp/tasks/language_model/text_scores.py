@@ -14,10 +14,11 @@ import tyro
 
 from jaxnlp.decoding.generation import bucket_length
 from jaxnlp.inference.arguments import one_or_many
-from jaxnlp.input_files.notes import report_blank
-from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
+from jaxnlp.input_files.notes import report_blank, report_skipped
+from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import tokens_within
+from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
 from jaxnlp.typing import Array, Params
 
@@ -113,7 +114,8 @@ class Perplexity(Command):
 
     It is exp of the mean negative log-likelihood of a text's tokens. A line for each text has its perplexity, the
     number of tokens and the text, with tabs between them. The first token of a text is only read. Perplexities of
-    models with other tokens cannot be compared.
+    models with other tokens cannot be compared. A text outside the vocabulary has none, and a note on standard error
+    counts such texts.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -124,11 +126,18 @@ class Perplexity(Command):
 
     def __call__(self, trained: Trained) -> None:
         """Prints the lines. Raises: ValueError, OSError for texts that are missing or cannot be read."""
-        count, blank = 0, list[int]()
+        count, blank, skipped = 0, list[int](), list[str]()
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
             blank += blank_rows(rows, count)
             for (text,) in rows:
-                score = score_text(trained, text)
-                print(f"{score.perplexity:.4f}", score.tokens, one_line(text), sep="\t", flush=True)
-            count += len(rows)
+                count += 1
+                try:
+                    score = score_text(trained, text)
+                    print(f"{score.perplexity:.4f}", score.tokens, one_line(text), sep="\t", flush=True)
+                except UnknownTokenError as error:
+                    skipped.append(f"{position_of(self.texts, self.file, count)}: {error}")
+                    print("", "", one_line(text), sep="\t", flush=True)
+        if skipped and count == len(skipped):
+            raise ValueError(skipped[0])
+        report_skipped(skipped, count, "texts", "perplexity")
         report_blank(blank, count, self.texts, self.file)

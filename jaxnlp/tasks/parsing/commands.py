@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import tyro
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, UserPath
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, name_of, read_text, rows_of
+from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -50,7 +50,7 @@ class Parse(Command):
     conllu: Path | None = None
     """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input. Trees in it are not
     read."""
-    tagger: str | None = None
+    tagger: UserPath | None = None
     """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
     """Number of beams; 1 = greedy: the most probable transition at each step."""
@@ -83,7 +83,7 @@ class Parse(Command):
         parse = SentenceParser(trained, num_beams=self.num_beams)
         if tagger is not None:
             require_tagger(tagger, processor)
-        sentences = self._sentences()
+        sentences = self._sentences(TextColumns.of_run(trained.config))
         if tagger is None and self.conllu is not None:
             sentences = list(sentences)
             require_tags(sentences, processor)
@@ -144,11 +144,11 @@ class Parse(Command):
             raise failures[0]
         return [path for path, _ in made if path is not None]
 
-    def _sentences(self) -> Iterable[TreeSentence]:
+    def _sentences(self, columns: TextColumns) -> Iterable[TreeSentence]:
         if self.conllu is not None:
             yield from parse_conllu(read_text(self.conllu), name_of(self.conllu), trees=False)
             return
-        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
+        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1, columns=columns), 1):
             yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))
 
 
@@ -181,7 +181,7 @@ def parse(
 
     Args:
       texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
-        list of its words: `[["Ann", "sleeps"]]`.
+        list of its words: `[["Ann", "sleeps"]]`. Blank words are left out.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: number of beams; 1 = greedy.
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, UserPath
 from jaxnlp.decoding.parsing import Trees
 from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
@@ -34,7 +34,7 @@ class Validation(Evaluator):
 
     num_beams: Count = 1
     """Number of beams; 1 = greedy: the most probable transition at each step."""
-    tagger: str | None = None
+    tagger: UserPath | None = None
     """Run of a tagger: also parse with its predicted tags, and score these trees."""
 
     @property

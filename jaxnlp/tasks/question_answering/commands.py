@@ -13,7 +13,7 @@ from jaxnlp.decoding.completion import BATCH_SIZES, complete
 from jaxnlp.decoding.generation import decoder_of, prompt_buckets
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, position_of, rows_of
+from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import QuestionError, answer, prompt_of
 from jaxnlp.text.characters import MASK
@@ -43,7 +43,9 @@ class Predict(Command):
           ValueError, OSError: for questions that are missing or cannot be read, and when the model can read none.
         """
         count, blank, skipped = 0, list[int](), list[str]()
-        lines = rows_of(self.texts, (), self.file, count=1, columns=None)
+        lines = rows_of(
+            self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config)._replace(texts=())
+        )
         for rows in chunks((line.partition("\t")[0],) for (line,) in lines):
             blank += blank_rows(rows, count)
             readable = list[str]()

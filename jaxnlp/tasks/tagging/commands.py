@@ -11,7 +11,7 @@ import tyro
 
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
-from jaxnlp.input_files.rows import chunks, name_of, position_of, read_text, rows_of
+from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -71,7 +71,9 @@ class Predict(Command):
         texts, entities = list[str](), list[list[Entity]]()
         count, skipped, blank = 0, list[str](), list[int]()
         try:
-            for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
+            for chunk in chunks(
+                rows_of(self.inputs, (), self.file, count=1, columns=TextColumns.of_run(trained.config))
+            ):
                 blank += blank_rows(chunk, count)
                 for (text,), result in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
                     count += 1
@@ -140,7 +142,7 @@ def tag(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Ent
 
     Args:
       texts: one text, or a list of N. In the list, a text may also be a list of its words: `[["Ann", "is", "here"]]`.
-        The positions of its entities are then indices of words.
+        The positions of its entities are then indices of words. Blank words have no labels.
 
     Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
@@ -168,12 +170,13 @@ def entities_of(
     processor: TaggerProcessor, text: str | Sequence[str], words: Sequence[PlacedWord], labelled: Labelled
 ) -> list[Entity]:
     """The entities of a text, or of a list of words. If labels mark no entities: its words with their labels."""
-    between = "" if processor.unit == "characters" or isinstance(text, str) else " "
+    between = "" if processor.unit == "characters" else " "
     entities = list[Entity]()
     for first, after, kind in processor.spans(labelled.labels):
         start, stop = words[first].start, words[after - 1].stop
         confidence = min(labelled.confidence[first:after])
-        entities.append(Entity(start, stop, kind, confidence, between.join(text[start:stop])))
+        inside = text[start:stop] if isinstance(text, str) else between.join(filter(str.strip, text[start:stop]))
+        entities.append(Entity(start, stop, kind, confidence, inside))
     return entities
 
 

@@ -24,7 +24,7 @@ class TranslationAttention(Attention):
     """
 
     target: tyro.conf.Positional[str | None] = None
-    """The translation; none = the model's own, by greedy search."""
+    """The translation; None = the model's own, by greedy search."""
 
     def second(self) -> str | None:
         """The translation."""

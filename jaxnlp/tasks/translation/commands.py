@@ -14,7 +14,7 @@ from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.input_files.notes import report_blank, report_truncated, warn_of_truncated
-from jaxnlp.input_files.rows import chunks, rows_of
+from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -74,7 +74,9 @@ class Translate(SearchOptions, Command):
         truncated, blank = list[int](), list[int]()
         maps: list[HeatMap] = []
         try:
-            for rows in chunks(rows_of(self.texts, (), self.file, count=1), CHUNK):
+            for rows in chunks(
+                rows_of(self.texts, (), self.file, count=1, columns=TextColumns.of_run(trained.config)), CHUNK
+            ):
                 texts = [text for (text,) in rows]
                 blank += blank_rows(rows, count)
                 kept, too_long = sources_of(processor, texts, max_length)

@@ -58,6 +58,7 @@ def test_what_is_no_row_is_named_by_its_line(tmp_path, part, text, message):
 def test_a_table_is_given_by_its_name_and_one_file_or_two():
     assert table_files("stars=a.csv") == ("stars", "a.csv", None)
     assert table_files("stars=a.csv,b.csv") == ("stars", "a.csv", "b.csv")
+    assert table_files("stars=~/a.csv,~/b.csv")[1:] == (f"{Path.home()}/a.csv", f"{Path.home()}/b.csv")
     for given in ("a.csv", "=a.csv", "x=", "x=a,b,c", "x/y=a.csv"):
         with pytest.raises(ValueError, match=rf"data.tables must be NAME=FILE .*got '{given}'"):
             table_files(given)
@@ -166,8 +167,9 @@ def test_a_text_that_a_database_wrote_as_missing_is_blank(tmp_path):
 def test_a_path_may_start_with_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     written(tmp_path, "text,label\na,x\nb,y\n")
-    assert len(TextSource(Columns(("text",), "label"), "~/table.csv").tables()["train"][1]) == 2
-    assert table_source("mine=~/table.csv", Dialect()).columns.label == "label"
+    source = table_source("mine=~/table.csv", Dialect())
+    assert source.columns.label == "label"
+    assert len(source.tables()["train"][1]) == 2
 
 
 @pytest.mark.parametrize("label", ["\"['a', 'b']\"", "[]"])

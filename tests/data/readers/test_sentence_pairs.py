@@ -27,7 +27,7 @@ def test_lines_of_two_files_belong_together(files):
 def test_a_file_with_tabs_has_sources_and_references(tmp_path):
     path = tmp_path / "a.tsv.gz"
     path.write_bytes(gzip.compress(b"one \teins\tCC-BY\ntwo\tzwei\n"))
-    assert read_pairs([path])[0] == read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("two", "zwei"))
+    assert read_pairs([path])[0] == read_pairs_or_sources([path])[0] == pairs(("one", "eins"), ("two", "zwei"))
     assert read_pairs([path], reverse=True)[0] == pairs(("eins", "one"), ("zwei", "two"))
 
 
@@ -58,33 +58,33 @@ def test_the_error_about_csv_and_json_says_what_is_read(tmp_path, line):
 
 
 def test_a_file_without_tabs_has_only_sources(files):
-    assert read_pairs_or_sources(files[1])[0] == tuple(map(SentencePair, ("eins", "zwei", "drei")))
+    assert read_pairs_or_sources([files[1]])[0] == tuple(map(SentencePair, ("eins", "zwei", "drei")))
 
 
 def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("no tab here\nHello\tHallo\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a\.tsv, line 1: expected two sentences with a tab between them, got 'no tab"):
-        read_pairs_or_sources(path)
+        read_pairs_or_sources([path])
 
 
 def test_blank_lines_among_sources_are_skipped_counted_and_keep_their_places(tmp_path, caplog):
     path = tmp_path / "a.txt"
     path.write_text("one\n\n \ntwo\n", encoding="utf-8")
-    found, source = read_pairs_or_sources(path)
+    found, source, _ = read_pairs_or_sources([path])
     assert found == (SentencePair("one"), SentencePair("two"))
     assert [pair.line for pair in found] == [1, 4]
     assert caplog.messages == [f"{path}: lines without text, which are skipped: 2 of 4, the first in line 2"]
     assert Split(examples=found, source=source).in_rows(["eins", "zwei"], "") == ["eins", "", "", "zwei"]
     path.write_text("\n \n", encoding="utf-8")
     with pytest.raises(DataError, match=r"a.txt: all 2 lines are without text"):
-        read_pairs_or_sources(path)
+        read_pairs_or_sources([path])
 
 
 def test_a_carriage_return_within_a_line_is_a_blank(files):
     files[0].write_bytes(b"one\rmore\r\ntwo\r\nthree\r\n")
     assert [pair.source for pair in read_pairs(files)[0]] == ["one more", "two", "three"]
-    assert [pair.source for pair in read_pairs_or_sources(files[0])[0]] == ["one more", "two", "three"]
+    assert [pair.source for pair in read_pairs_or_sources([files[0]])[0]] == ["one more", "two", "three"]
 
 
 def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_partner(files):
@@ -99,7 +99,7 @@ def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_p
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, reverse):
     files[1].write_text("eins\n \ndrei\n\n\n")
-    found, source = read_pairs(files, reverse=reverse)
+    found, source, _ = read_pairs(files, reverse=reverse)
     expected = [("one", "eins"), ("three", "drei")]
     assert found == pairs(*(pair[::-1] if reverse else pair for pair in expected))
     assert [pair.line for pair in found] == [1, 3]
@@ -110,8 +110,9 @@ def test_pairs_with_a_blank_sentence_are_skipped_with_both_lines(files, caplog, 
 def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, caplog):
     path = tmp_path / "a.tsv"
     path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
-    assert read_pairs_or_sources(path)[0] == pairs(("one", "eins"), ("four", "vier"))
+    assert read_pairs_or_sources([path])[0] == pairs(("one", "eins"), ("four", "vier"))
     assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
+    assert read_pairs_or_sources([path]).alone == (SentencePair("three"),)
 
 
 def test_other_encodings_are_read(files):
@@ -153,14 +154,36 @@ def test_quotes_of_spreadsheets_are_reported(tmp_path, caplog, lines, count):
 
 
 @pytest.mark.parametrize(
-    ("first", "warned"),
-    [("source\ttarget", True), ("en\tde_DE", True), ("EN \tDE", True), ("English\tGerman", True), ("Go.\tVa !", False)],
+    ("first", "read_as"),
+    [
+        ("source\ttarget", "header"),
+        ("English\tGerman", "header"),
+        ("id\tde_DE\tEnglish", "pair"),
+        ("German\ten", "header"),
+        ("en\tde_DE", "pair"),
+        ("EN \tDE", "pair"),
+        ("Go.\tVa !", ""),
+    ],
 )
-def test_a_first_line_that_looks_like_headings_is_reported(tmp_path, caplog, first, warned):
+def test_a_first_line_of_names_is_a_header_and_short_words_may_be_codes_or_a_pair(tmp_path, caplog, first, read_as):
     path = tmp_path / "pairs.tsv"
     path.write_text(f"{first}\none\teins\n")
+    found, source, _ = read_pairs([path])
+    assert Split(examples=found, source=source).in_rows([one.source for one in found], "")[-1] == "one"
+    assert len(found) == 2 - (read_as == "header")
+    assert [found[-1].line, len(source.names)] == [2, 2]
+    assert len(caplog.messages) <= 2
+    assert (f"pairs.tsv: line 1 is read as a {read_as}: " in caplog.text) == bool(read_as)
+    assert "without text" not in caplog.text
+    path.write_text(f"\n{first}\none\teins\n")
     assert len(read_pairs([path])[0]) == 2
-    assert ("pairs.tsv: line 1 is read as a pair: " in caplog.text) == warned
+
+
+def test_two_files_are_scored_as_in_training_and_three_are_refused(files):
+    assert read_pairs_or_sources(files)[0] == read_pairs(files)[0]
+    assert read_pairs_or_sources(files, reverse=True)[0] == read_pairs(files, reverse=True)[0]
+    with pytest.raises(DataError, match="give one file, or one of sources and one of targets, got "):
+        read_pairs_or_sources([*files, files[0]])
 
 
 def test_a_missing_file_is_named(tmp_path):

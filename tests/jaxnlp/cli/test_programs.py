@@ -111,3 +111,25 @@ def test_a_script_with_the_name_of_a_package_uses_recipes(strange_folder, name):
     lines += ["import train, data, configs", "print(train.__file__, data.__file__, configs.__file__)"]
     (strange_folder / f"{name}.py").write_text("\n".join(lines))
     assert python(f"{name}.py").split() == ["7", *(str(ROOT / package / "__init__.py") for package in PACKAGES)]
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train.compile", "gpt_shakespeare_cpu", "--target", "cpu"],
+        ["train.shardings", "gpt_shakespeare_cpu"],
+        ["benchmarks.hosts"],
+        ["benchmarks.pipeline"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_module_that_is_run_says_in_one_line_that_data_is_missing(tmp_path, words):
+    environ = os.environ | {"JAXNLP_DATA": str(tmp_path / "missing")}
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("note: ", "loading JAX"))]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("error: ")
+    assert "missing" in lines[0]

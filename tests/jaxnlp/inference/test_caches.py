@@ -41,13 +41,16 @@ def without_cache(monkeypatch):
     compilation_cache.reset_cache()
 
 
-@pytest.mark.parametrize("given", ["option", "JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"])
+@pytest.mark.parametrize("given", ["home", "option", "JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"])
 def test_compilation_cache_is_in_the_given_folder(tmp_path, monkeypatch, without_cache, given):
     chosen = tmp_path / "compiled"
     if given == "option":
         monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "other"))
     elif given == "JAXNLP_CACHE":
         monkeypatch.setenv(given, str(tmp_path))
+    elif given == "home":
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "~/compiled")
     else:
         monkeypatch.setenv(given, str(chosen))
     use_compilation_cache(chosen if given == "option" else None)

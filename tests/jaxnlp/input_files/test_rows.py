@@ -1,4 +1,5 @@
 import gzip
+import io
 import re
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
     [
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
-        (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; .*; convert it: iconv"),
+        (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; .* convert it: iconv"),
         (b"a\nb\0 and more\n", 1, r"line 2: byte 0x00 is not text"),
         ("no mark\n".encode("utf-16-le"), 1, r"line 1: byte 0x00 is not UTF-8; the file is probably UTF-16-LE"),
         (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),
@@ -99,7 +100,9 @@ def test_a_wrong_line_of_a_file_is_found_before_the_first_row_and_one_of_standar
 
 def test_all_bytes_of_a_file_decide_which_encoding_it_probably_has(tmp_path):
     (tmp_path / "x").write_bytes("café three\n\u201cnice\u201d\n".encode("cp1252"))
-    with pytest.raises(ValueError, match=r"line 1: byte 0xe9 is not UTF-8; .* Windows-1252, as of Excel; convert it: "):
+    with pytest.raises(
+        ValueError, match=r"line 1: byte 0xe9 is not UTF-8; .* Windows-1252, as of Excel; set --data.encoding cp1252,"
+    ):
         rows(tmp_path / "x")
 
 
@@ -166,7 +169,7 @@ def test_single_texts_with_a_tab_are_counted(tmp_path, capsys):
 
 def test_without_columns_every_file_has_a_row_a_line(tmp_path, capsys):
     (tmp_path / "x.tsv").write_text("text\tlabel\na\n")
-    assert list(rows_of((), (), tmp_path / "x.tsv", count=1, columns=None)) == [("text\tlabel",), ("a",)]
+    assert list(rows_of((), (), tmp_path / "x.tsv", count=1, columns=TextColumns(()))) == [("text\tlabel",), ("a",)]
     assert capsys.readouterr().err == ""
 
 
@@ -239,3 +242,16 @@ def test_rows_have_the_texts_that_the_model_reads_blank_ones_too(tmp_path):
     ]
     with pytest.raises(DataError, match=r"line 1: .* got label, pair, text; missing: body; rename the columns, or"):
         table_rows(path, TextColumns(("body",)), 1)
+
+
+def test_lines_of_a_file_have_its_encoding_and_those_of_standard_input_are_utf_8(tmp_path, monkeypatch):
+    text = "caf\xe9 \u201cx\u201d\ntwo\n"
+    rows = [("caf\xe9 \u201cx\u201d",), ("two",)]
+    for encoding in ("cp1252", "utf-16"):
+        (tmp_path / "texts.txt").write_bytes(text.encode(encoding))
+        columns = TextColumns(dialect=Dialect(encoding=encoding))
+        assert list(rows_of((), (), tmp_path / "texts.txt", count=1, columns=columns)) == rows
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert list(rows_of((), (), Path("-"), count=1, columns=columns)) == rows
+    with pytest.raises(ValueError, match=r"probably UTF-16; set --data.encoding utf-16, or convert it"):
+        list(rows_of((), (), tmp_path / "texts.txt", count=1))

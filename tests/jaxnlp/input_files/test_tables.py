@@ -243,7 +243,7 @@ def test_an_encoding_that_is_given_is_used(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("text,label\n\u201cnice\u201d film \u20ac 5,a\n".encode("cp1252"))
     assert read_rows(path, COLUMNS, dialect=Dialect(encoding="cp1252"))[0].texts == ("\u201cnice\u201d film \u20ac 5",)
-    with pytest.raises(DataError, match=r"t.csv, line 2, offset 11: .* train with --data.encoding cp1252,"):
+    with pytest.raises(DataError, match=r"t.csv, line 2, offset 11: .* set --data.encoding cp1252,"):
         read_rows(path, COLUMNS)
 
 

@@ -190,5 +190,5 @@ def test_embeddings_may_be_narrower_than_the_model():
 
 
 def test_only_a_bert_is_pretrained_with_next_sentences():
-    with pytest.raises(ValueError, match="model_type must be bert, got electra"):
+    with pytest.raises(ValueError, match=r"model.encoder.model_type must be bert, got electra"):
         BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, model_type="electra"))

@@ -11,6 +11,7 @@ from jaxnlp.text.raw_texts import (
     require_texts,
     unless_blank,
 )
+from jaxnlp.text.word_split import PlacedWord, placed_words
 
 
 def test_texts_must_be_texts():
@@ -66,12 +67,17 @@ def test_sentences_are_texts_or_lists_of_words():
     ]
     for words, message in (
         (["a", 3], "text 2: expected words, got int at index 1"),
-        ([" "], "text 2: expected words, got ' ' at index 0"),
         ([["a"]], "text 2: expected words, got list at index 0"),
         (3, "expected texts, got int at index 1"),
     ):
         with pytest.raises(ValueError, match=message):
             require_sentences(["a", words])
+
+
+def test_blank_words_of_sentences_are_counted_and_the_first_is_named(caplog):
+    assert require_sentences([["a"], ["b", " ", "", "c"]]) == [["a"], ["b", " ", "", "c"]]
+    assert caplog.messages == ["blank words, which are left out: 2, the first in text 2, index 1"]
+    assert placed_words(["b", " ", "", "c"]) == [PlacedWord("b", 0, 1), PlacedWord("c", 3, 4)]
 
 
 def test_a_line_is_one_line():

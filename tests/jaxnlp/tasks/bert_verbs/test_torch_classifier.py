@@ -182,9 +182,9 @@ def test_the_program_prints_several_classes_and_numbers(
     Export(tmp_path / "out")(make_classifier(pooling="mean", targets=targets))
     capsys.readouterr()
     program = str(tmp_path / "out" / "classify.py")
-    monkeypatch.setattr(sys, "argv", [program, "the cat"])
+    monkeypatch.setattr(sys, "argv", [program, "the cat", " "])
     runpy.run_path(program, run_name="__main__")  # a process would import PyTorch again, which takes seconds
-    assert re.fullmatch(expected + r"\tthe cat\n", capsys.readouterr().out)
+    assert re.fullmatch(expected + r"\tthe cat\n\t \n", capsys.readouterr().out)
 
 
 @pytest.mark.thorough

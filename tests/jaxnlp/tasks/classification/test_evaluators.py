@@ -96,6 +96,25 @@ def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path
         assert row[width] == ["arts", "sport"][int(np.argmax(values))]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_rows_without_a_label_are_predicted_but_not_scored(text_run, tmp_path, capsys, encoding):
+    table = 'text;label\nthe painting, cat;arts\n"the match\n\u201csat\u201d";\nthe cat;sport\n ;\nthe sea;\n'
+    (tmp_path / "mine.csv").write_bytes(table.encode(encoding))
+    run, file = str(text_run("class")), str(tmp_path / "mine.csv")
+    options = ["--file", file, "--data.delimiter=;", f"--data.encoding={encoding}"]
+    assert jaxnlp_main(["evaluate", run, *options, "--predictions", str(tmp_path / "out.csv")]) == 0
+    assert f"{file} accuracy " in (shown := capsys.readouterr().out)
+    assert "(2 texts)" in shown
+    with (tmp_path / "out.csv").open(newline="") as read:
+        names, *found = csv.reader(read)
+    assert names[:3] == ["text", "label", "predicted"]
+    assert [row[1] for row in found] == ["arts", "", "sport", "", ""]
+    predicted = [row[2] for row in found]
+    assert [bool(one) for one in predicted] == [True, True, True, False, True]
+    assert jaxnlp_main(["predict", run, *options]) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == predicted
+
+
 def test_lines_without_text_keep_their_places_among_predictions():
     processor = TextClassifierProcessor(WordPieceVocabulary.of_pieces(SPECIAL), 8, one_part(OneClass(("a", "b"))))
     examples = [LabelledText("1", ("x",), 0), LabelledText("3", ("y",), None)]

@@ -78,6 +78,16 @@ def test_the_verb_prints_a_line_for_each_text(tiny, tmp_path, capsys):
     assert [int(count) for _, count, _ in lines] == [len(run.processor.encode(text)) - 1 for _, _, text in lines]
 
 
+def test_a_text_outside_the_vocabulary_keeps_its_place_and_stops_no_others(finished_run, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("the the\nthe \u9d8f\nthe\n")
+    assert main(["perplexity", str(finished_run.folder), "--file", str(tmp_path / "texts.txt")]) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[1] == "\t\tthe \u9d8f"
+    assert [line.partition("\t")[0] != "" for line in lines] == [True, False, True]
+    assert re.search(r"1 of 3 texts has no perplexity; .*texts.txt, line 2: not in the vocabulary", printed.err)
+
+
 @pytest.mark.parametrize("beams", [[], ["--num-beams", "2"]], ids=["sample", "beams"])
 def test_a_scorer_prints_the_perplexity_of_each_generated_text(beams, tiny, finished_run, capsys):
     folder, _, _, run = tiny

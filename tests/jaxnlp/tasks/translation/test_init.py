@@ -230,6 +230,18 @@ def test_a_file_without_references_is_translated_and_blank_lines_keep_their_plac
     assert trained.translate("twelve") == first.splitlines()[0]
 
 
+def test_sources_without_a_reference_are_translated_but_not_scored(run, tmp_path, capsys):
+    (tmp_path / "numbers.tsv").write_text("twelve\t12\nforty-two\t\n\t7\nninety\t90\n")
+    written = ["--file", str(tmp_path / "numbers.tsv"), "--predictions", str(tmp_path / "out.txt")]
+    assert evaluate_main([str(run), *written]) == 0
+    assert " exact_match " in (shown := capsys.readouterr().out)
+    assert "(2 " in shown
+    texts = ["twelve", "forty-two", "", "ninety"]
+    expected = load_run(run).translate(texts, num_beams=1)
+    assert (tmp_path / "out.txt").read_text().splitlines() == expected
+    assert expected[1]
+
+
 @pytest.mark.thorough
 def test_the_n_best_translations_are_distinct_and_their_scores_fall(run, capsys):
     Translate(texts=("forty-two",), num_beams=3, n_best=3)(load_run(run))
