@@ -29,9 +29,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 LONGEST = (
+    "tests/guards/test_programs.py",
+    "tests/train/test_encoder_commands.py",
     "tests/train/test_names.py",
     "tests/train/test_start.py",
     "tests/train/run/test_processes.py",
+    "tests/train/parallel/test_elastic.py",
+    "tests/train/parallel/test_evaluation.py",
     "tests/train/parallel/test_modes.py",
 )
 """Files that take minutes."""

@@ -190,7 +190,16 @@ def test_the_recipes_of_each_variant_run_from_pretraining_to_answers(quick_fit, 
     # Hundreds of answers take longer than the rest.
     monkeypatch.setattr(evaluators, "answer", lambda decoder, params, vocabulary, texts: ["London" for _ in texts])
     small = ["--data.source", "invented", "--data.held-out", "8", "--model.width", "16", "--model.num-heads", "2"]
-    steps = ["--data.batch-size", "8", "--total-steps", "2", "--evaluate-every-steps", "2"]
+    steps = [
+        "--data.batch-size",
+        "8",
+        "--data.few-lengths",
+        "True",
+        "--total-steps",
+        "2",
+        "--evaluate-every-steps",
+        "2",
+    ]
     ending, more = VARIANTS[variant]
     options = [*more, *small, "--model.num-layers", "3", "--model.compute.scan-layers", *steps]
     for recipe, begin in (

@@ -41,6 +41,22 @@ SECONDS_TO_END = 60
 """After another process has died, or hangs."""
 
 
+QUICKLY = {
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    "JAXNLP_HUGE_PAGES": "0",
+    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+}
+"""Settings of all processes: a dozen steps take less time than XLA's optimisations and a restart with huge pages."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(compiled_programs):
+    """Processes that are started later, or continue a run, read the programs of earlier ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_programs))
+        yield
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -66,20 +82,13 @@ class Run:
         shape = {"width": width, "num-layers": 1, "num-heads": 2, "context-length": 32, "attention-dropout-rate": 0.1}
         every = {"total": 12, "evaluate-every": 6, "checkpoint-every": 3, "log-every": 1}
         command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file", "--data.path", str(text)]
-        command += [
-            "--data.sequence-length",
-            "32",
-            "--workdir",
-            str(folder),
-            "--optimizer.epsilon",
-            "1e-3",
-            "--model.compute.matmul-dtype",
-            "None",
-        ]
+        given = {"data.sequence-length": 32, "workdir": folder, "optimizer.epsilon": 1e-3, "task.sample-tokens": 20}
+        given["model.compute.matmul-dtype"] = None
+        command += [word for name, value in given.items() for word in (f"--{name}", str(value))]
         command += [word for name, value in shape.items() for word in (f"--model.{name}", str(value))]
         command += [word for name, value in every.items() for word in (f"--{name}-steps", str(value))]
-        flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
-        environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
+        flags = f"--xla_force_host_platform_device_count={devices} {QUICKLY['XLA_FLAGS']}"
+        environment = os.environ | QUICKLY | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
         address = f"127.0.0.1:{free_port()}"
         self.processes = []
         if launcher:
