@@ -46,7 +46,7 @@ class Embed(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or
+    """A file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or
     named text; - = standard input."""
     out: Path | None = None
     """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines."""

@@ -115,7 +115,7 @@ class PredictionAttention(Command):
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs; a BERT encodes both together."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them, or a table, as for predict; - = standard
+    """A file with one text a line, or two texts with a tab between them, or a table, as for predict; - = standard
     input. Not for a BERT."""
     out: Path = Path("attention.html")
     """The page to write."""

@@ -39,7 +39,7 @@ class Ask(Command):
     context: Path = dataclasses.field(kw_only=True)
     """A UTF-8 file: the text that has the answers. - = standard input."""
     file: Path | None = None
-    """A UTF-8 file with one question a line; - = standard input."""
+    """A file with one question a line; - = standard input."""
     n_best: Count = 1
     """Maximum number of answers to each question; from 2, with their confidences, the best first."""
     no_answer_threshold: Finite | None = None

@@ -121,7 +121,7 @@ class Perplexity(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or a table (.csv, .tsv, .jsonl) with a column named text; - = standard
+    """A file with one text a line, or a table (.csv, .tsv, .jsonl) with a column named text; - = standard
     input."""
 
     def __call__(self, trained: Trained) -> None:

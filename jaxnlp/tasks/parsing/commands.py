@@ -46,7 +46,7 @@ class Parse(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Sentences; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one sentence a line; - = standard input."""
+    """A file with one sentence a line; - = standard input."""
     conllu: Path | None = None
     """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input. Trees in it are not
     read."""

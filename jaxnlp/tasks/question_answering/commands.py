@@ -31,7 +31,7 @@ class Predict(Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Questions; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one question a line; a tab and what follows it, such as a place, are not read; - = standard
+    """A file with one question a line; a tab and what follows it, such as a place, are not read; - = standard
     input."""
     json: bool = False
     """Print a JSON object for each question, with its answer."""

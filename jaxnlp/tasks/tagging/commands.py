@@ -40,7 +40,7 @@ class Predict(Command):
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one text a line; - = standard input."""
+    """A file with one text a line; - = standard input."""
     json: bool = False
     """Print a JSON object for each text."""
     html: Path | None = None

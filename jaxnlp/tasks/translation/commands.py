@@ -46,7 +46,7 @@ class Translate(SearchOptions, Command):
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
     file: Path | None = None
-    """A UTF-8 file with one text a line; - = standard input."""
+    """A file with one text a line; - = standard input."""
     n_best: int = 1
     """Number of distinct translations of each text, best first; at most num_beams. The beams may have fewer."""
     json: bool = False
