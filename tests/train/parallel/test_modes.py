@@ -1,11 +1,13 @@
 """Every family takes the same steps in every mode: on several devices as on one, with dropout on."""
 
+import dataclasses
 import functools
 
 import jax
 import numpy as np
 import pytest
 
+from jaxnlp.models.llama import LlamaConfig
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 from tests.train.parallel.modes import MODES, largest_difference, trained
@@ -34,8 +36,17 @@ def t5(files):
     return update(CONFIGS["Translation"](files), **{f"model.{name}": value for name, value in changes.items()})
 
 
+def llama(files):
+    config = CONFIGS["LanguageModel"](files)
+    shape = {"num_layers": 2, "num_heads": 4, "num_key_heads": 2, "width": 16, "head_norm": True, "qkv_bias": True}
+    rates = {name: rate for name, rate in vars(config.model).items() if name.endswith("dropout_rate")}
+    model = LlamaConfig(context_length=config.model.context_length, compute=config.model.compute, **shape, **rates)
+    return dataclasses.replace(config, model=model)
+
+
 FAMILIES = {
     "GPT": CONFIGS["LanguageModel"],
+    "Llama": llama,
     "LSTM": slow_lstm,
     "Perceiver": CONFIGS["QuestionAnswering"],
     "synthesizer": FURTHER["synthesizer"],
