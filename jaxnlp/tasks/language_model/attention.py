@@ -10,6 +10,7 @@ from jaxnlp.models.gpt import GPT, AttentionAxis
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
+from jaxnlp.text.byte_pairs import BytePairs
 from jaxnlp.text.raw_texts import require_texts
 
 WHITESPACE_SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
@@ -40,7 +41,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
         raise ValueError("the text has no tokens")
     read = ids[:limit]
     weights = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
-    names = [trained.processor.decode([token]).translate(WHITESPACE_SIGNS) for token in read]
+    names = [_name(trained.processor, token) for token in read]
     stacks: dict[str, list[np.ndarray]] = {}
     for name in sorted(weights, key=_layer):
         stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(weights[name])[0])
@@ -61,6 +62,13 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     if len(maps) == 1:
         maps = [maps[0]._replace(name="")]
     return TextAttention(text, tuple(maps), len(ids) > len(read))
+
+
+def _name(vocabulary: Any, token: int) -> str:
+    """The text of a token, with signs for white space; the start token, which has no text, has its name."""
+    if isinstance(vocabulary, BytePairs) and token == vocabulary.start:
+        return vocabulary.named["bos_token"]
+    return vocabulary.decode([token]).translate(WHITESPACE_SIGNS)
 
 
 def attends(model: Any) -> bool:

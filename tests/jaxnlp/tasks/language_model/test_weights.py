@@ -69,6 +69,7 @@ def test_attention_is_that_of_transformers(tiny):
         expected = torch.stack(model(**batch, output_attentions=True).attentions)[:, 0]
     (maps,) = run.attend(PROMPTS[2]).maps
     np.testing.assert_allclose(maps.weights, expected.numpy(), atol=1e-5)
+    assert maps.rows[0] == (tokenizer.bos_token if folder.name == "llama" else "A")
 
 
 def test_perplexity_is_that_of_transformers(tiny):
