@@ -48,10 +48,32 @@ def weights_of(q, k, visible):
     return softmax(np.where(visible, scores, -np.inf), axis=-1)
 
 
+def scaled(x, norm):
+    """Divided by the root mean square."""
+    return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6) * norm["scale"]
+
+
+def rotated(x):
+    """[T, H, K], as complex numbers."""
+    angles = np.arange(LENGTH)[:, None] * 10_000.0 ** (-np.arange(K // 2) * 2 / K)
+    turned = (x[..., : K // 2] + 1j * x[..., K // 2 :]) * np.exp(1j * angles)[:, None]
+    return np.concatenate([turned.real, turned.imag], axis=-1)
+
+
+def first_weights_of_llama(x, block):
+    attention, x = block["attention"], scaled(x, block["attention_norm"])
+    q, k = projected(x, attention["q"]), projected(x, attention["kv"])[:, 0]
+    q, k = rotated(scaled(q, attention["q_norm"])), rotated(scaled(k, attention["k_norm"]))
+    return weights_of(q, np.repeat(k, HEADS, axis=1), np.tri(LENGTH, dtype=bool))
+
+
 def first_weights(trained, variant):
     """The weights of what reads the embeddings."""
     params = jax.tree.map(np.asarray, trained.params)
-    x = params["tokens"]["embedding"][trained.processor.encode(TEXT)] + params["positions"][:LENGTH]
+    x = params["tokens"]["embedding"][trained.processor.encode(TEXT)]
+    if variant == "llama":
+        return first_weights_of_llama(x, jax.tree.map(lambda leaf: leaf[0], params["blocks"]))
+    x = x + params["positions"][:LENGTH]
     if variant in ("vanilla", "synthesizer"):
         block = jax.tree.map(lambda leaf: leaf[0], params["blocks"])
         attention, x = block["attention"], normalised(x, block["attention_norm"])
