@@ -131,7 +131,7 @@ def read_decoder_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str], boo
 
     def finish(read: _Read) -> tuple[Tokenizer, dict[str, str], bool]:
         tokenizer, settings = read.tokenizer, read.settings
-        named = {name: str(token) for name, token in read.named.items()}
+        named = {name: str(token) for name, token in read.named.items() if token is not None}
         named = {name: token for name, token in named.items() if tokenizer.token_to_id(token) is not None}
         around = [f"{named.get(name)}" for name in ("bos_token", "eos_token") if settings.get(f"add_{name}")]
         if read.whole.get("post_processor"):
@@ -195,7 +195,10 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
             f"{folder}: the tokenizer class {class_name} is not supported; expected {expected}. "
             f"If its tokens are those of {default.names[0]}, set tokenizer_class to it in {SETTINGS} of a copy"
         )
-    own = by_name.get(class_name)
+    always = (one for one in known if config.get("model_type") in one.always)
+    own = next(always, by_name.get(class_name))
+    if own is not None and own.unchanged(whole):
+        own = None
     _check_settings(folder, settings, whole, supported)
     others = (own or default).files
     names = (WHOLE,) if (folder / WHOLE).is_file() else others
@@ -372,7 +375,8 @@ def _further_tokens(
         for fields in whole.get("added_tokens", ()):
             numbered[fields["id"]] = AddedToken(**{name: value for name, value in fields.items() if name != "id"})
     by_content = {str(token): token for token in numbered.values()}
-    return {name: by_content.get(str(token), token) for name, token in named.items()}, extra, numbered
+    held = {name: token and by_content.get(str(token), token) for name, token in named.items()}
+    return held, extra, numbered
 
 
 def _token(value: Any) -> str | AddedToken | None:

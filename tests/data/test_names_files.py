@@ -114,14 +114,11 @@ def test_training_questions_must_have_places(folder):
         questions(folder).load(0)
 
 
-def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
+def test_a_file_without_a_question_of_known_characters_is_refused(folder, tmp_path):
     path = tmp_path / "other.tsv"
     path.write_text("Where was Ж born?\tRome\n", encoding="utf-8")
     config = questions(folder)
     vocabulary = config.load(0).processor
     shown = f"{path}, line 1: question 'Where was Ж born?', answer 'Rome': not in the vocabulary"
     with pytest.raises(DataError, match=re.escape(shown)):
-        config.read_file(path, vocabulary)
-    path.write_text(f"{PEOPLE.test[0]}\nWhere was Ж born?\n", encoding="utf-8")
-    with pytest.raises(DataError, match=re.escape(f"{path}, line 2: question 'Where was Ж born?'")):
         config.read_file(path, vocabulary)

@@ -112,6 +112,8 @@ class EmbedInputs(Embed):
     the vector that the head of a Vision Transformer reads.
     """
 
+    summary = "Computes embeddings of texts or images."
+
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input. For models of images: files, or folders of them."""
     resize: bool = False

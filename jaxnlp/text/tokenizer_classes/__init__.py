@@ -49,6 +49,8 @@ class TokenizerClass(NamedTuple):
         tokens by the names of their settings, and tokenizer_config.json.
       finish: adds the template, when all tokens have their ids. Further arguments: as `build`, without the first.
       extra: further special tokens that the class adds, from tokenizer_config.json.
+      always: model types that have this class whatever their files say.
+      unchanged: whether Transformers uses a tokenizer.json with this content unchanged, and not this class.
     """
 
     names: tuple[str, ...]
@@ -61,6 +63,8 @@ class TokenizerClass(NamedTuple):
     build: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Tokenizer]
     finish: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any]], None]
     extra: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
+    always: tuple[str, ...] = ()
+    unchanged: Callable[[Mapping[str, Any]], bool] = lambda whole: False
 
 
 def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:

@@ -1,5 +1,6 @@
 """Llama's tokenizer: BPE of SentencePiece, with a token for each byte. The sign \u2581 is a blank."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,11 @@ def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[st
     del tokenizer, named, settings
 
 
+def _has_byte_level(whole: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer.json is of byte-level BPE, as that of Llama 3."""
+    return '"ByteLevel"' in json.dumps([whole.get("pre_tokenizer"), whole.get("decoder")])
+
+
 CLASS = TokenizerClass(
     names=("LlamaTokenizer", "LlamaTokenizerFast"),
     model_types=("llama",),
@@ -38,4 +44,5 @@ CLASS = TokenizerClass(
     read=None,
     build=_build,
     finish=_finish,
+    unchanged=_has_byte_level,
 )

@@ -30,6 +30,7 @@ def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping
 CLASS = GPT2._replace(
     names=("Qwen2Tokenizer", "Qwen2TokenizerFast"),
     model_types=("qwen2", "qwen3"),
+    always=("qwen2",),
     named=dict.fromkeys(("unk_token", "eos_token", "pad_token"), END),
     build=_build,
 )

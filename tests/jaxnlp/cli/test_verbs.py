@@ -25,8 +25,8 @@ def test_a_verb_with_several_meanings_has_them_all_in_its_help(capsys):
 
 
 def test_a_verb_with_one_meaning_has_its_options_in_its_help(capsys):
-    assert run_verb("embed", ["--help"], "jaxnlp") == 0
-    assert "--similarities" in capsys.readouterr().out
+    assert run_verb("parse", ["--help"], "jaxnlp") == 0
+    assert "--num-beams" in capsys.readouterr().out
 
 
 def test_a_run_before_the_verb_is_named(tmp_path):

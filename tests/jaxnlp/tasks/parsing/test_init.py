@@ -215,7 +215,7 @@ def test_a_picture_that_cannot_be_written_is_found_first_or_costs_no_other_file(
 def test_what_was_parsed_is_written_when_a_later_sentence_fails(run, treebank, tmp_path, capsys, monkeypatch):
     sentences = parse_conllu(treebank.read_text(), str(treebank))
 
-    def until_failure(self):
+    def until_failure(self, trained):
         yield from sentences[:4]
         raise OSError("the disk is gone")
 

@@ -93,7 +93,6 @@ def test_a_folder_with_vocabulary_and_merges_is_read(folder):
     [
         ({"add_prefix_space": "yes"}, "add_prefix_space must be true or false, got 'yes'"),
         ({"tokenizer_class": "BloomTokenizer"}, "BloomTokenizer is not supported; .*set tokenizer_class to it in"),
-        ({"tokenizer_class": "LlamaTokenizer"}, "gives .* back unchanged"),
         ({"tokenizer_class": "BertTokenizer"}, "is not a WordPiece tokenizer: expected a WordPiece .*got BPE"),
         ({"split_special_tokens": True}, "split_special_tokens True, expected False"),
         ({"dropout": 0.1}, "unknown settings: dropout"),

@@ -85,6 +85,15 @@ def test_texts_without_a_start_token_are_read_as_in_transformers(folder):
     assert assert_alike(folder).start is None
 
 
+def test_a_file_of_byte_level_bpe_is_used_unchanged_as_by_transformers(folder, tmp_path):
+    save_tokenizer(tmp_path / "bytes")
+    whole = json.loads((tmp_path / "bytes" / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    change(folder, "tokenizer_config.json", bos_token="absent", eos_token="absent", unk_token="absent")
+    change(folder, "tokenizer_config.json", extra_special_tokens="absent")
+    assert assert_alike(folder).start is None
+
+
 @pytest.mark.thorough
 def test_ten_thousand_random_texts_of_every_script_have_the_tokens_and_texts_of_transformers(folder):
     assert_alike(folder, random_texts(10_000, seed=1))

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from tests.decoder_folders import save_tokenizer
@@ -32,6 +34,23 @@ def test_each_setting_changes_tokens_as_in_transformers(folder, changes, tmp_pat
     (tmp_path / "again" / "config.json").write_text('{"model_type": "qwen3"}')
     assert assert_alike(tmp_path / "again", STRANGE) == ours
     assert ours.start is None
+
+
+def test_qwen2_has_this_class_whatever_its_files_say(folder):
+    (folder / "config.json").write_text('{"model_type": "qwen2"}')
+    change(folder, "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    whole = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(whole | {"normalizer": None}))
+    ours = assert_alike(folder, STRANGE)
+    assert ours.decode(ours.encode("cafe\u0301")) == "caf\u00e9"
+
+
+def test_a_token_that_a_setting_says_is_none_is_no_token_with_this_name(folder):
+    none = {"341": {"content": "None", "special": False}}
+    change(folder, "tokenizer_config.json", bos_token=None, added_tokens_decoder=none)
+    ours = assert_alike(folder, [*STRANGE, "None of them"])
+    assert ours.id_of("None") is not None
+    assert "bos_token" not in ours.named
 
 
 def test_accents_become_one_character_with_their_letter(folder):
