@@ -2,6 +2,7 @@
 
 import functools
 import json
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,12 +117,14 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
 
     Raises:
       FileExistsError: when the folder is not empty.
-      WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
+      WeightsError: for variants that Transformers does not have, parameters that do not fit the config, and a tokenizer
+        that Transformers would replace by that of the family.
     """
     (config, params, vocabulary), model_type = pretrained, family_of(pretrained.config)
     family, folder = families()[model_type], Path(folder)
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
+    _check_tokenizer(vocabulary, model_type, family.title)
     if not vocabulary.named and vocabulary.id_of(family.end) is not None:
         vocabulary = vocabulary.with_named(dict.fromkeys(("bos_token", "eos_token", "unk_token"), family.end))
     ours, rotary = vars(config), {}
@@ -141,6 +144,23 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
     write_folder(folder, tensors, tokenizer, {CONFIG: (json.dumps(settings, indent=2) + "\n").encode()})
     return family.architecture
+
+
+_PROBE = "Don't  read 1234 times:\n\ncafe\u0301, \u6587."
+"""A text that pre-tokenizers cut in different ways."""
+
+
+def _check_tokenizer(vocabulary: BytePairs, model_type: str, title: str) -> None:
+    """Raises: WeightsError when Transformers does not use the tokenizer that is written, as for every Qwen2."""
+    with tempfile.TemporaryDirectory() as folder:
+        vocabulary.save(Path(folder), max_length=1)
+        (Path(folder) / CONFIG).write_text(json.dumps({"model_type": model_type}))
+        read = BytePairs.of_folder(Path(folder))
+    if read.encode(_PROBE).tolist() != vocabulary.encode(_PROBE).tolist():
+        raise WeightsError(
+            f"Transformers gives every {title} a tokenizer of its own class, whose tokens differ from those of this "
+            "vocabulary; give --format jax"
+        )
 
 
 def _written(values: Any, value: Any) -> Any:

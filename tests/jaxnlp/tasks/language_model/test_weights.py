@@ -10,6 +10,7 @@ import transformers
 
 import jaxnlp
 from jaxnlp.__main__ import main
+from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
@@ -119,6 +120,7 @@ def test_weights_are_trained_further_on_a_text_and_exported_with_the_logits_of_t
 
 
 CONFIG = GPTConfig(num_layers=1, num_heads=2, width=4, context_length=8)
+LEARNED = BytePairs.of(["a"], 256)
 LLAMA = LlamaConfig(num_layers=1, num_heads=2, width=4, context_length=8, qkv_bias=True, head_norm=True)
 
 
@@ -127,14 +129,18 @@ LLAMA = LlamaConfig(num_layers=1, num_heads=2, width=4, context_length=8, qkv_bi
     [
         (CONFIG, sized(5), "only a vocabulary of byte-level BPE can be exported with a GPT, got a "),
         (LLAMA, BytePairs.of(["a"], 256), r"Qwen2 does not support model\.head_norm = True"),
+        (dataclasses.replace(LLAMA, head_norm=False), LEARNED, "every Qwen2 a tokenizer of its own class"),
         (RecurrentLMConfig(), sized(5), "no class for its model, a RecurrentLM; give --format jax"),
         (dataclasses.replace(CONFIG, use_bias=False), BytePairs.of(["a"], 256), r"not support model\.use_bias = False"),
         (SynthesizerConfig(**vars(CONFIG)), BytePairs.of(["a"], 256), "does not support a SynthesizerConfig"),
     ],
-    ids=["characters", "llama", "recurrent", "no bias", "synthesizer"],
+    ids=["characters", "llama", "qwen2", "recurrent", "no bias", "synthesizer"],
 )
 def test_what_is_no_gpt2_is_not_exported(config, processor, message, tmp_path):
-    run = Trained(LanguageModel(), config.build(processor), {"tokens": {"embedding": np.zeros((256, 4))}}, processor)
+    model = config.build(processor)
+    shapes = parameter_shapes(model, *config.inputs(processor))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+    run = Trained(LanguageModel(), model, params, processor)
     with pytest.raises(ValueError, match=message):
         ExportDecoder(tmp_path / "out")(run)
     assert not list(tmp_path.iterdir())
