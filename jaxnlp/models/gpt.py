@@ -334,11 +334,6 @@ class GPT(nn.Module):
         """Number of positions that a cache can store."""
         return self.config.context_length
 
-    def within(self, length: int) -> "GPT":
-        """The same function for sequences of at most this length, if its cache can then be smaller."""
-        del length
-        return self
-
     def empty_cache(self, batch: int) -> KVCache:
         """A cache with room for the whole context and no filled positions."""
         shapes = self.cached_shapes(batch)

@@ -136,5 +136,6 @@ class Llama(GPT):
         return x
 
     def within(self, length: int) -> "Llama":
+        """The same function for sequences of at most this length, with a smaller cache."""
         config = dataclasses.replace(self.config, context_length=min(length, self.config.context_length))
         return self.clone(config=config)
