@@ -206,6 +206,7 @@ def test_config_of_each_variant_reads_back_equal_from_json(variant):
 
 EXPECTED_MAPS = {
     "vanilla": dict.fromkeys(("block_0", "block_1"), (CONTEXT, CONTEXT)),
+    "llama": dict.fromkeys(("block_0", "block_1"), (CONTEXT, CONTEXT)),
     "synthesizer": dict.fromkeys(("block_0", "block_1"), (CONTEXT, CONTEXT)),
     "prefix": {
         "down_project": (LATENTS, LATENTS),  # no latent sees an input after the last one
