@@ -27,7 +27,7 @@ from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.transformer import unstacked
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matrix_products import matmul, rounded_kernels
+from jaxnlp.ops.matrix_products import matmul, rounded_kernels, scores_of_rows
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -412,5 +412,5 @@ class EncoderDecoder(nn.Module):
             logits = self.head(rows)
         else:
             table = self.tokens if self.config.one_table else self.target_tokens
-            logits = matmul(rows, table.embedding.T, compute.operand_dtype)
+            logits = scores_of_rows(rows, table.embedding, compute.operand_dtype)
         return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)

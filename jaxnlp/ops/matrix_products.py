@@ -79,6 +79,16 @@ def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None
     return _matmul(x, w, dtype)
 
 
+def scores_of_rows(x: jax.Array, table: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
+    """The product of each x [N, D] with each row of a table [V, D], such as tied embeddings: x table^T, [N, V].
+
+    As `matmul`. XLA reads the table as it is; for few x a transposition would take half as long again.
+    """
+    if dtype is None or jnp.dtype(dtype) == x.dtype:
+        return jnp.einsum("nd,vd->nv", x, table.astype(x.dtype))
+    return matmul(x, table.T, dtype)
+
+
 def shared_matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
     """`matmul` with a matrix whose outputs have several axes, which devices may share: x [N, D], w [D, ...]; [N, ...].
 

@@ -21,7 +21,7 @@ from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
-from jaxnlp.nn.transformer import unstacked
+from jaxnlp.models.inference import inference_params
 from jaxnlp.pages.blocks import Content
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -169,12 +169,11 @@ class Trained:
 
     @functools.cached_property
     def separate_params(self) -> Params:
-        """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`.
+        """The parameters as the functions read them, see `jaxnlp.models.inference`.
 
         They are copies: after the first call, the blocks take twice the memory.
         """
-        # On the host, since a program that only copies takes longer to compile than the copies take.
-        return jax.device_put(unstacked(jax.device_get(self.params)))
+        return inference_params(self.model.config, self.params)
 
     @compilation_announced()
     def warm_up(self, function: str | None = None, **options: Any) -> None:
