@@ -16,6 +16,8 @@ INITIAL_STDDEV = 0.02
 
 TRANSPOSED = "transposed_kernel"
 """The name of a kernel [F, D] that takes the place of `kernel` [D, ...]; see `jaxnlp.models.inference`."""
+OUTPUT_ROWS = "output_rows"
+"""The name of the rows [V, D] that take the place of a language model's output layer; see the same module."""
 
 
 class Dense(nn.Module):
