@@ -70,7 +70,7 @@ _IGNORED = {
         *("remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens"),
         "begin_suppress_tokens",
     ),
-    "no model of Transformers reads it": ("tf_legacy_loss", "language", "name"),
+    "no model of Transformers reads it": ("tf_legacy_loss", "language", "name", "transformers.js_config"),
     "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
 }
 

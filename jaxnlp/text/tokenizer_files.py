@@ -79,7 +79,7 @@ TOKENIZER_SETTINGS = ForeignSettings(
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
         ),
         "the start and the separator are in the template": ("add_bos_token", "add_eos_token"),
-        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id"),
+        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id", "vocab_size"),
         "Transformers sets it in each call": (
             *("max_length", "stride", "truncation_strategy", "truncation", "padding", "pad_to_multiple_of"),
             *("add_special_tokens", "return_tensors", "verbose"),
