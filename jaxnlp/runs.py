@@ -137,7 +137,8 @@ def _pretrained_task(path: str | Path, *, whole: bool = True) -> type[Task]:
                 )
     known = [kind for kind in kinds if kind in tasks]
     if not known:
-        raise PretrainedError(f"{path}: model_type must be one of {', '.join(sorted(tasks))}, got {kinds[-1]!r}")
+        types = ", ".join(sorted(name for name in tasks if name.islower()))  # the others are names of classes
+        raise PretrainedError(f"{path}: model_type must be one of {types}, got {kinds[-1]!r}")
     return tasks[known[0]]
 
 

@@ -144,16 +144,15 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
         if pickled:
             raise PretrainedError(
                 f"{folder} has its weights in {', '.join(pickled)}, a pickle, which can run any code when it is read. "
-                'If you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
-                f"transformers import AutoModel; AutoModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
+                "If you trust it, write it as safetensors, with PyTorch and Transformers:\n"
+                f"{_conversion(folder, str(folder), str(folder))}"
             )
         if not Path(name).is_dir():
+            inputs = "AutoImageProcessor" if (folder / "preprocessor_config.json").is_file() else "AutoTokenizer"
             raise PretrainedError(
                 f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
                 "run any code; if you trust them, write them as safetensors, with PyTorch and Transformers:\n"
-                "  python -c "
-                f"\"from transformers import AutoModel, AutoTokenizer; AutoModel.from_pretrained('{name}')."
-                f"save_pretrained('FOLDER'); AutoTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
+                f"{_conversion(folder, name, 'FOLDER', inputs)}"
             )
         raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
     tensors: dict[str, np.ndarray] = {}
@@ -164,6 +163,14 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
         different = sorted(tensors.keys() ^ weight_map.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
     return tensors
+
+
+def _conversion(folder: Path, source: str, target: str, *further: str) -> str:
+    """The command that writes weights as safetensors, with the class of their config: AutoModel would drop a head."""
+    classes = read_object(folder / CONFIG).get("architectures") or ["AutoModel"]
+    first = str(classes[0]) if str(classes[0]).isidentifier() else "AutoModel"
+    saved = "; ".join(f"{name}.from_pretrained('{source}').save_pretrained('{target}')" for name in (first, *further))
+    return f'  python -c "from transformers import {", ".join((first, *further))}; {saved}"'
 
 
 def _tensor(held: Any, name: str, file: Path) -> np.ndarray:

@@ -73,9 +73,10 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     except ValueError as error:
         raise PretrainedError(f"{file}: {error}") from error
     tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
+    untied = has_head(tensors, family, tied=settings.get("tie_word_embeddings", True))
     config = dataclasses.replace(
         config,
-        embeddings="shared_inputs" if has_head(tensors, family) else "shared",
+        embeddings="shared_inputs" if untied else "shared",
         padded_vocabulary_size=size if vocabulary.size < size else None,
     )
     try:

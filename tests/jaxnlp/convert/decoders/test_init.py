@@ -365,7 +365,12 @@ def test_rotary_settings_of_earlier_versions_mean_the_same(made, tmp_path):
 
 OLDER = {
     "gpt2": {
-        **{"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "bos_token_id": 50256, "n_ctx": 1024},
+        **{
+            "activation_function": "gelu_new",
+            "architectures": ["GPT2LMHeadModel"],
+            "bos_token_id": 50256,
+            "n_ctx": 1024,
+        },
         **{"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "output_past": True},
         "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
     },
