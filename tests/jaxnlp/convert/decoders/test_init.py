@@ -388,8 +388,8 @@ OLDER = {
         **{"use_sliding_window": False, "rope_scaling": None, "rope_theta": 1_000_000},
     },
 }
-"""What the files of released decoders have besides the settings of today: GPT-2 and DistilGPT2; TinyLlama, Llama 3.2 and
-SmolLM2; Qwen2.5; Qwen3."""
+"""What the files of released decoders have besides the settings of today: GPT-2 and DistilGPT2; TinyLlama, Llama 3.2
+and SmolLM2; Qwen2.5; Qwen3."""
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
