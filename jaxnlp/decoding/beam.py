@@ -21,6 +21,7 @@ from jaxnlp.decoding.generation import (
     check_request,
     pad_to_bucket,
     prepare,
+    prepared,
     read_prompt,
 )
 from jaxnlp.decoding.rows import by_rows, mesh_of, on_host, rows_like, with_rows_for_all
@@ -200,7 +201,7 @@ def compile_beam_search(
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
     settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
     last, mesh = np.zeros(batch, np.int32), mesh_of(params)
-    params = compile_ahead(prepare, decoder, params)
+    params = compile_ahead(prepared, decoder, params)
     search = rows_like(mesh, compile_ahead(_start, mesh, decoder, rules, last, cache))
     compile_ahead(_advance, mesh, decoder, rules, params, search, last, 1, settings)
 

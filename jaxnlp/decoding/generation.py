@@ -181,7 +181,7 @@ def compile_generation(
       max_new_tokens: number of tokens.
       sampling: how tokens are drawn.
     """
-    params, sampling, capacity = compile_ahead(prepare, decoder, params), sampling or Sampling(), decoder.capacity
+    params, sampling, capacity = compile_ahead(prepared, decoder, params), sampling or Sampling(), decoder.capacity
     key, mesh = jax.random.key(0), mesh_of(params)
     filled = [length]
     if capacity is not None and length + max_new_tokens - 1 > capacity:
@@ -251,9 +251,20 @@ def pad_to_bucket(decoder: Decoder, prompt: np.ndarray) -> np.ndarray:
     return np.pad(prompt, [(0, 0), (0, bucket_length(length, decoder.capacity) - length)])
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def prepare(decoder: Decoder, params: Params) -> Params:
-    """Parameters as `decoder.read` takes them."""
+    """Parameters as `decoder.read` takes them. They are copied only if any of them changes."""
+    traced = prepared.trace(decoder, params)
+    program = traced.jaxpr.jaxpr
+    given = dict(zip(map(id, program.invars), jax.tree.leaves(params), strict=True))
+    if not all(id(variable) in given for variable in program.outvars):
+        return prepared(decoder, params)
+    leaves = [given[id(variable)] for variable in program.outvars]
+    return jax.device_put(jax.tree.unflatten(jax.tree.structure(traced.out_info), leaves))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def prepared(decoder: Decoder, params: Params) -> Params:
+    """Copies of parameters as `decoder.read` takes them: the program of `prepare`."""
     return decoder.prepare(params)
 
 

@@ -28,6 +28,7 @@ class Parameter:
       matrix: whether it maps inputs to outputs. Then weight decay applies, and Muon unless `head`.
       head: whether it maps to the model's outputs.
       scanned: whether `nn.transformer.stack` applies it: a layer's shard is then gathered where the layer is applied.
+      dense: whether it is the kernel of a `nn.dense.Dense`.
     """
 
     axes: str
@@ -35,6 +36,7 @@ class Parameter:
     matrix: bool = False
     head: bool = False
     scanned: bool = False
+    dense: bool = False
 
 
 class Adopted(NamedTuple):

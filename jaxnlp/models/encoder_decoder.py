@@ -21,13 +21,13 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, OUTPUT_ROWS, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.transformer import unstacked
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matrix_products import matmul, rounded_kernels
+from jaxnlp.ops.matrix_products import matmul, rounded_kernels, scores_of_rows
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -365,7 +365,9 @@ class EncoderDecoder(nn.Module):
         dtype = self.config.compute.operand_dtype
         decoder = rounded_kernels(unstacked(params["decoder"]), dtype)
         prepared = dict(params) | {"decoder": decoder}
-        return prepared if dtype is None else prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
+        if dtype is None or OUTPUT_ROWS in params:
+            return prepared
+        return prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
@@ -406,11 +408,13 @@ class EncoderDecoder(nn.Module):
 
     def _logits(self, hidden: jax.Array, compute: TransformerCompute) -> jax.Array:
         rows = hidden.reshape(-1, hidden.shape[-1])
-        if self.has_variable("params", ROUNDED_OUTPUT):
+        if self.has_variable("params", OUTPUT_ROWS):
+            logits = scores_of_rows(rows, self.get_variable("params", OUTPUT_ROWS))
+        elif self.has_variable("params", ROUNDED_OUTPUT):
             logits = matmul(rows, self.get_variable("params", ROUNDED_OUTPUT))
         elif not self.config.ties_output:
             logits = self.head(rows)
         else:
             table = self.tokens if self.config.one_table else self.target_tokens
-            logits = matmul(rows, table.embedding.T, compute.operand_dtype)
+            logits = scores_of_rows(rows, table.embedding, compute.operand_dtype)
         return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)

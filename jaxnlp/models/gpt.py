@@ -21,13 +21,13 @@ from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, OUTPUT_ROWS, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
-from jaxnlp.ops.matrix_products import added, matmul
+from jaxnlp.ops.matrix_products import added, scores_of_rows
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
@@ -185,10 +185,12 @@ class GPT(nn.Module):
     Attributes:
       config: shape and dropout rates.
       vocabulary_size: V.
+      cache_length: number of positions that a cache can store; None = the context length.
     """
 
     config: GPTConfig
     vocabulary_size: int
+    cache_length: int | None = None
 
     @nn.compact
     def __call__(
@@ -248,8 +250,10 @@ class GPT(nn.Module):
         if return_hidden:
             return x
         x = x.reshape(-1, config.width)
-        if config.tie_embeddings:
-            logits = matmul(x, embedding.embedding.T, compute.operand_dtype)
+        if self.has_variable("params", OUTPUT_ROWS):
+            logits = scores_of_rows(x, self.get_variable("params", OUTPUT_ROWS))
+        elif config.tie_embeddings:
+            logits = scores_of_rows(x, embedding.embedding, compute.operand_dtype)
         else:
             logits = Dense(self.vocabulary_size, False, compute=compute, name="head")(x)
         logits = logits.astype(jnp.float32).reshape(batch, positions, self.vocabulary_size)
@@ -332,10 +336,14 @@ class GPT(nn.Module):
     @property
     def capacity(self) -> int:
         """Number of positions that a cache can store."""
-        return self.config.context_length
+        return self.cache_length or self.config.context_length
+
+    def within(self, length: int) -> "GPT":
+        """The same function with a cache for sequences of at most this length."""
+        return self.clone(cache_length=min(length, self.config.context_length))
 
     def empty_cache(self, batch: int) -> KVCache:
-        """A cache with room for the whole context and no filled positions."""
+        """A cache without filled positions."""
         shapes = self.cached_shapes(batch)
         dtype = self.config.compute.activation_dtype
         layers = tuple(tuple(jnp.zeros(shape, dtype) for shape in layer) for layer in shapes)
@@ -344,4 +352,4 @@ class GPT(nn.Module):
     def _heads_shape(self, batch: int) -> tuple[int, ...]:
         """[B, G, S, K] of one array of keys or values."""
         config = self.config
-        return batch, config.key_heads, config.context_length, config.key_width
+        return batch, config.key_heads, self.capacity, config.key_width

@@ -134,8 +134,3 @@ class Llama(GPT):
     def placed(self, x: jax.Array, first: jax.Array) -> jax.Array:
         del first
         return x
-
-    def within(self, length: int) -> "Llama":
-        """The same function for sequences of at most this length, with a smaller cache."""
-        config = dataclasses.replace(self.config, context_length=min(length, self.config.context_length))
-        return self.clone(config=config)

@@ -12,6 +12,10 @@ Axes = dict[Path, str]
 """Glossary letters of the axes of parameters, by path."""
 
 
+class DenseAxes(str):
+    """Glossary letters of the kernel of a `nn.dense.Dense`."""
+
+
 def find(table: Table, path: Path) -> Parameter:
     """The entry of a path. Raises: KeyError, with the path, if the model does not have it."""
     path = tuple(path)
@@ -21,9 +25,13 @@ def find(table: Table, path: Path) -> Parameter:
 
 
 def dense(path: Path, kernel: str, *, use_bias: bool = True) -> Axes:
-    """A dense layer: its kernel has these axes, and its bias all but the first."""
-    axes = {(*path, "kernel"): kernel}
-    return axes | ({(*path, "bias"): kernel[1:]} if use_bias else {})
+    """A `nn.dense.Dense`: its kernel has these axes, and its bias all but the first."""
+    return affine(path, DenseAxes(kernel), use_bias=use_bias)
+
+
+def affine(path: Path, kernel: str, *, use_bias: bool = True) -> Axes:
+    """A kernel with these axes and a bias with all but the first, of a layer that is no `nn.dense.Dense`."""
+    return {(*path, "kernel"): kernel} | ({(*path, "bias"): kernel[1:]} if use_bias else {})
 
 
 def norm(path: Path, axis: str = "D", *, use_bias: bool = True) -> Axes:
@@ -49,7 +57,14 @@ def entries(
       head: whether they map to the model's outputs.
     """
     return {
-        (*prefix, *path): Parameter("L" * stacked + letters, depth, path[-1].endswith("kernel"), head, stacked)
+        (*prefix, *path): Parameter(
+            axes="L" * stacked + letters,
+            depth=depth,
+            matrix=path[-1].endswith("kernel"),
+            head=head,
+            scanned=stacked,
+            dense=isinstance(letters, DenseAxes),
+        )
         for path, letters in axes.items()
     }
 

@@ -34,7 +34,7 @@ class SynthesizerConfig(GPTConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         axes = parameter_table.dense(("zv",), "D2HK", use_bias=self.use_bias)
         axes |= parameter_table.dense(("out",), "OD", use_bias=self.use_bias)
-        axes |= parameter_table.dense((), "KS", use_bias=self.use_bias)
+        axes |= parameter_table.affine((), "KS", use_bias=self.use_bias)
         return parameter_table.find(self.parameters_around() | self.parameters_of_blocks(axes), path)
 
 
@@ -46,3 +46,8 @@ class Synthesizer(GPT):
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
         values = self._heads_shape(batch)
         return [(values,)] * self.config.num_layers
+
+    def within(self, length: int) -> "Synthesizer":
+        """The model itself: the weights of a token have the length of the context."""
+        del length
+        return self

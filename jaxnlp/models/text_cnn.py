@@ -37,7 +37,7 @@ class TextCNNConfig(WordClassifierConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = self.parameters_around("EC")
         for window in self.windows:
-            table |= parameter_table.entries(parameter_table.dense((f"convolution_{window}",), "JF"), 0)
+            table |= parameter_table.entries(parameter_table.affine((f"convolution_{window}",), "JF"), 0)
         return parameter_table.find(table, path)
 
 

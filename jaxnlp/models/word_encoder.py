@@ -165,7 +165,7 @@ class WordEncoderConfig(ModelConfig):
             table |= parameter_table.entries({("bigrams", "embedding"): "VD"})
         if self.character_features:
             table |= parameter_table.entries({("characters", "embedding"): "VD"})
-            table |= parameter_table.entries(parameter_table.dense(("convolution",), "DF"))
+            table |= parameter_table.entries(parameter_table.affine(("convolution",), "DF"))
         for index in range(len(self.recurrent_widths)):
             for direction in ("forward", "backward"):
                 prefix = ("recurrent", f"layer_{index}_{direction}")

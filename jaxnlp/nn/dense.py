@@ -8,10 +8,16 @@ import jax
 from jax.nn.initializers import Initializer, normal, zeros
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.ops.matrix_products import added, matmul, shared_matmul
+from jaxnlp.ops.matrix_products import added, matmul, scores_of_rows, shared_matmul
 
 INITIAL_STDDEV = 0.02
 """Standard deviation of initial weights in Transformers, as in BERT and GPT-2."""
+
+
+TRANSPOSED = "transposed_kernel"
+"""The name of a kernel [F, D] that takes the place of `kernel` [D, ...]; see `jaxnlp.models.inference`."""
+OUTPUT_ROWS = "output_rows"
+"""The name of the rows [V, D] that take the place of a language model's output layer; see the same module."""
 
 
 class Dense(nn.Module):
@@ -43,12 +49,16 @@ class Dense(nn.Module):
         def initial(key, shape):
             return self.kernel_init(key, (shape[0], width)).reshape(shape)
 
-        kernel = self.param("kernel", initial, (x.shape[-1], *features))
-        if not self.joined:
-            y = shared_matmul(x.astype(self.compute.activation_dtype), kernel, self.compute.operand_dtype)
-            return added(y, self.param("bias", zeros, features)[None]) if self.use_bias else y
-        y = matmul(x.astype(self.compute.activation_dtype), kernel.reshape(-1, width), self.compute.operand_dtype)
-        if self.use_bias:
-            bias = self.param("bias", zeros, features).reshape(width)
-            y = added(y, bias[None])
-        return y
+        x = x.astype(self.compute.activation_dtype)
+        if self.has_variable("params", TRANSPOSED):
+            y = scores_of_rows(x, self.get_variable("params", TRANSPOSED))
+        else:
+            kernel = self.param("kernel", initial, (x.shape[-1], *features))
+            if not self.joined:
+                y = shared_matmul(x, kernel, self.compute.operand_dtype)
+            else:
+                y = matmul(x, kernel.reshape(-1, width), self.compute.operand_dtype)
+        if not self.use_bias:
+            return y
+        bias = self.param("bias", zeros, features)
+        return added(y, (bias.reshape(width) if self.joined else bias)[None])

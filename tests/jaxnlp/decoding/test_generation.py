@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.generation import Decoder, bucket_length, decoder_of, generate
+from jaxnlp.decoding.generation import SMALLEST_CACHE, Decoder, bucket_length, decoder_of, generate, prepare
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import TransformerCompute
@@ -49,15 +50,14 @@ class Counter:
 
 VARIANTS = {
     "vanilla": {},
+    "llama": {"kind": LlamaConfig},
     "synthesizer": {"kind": SynthesizerConfig},
     "prefix": {"kind": PerceiverConfig, "num_layers": 3, "num_latents": 12},
     "along": {"kind": PerceiverConfig, "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
 }
 
 
-@functools.cache
-def tiny_gpt(context, variant="vanilla"):
-    """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
+def tiny_model(context, variant="vanilla"):
     settings = {
         "num_layers": 1,
         "num_heads": 2,
@@ -66,8 +66,13 @@ def tiny_gpt(context, variant="vanilla"):
         "compute": TransformerCompute(scan_layers=True),
     }
     settings |= VARIANTS[variant]
-    config = settings.pop("kind", GPTConfig)(context_length=context, **settings)
-    model = config.build(sized(11))
+    return settings.pop("kind", GPTConfig)(context_length=context, **settings).build(sized(11))
+
+
+@functools.cache
+def tiny_gpt(context, variant="vanilla"):
+    """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
+    model = tiny_model(context, variant)
     shapes = parameter_shapes(model, np.zeros((1, 1), np.int32))
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
@@ -174,6 +179,34 @@ def test_compiles_once_for_decoding_and_once_a_bucket_of_prompts():
     assert sorted(counter.traced) == [(1, 1), (1, 16), (1, 32)]
     counter.continue_from([[3] * 60], 100)  # reads the half, 32, again twice
     assert sorted(counter.traced) == [(1, 1), (1, 16), (1, 32), (1, 64)]
+
+
+def test_parameters_that_need_no_preparation_are_not_copied():
+    params, decoder, _ = tiny_gpt(6)
+    separate = prepare(decoder, params)
+    assert separate is not params
+    given, found = (
+        [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(tree)]
+        for tree in (separate, prepare(decoder, separate))
+    )
+    assert found == given
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_cache_need_not_be_larger_than_the_sequence(variant):
+    params, decoder, _ = tiny_gpt(600, variant)
+    model, prompt = tiny_model(600, variant), random_prompt(2, 3)
+    small = decoder_of(model, 10)
+    if variant in ("vanilla", "llama"):
+        assert decoder.capacity == 600
+        assert small.capacity == SMALLEST_CACHE
+        assert decoder_of(model, 300) is decoder_of(model, 512)
+        assert decoder_of(model, 9_000).capacity == 600
+    whole, found = (
+        np.stack(list(generate(one, params, prompt, max_new_tokens=4, key=KEY, sampling=GREEDY)))
+        for one in (decoder, small)
+    )
+    np.testing.assert_array_equal(whole, found)
 
 
 def test_other_parameters_need_no_compilation():

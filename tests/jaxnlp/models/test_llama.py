@@ -1,14 +1,12 @@
 """What is a Llama's own; what it shares with other decoders is tested in test_decoder."""
 
 import jax
-import numpy as np
 import pytest
 
-from jaxnlp.decoding.generation import SMALLEST_CACHE, decoder_of
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn.attention import Rotary
 from jaxnlp.ops.positions import RotaryScaling
-from tests.jaxnlp.models.gpt_helpers import CONTEXT, HEADS, LAYERS, TOKENS, VOCABULARY, WIDTH, make_model, shapes_of
+from tests.jaxnlp.models.gpt_helpers import HEADS, LAYERS, VOCABULARY, WIDTH, make_model, shapes_of
 
 SHAPE = {"num_layers": 1, "num_heads": 4, "width": 8}
 
@@ -34,18 +32,6 @@ def test_positions_rotate_queries_and_keys_by_the_settings():
     assert LlamaConfig(rotary_factor=2.0).positions == Rotary(10_000.0, RotaryScaling(2.0))
     changed = LlamaConfig(rotary_factor=2.0, rotary_original_length=8, rotary_most_turns=3.0)
     assert changed.positions == Rotary(10_000.0, RotaryScaling(2.0, 1.0, 3.0, 8))
-
-
-def test_a_cache_need_not_be_larger_than_the_sequence():
-    model = make_model(kind=LlamaConfig, context_length=4_096)
-    assert decoder_of(model).capacity == 4_096
-    assert decoder_of(model, 10).capacity == SMALLEST_CACHE
-    assert decoder_of(model, 300) is decoder_of(model, 512)
-    assert decoder_of(model, 9_000).capacity == 4_096
-    params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
-    short = model.within(CONTEXT)
-    whole, found = (np.asarray(jax.jit(one.apply)({"params": params}, TOKENS)) for one in (model, short))
-    np.testing.assert_array_equal(whole, found)
 
 
 @pytest.mark.parametrize(

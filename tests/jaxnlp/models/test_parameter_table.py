@@ -19,7 +19,7 @@ def test_a_bias_has_the_axes_of_its_kernel_but_the_first():
 def test_only_kernels_are_matrices_and_stacked_ones_have_an_axis_in_front():
     table = entries(dense(("a",), "DF"), 0, prefix=("blocks",), stacked=True)
     assert table == {
-        ("blocks", "a", "kernel"): Parameter("LDF", 0, matrix=True, scanned=True),
+        ("blocks", "a", "kernel"): Parameter("LDF", 0, matrix=True, scanned=True, dense=True),
         ("blocks", "a", "bias"): Parameter("LF", 0, scanned=True),
     }
     assert entries({("head", "kernel"): "DV"}, head=True) == {

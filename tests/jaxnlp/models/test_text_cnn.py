@@ -68,7 +68,7 @@ def test_initial_loss_is_that_of_chance():
 def test_roles_of_the_parameters():
     assert CONFIG.parameter(("tokens", "embedding")) == Parameter("VD", "below")
     assert CONFIG.parameter(("convolution_3", "kernel")) == Parameter("JF", 0, matrix=True)
-    assert CONFIG.parameter(("head", "kernel")) == Parameter("EC", matrix=True, head=True)
+    assert CONFIG.parameter(("head", "kernel")) == Parameter("EC", matrix=True, head=True, dense=True)
     with pytest.raises(KeyError, match="this model has no parameter convolution_4/kernel"):
         CONFIG.parameter(("convolution_4", "kernel"))
 

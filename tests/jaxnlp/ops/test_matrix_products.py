@@ -15,6 +15,7 @@ from jaxnlp.ops.matrix_products import (
     matmul,
     operand_dtype,
     product,
+    scores_of_rows,
     transposed,
 )
 
@@ -123,6 +124,20 @@ def test_transposed_weights_get_their_gradient_untransposed(dtype):
 
     y, dx, dw = value_and_gradients(x, w, upstream, dtype)
     for found, expected in zip(tied(x, table), (y, dx, dw.T), strict=True):
+        assert_near(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_scores_of_rows_are_the_product_with_the_transposed_table_in_values_and_gradients(dtype):
+    x, w, upstream = random_arrays()
+
+    @jax.jit
+    def scores(x, table):
+        y, vjp = jax.vjp(lambda x, table: scores_of_rows(x, table, dtype), x, table)
+        return y, *vjp(upstream)
+
+    y, dx, dw = value_and_gradients(x, w, upstream, dtype)
+    for found, expected in zip(scores(x, np.ascontiguousarray(w.T)), (y, dx, dw.T), strict=True):
         assert_near(found, expected)
 
 
