@@ -377,6 +377,7 @@ OLDER = {
     "llama": {
         **{"attention_bias": False, "mlp_bias": False, "head_dim": 64, "pretraining_tp": 1, "eos_token_id": [2, 5]},
         **{"is_llama_config": True, "rope_interleaved": False, "rope_scaling": None, "rope_theta": 100_000},
+        **{"unsloth_fixed": True, "unsloth_version": "2025.1"},
         **{"torch_dtype": "bfloat16", "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}}},
     },
     "qwen2": {
