@@ -303,8 +303,8 @@ class ParallelText(SentencePairs, TextFiles):
         if not saved:
             processor = self._own_processor([pairs[index] for index in train])
         elif self.sentencepiece and self._own_processor([]) != processor:
-            files = ", ".join(self.sentencepiece)
-            raise DataError(f"the vocabulary in {files} differs from the model's; remove --data.sentencepiece")
+            given = ", ".join(self.sentencepiece)
+            raise DataError(f"the vocabulary in {given} differs from the model's; remove --data.sentencepiece")
         processor = require_processor(processor, TranslationProcessor)
         plain = [encoded(pairs[index], processor) for index in train]
         fits = [longer_side(ids) <= self.max_length for ids in plain]
