@@ -26,7 +26,7 @@ MARKERS = ("<!-- begin int8 -->", "<!-- end int8 -->")
 
 def mean_loss(trained: Trained, batches: Sequence[NumpyBatch]) -> float:
     """The mean negative log-likelihood of the targets, in nats a token, with the parameters of inference."""
-    model = trained.model
+    model: Any = trained.model
 
     @jax.jit
     def totals(params: Any, batch: NumpyBatch) -> tuple[jax.Array, jax.Array]:
