@@ -116,7 +116,9 @@ def uncompressed(raw: bytes, file: Path | str) -> bytes:
         raise DataError(f"{file} is not a gzip file, or is damaged: {error}") from error
 
 
-def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: str, why: str) -> None:
+def warn_of_skipped(
+    path: Path | str, lines: Sequence[int], count: int, what: str, why: str, fate: str = "skipped"
+) -> None:
     """Warns of parts of a file that are skipped, if there are any.
 
     Args:
@@ -125,6 +127,7 @@ def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: st
       count: number of all parts, the skipped ones included.
       what: the parts, such as "rows".
       why: the reason, such as "without a text".
+      fate: of these parts.
 
     Raises: DataError when all parts are skipped.
     """
@@ -132,7 +135,7 @@ def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: st
         raise DataError(f"{path}: all {count:,} {what} are {why}; expected at least one other")
     if lines:
         skipped = f"{len(lines):,} of {count:,}"
-        _logger.warning("%s: %s %s, which are skipped: %s, the first in line %s", path, what, why, skipped, lines[0])
+        _logger.warning("%s: %s %s, which are %s: %s, the first in line %s", path, what, why, fate, skipped, lines[0])
 
 
 def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, option: bool = True) -> str:
