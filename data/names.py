@@ -12,150 +12,20 @@ from typing import Annotated, Any, ClassVar, Literal
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
-from data.download import locate_folder
-from data.invented_people import invent
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.buckets import Buckets, array_buckets
 from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import iterable, shuffled
-from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import multiples
+from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names, read_questions
 from jaxnlp.config import Count, Fraction, Natural, UserPath, Within
-from jaxnlp.corpus import SourceRows
-from jaxnlp.input_files.text_files import read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import warn_of_skipped
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+from jaxnlp.text.characters import MASK, CharacterVocabulary
 from jaxnlp.text.questions import Question
 
-
-def read_documents(path: Path) -> list[str]:
-    """The lines of a file, one document each. Blank and very short lines are skipped; warnings count them.
-
-    Raises:
-      FileNotFoundError, DataError: when it cannot be read, or a line has a special token; the message has the line and
-        the reason.
-    """
-    lines = _lines(path)
-    for number, line in enumerate(lines, 1):
-        _refuse_special(line, path, number)
-    short = [number for number, line in enumerate(lines, 1) if 0 < len(line.strip()) < SHORTEST_DOCUMENT]
-    warn_of_skipped(path, short, len(lines), "lines", f"shorter than {SHORTEST_DOCUMENT} characters")
-    return [line for line in lines if len(line.strip()) >= SHORTEST_DOCUMENT]
-
-
-def read_questions(path: Path, *, labelled: bool | None = None) -> tuple[list[Question], SourceRows]:
-    """The questions of a file, and all its lines: `question TAB place`, or only questions, without a tab.
-
-    Blank lines, and questions with a blank place, are skipped; warnings count them.
-
-    Args:
-      path: the file.
-      labelled: whether all questions must have places, or none; None = as in the first line.
-
-    Raises:
-      FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
-        message has the line and the reason.
-    """
-    questions, indices, without, lines = list[Question](), list[int](), list[int](), _lines(path)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        _refuse_special(line, path, number)
-        text, tab, answer = line.partition("\t")
-        if not text.strip() or "\t" in answer.strip():
-            raise DataError(f"{path}, line {number}: expected 'question', or 'question TAB place', got {line!r}")
-        labelled = bool(tab) if labelled is None else labelled
-        if labelled != bool(tab):
-            raise DataError(
-                f"{path}, line {number}: expected {'a' if labelled else 'no'} tab and place, got {line!r}; "
-                "give places to all questions or to none"
-            )
-        if tab and not answer.strip():
-            without.append(number)
-            continue
-        questions.append(Question(text.strip(), answer.strip() if tab else None))
-        indices.append(number - 1)
-    warn_of_skipped(path, without, len(lines), "questions", "without a place")
-    return questions, SourceRows(indices, [str(number) for number in range(1, len(lines) + 1)])
-
-
-def _lines(path: Path) -> list[str]:
-    lines = read_text_file(path).removesuffix("\n").split("\n")
-    blank = [number for number, line in enumerate(lines, 1) if not line.strip()]
-    warn_of_skipped(path, blank, len(lines), "lines", "without text")
-    return lines
-
-
-def _refuse_special(line: str, path: Path, number: int) -> None:
-    for name, character in (("MASK", MASK), ("PAD", PAD)):
-        if character in line:
-            raise DataError(
-                f"{path}, line {number}: contains {character!r} (U+{ord(character):04X}), which is the {name} token; "
-                "replace it"
-            )
-
-
-NamesSource = Literal["cs224n_a5", "invented"]
-
-FOLDER = "cs224n_a5_names"
 LENGTH_MULTIPLE = 16
 """Of the lengths of batches."""
-DOCUMENTS, TRAIN, DEV, TEST = "wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"
-
-
-@dataclasses.dataclass(frozen=True)
-class NamesCorpus:
-    """The assignment's documents, and the questions of each split."""
-
-    documents: tuple[str, ...]
-    train: tuple[Question, ...]
-    dev: tuple[Question, ...]
-    test: tuple[Question, ...]
-
-    @property
-    def vocabulary(self) -> CharacterVocabulary:
-        """PAD and MASK, then the characters of the documents and all questions, and the line feed."""
-        questions = (*self.train, *self.dev, *self.test)
-        lines = [*self.documents, *(f"{question.text}{question.answer or ''}" for question in questions)]
-        return CharacterVocabulary.of("\n".join(lines), special=PAD + MASK)
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with any character."""
-        return fingerprint(repr(dataclasses.astuple(self)))
-
-
-def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
-    """The assignment's four files, or invented people.
-
-    Args:
-      source: `cs224n_a5` is searched in `path`, then in JAXNLP_DATA; `invented` takes no path.
-      path: the folder of the four files.
-
-    Raises:
-      FileNotFoundError: when the folder or one of its files is not found; the message says what to do.
-      DataError: when a file is malformed; the message names the line.
-    """
-    if source == "invented":
-        refuse_path(source, path, "for files of people, set --data.source cs224n_a5")
-        people = invent(seed=0)
-        train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
-        return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))
-    folder = locate_folder(
-        FOLDER,
-        path,
-        holds=f"{DOCUMENTS}, {TRAIN} and so on",
-        otherwise="use invented people: --data.source invented",
-    )
-    missing = [name for name in (DOCUMENTS, TRAIN, DEV, TEST) if not (folder / name).is_file()]
-    if missing:
-        raise FileNotFoundError(f"{folder} does not have {', '.join(missing)}; copy the assignment's files there")
-    return NamesCorpus(
-        tuple(read_documents(folder / DOCUMENTS)),
-        tuple(read_questions(folder / TRAIN, labelled=True)[0]),
-        tuple(read_questions(folder / DEV, labelled=True)[0]),
-        tuple(read_questions(folder / TEST)[0]),
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +47,7 @@ class _NamesConfig(DataConfig):
     @property
     def needs(self) -> str:
         """The assignment's folder."""
-        return "" if self.source == "invented" else "cs224n_a5_names"
+        return "" if self.source == "invented" else FOLDER
 
     @property
     def max_length(self) -> int:
@@ -288,27 +158,33 @@ class _NamesConfig(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
         """Reads a file of questions, with or without places.
 
-        Questions that are too long, or have characters outside the vocabulary, are skipped; a warning counts them.
+        Questions that are too long, or have characters outside the vocabulary, are skipped; those with a blank place
+        are not scored. Warnings count both.
 
         Raises: FileNotFoundError, DataError naming the file, and the line if possible.
         """
         vocabulary = require_processor(processor, CharacterVocabulary)
-        questions, source = read_questions(path)
-        examples, skipped = dict[int, NumpyBatch](), list[tuple[int, DataError]]()
-        for number, (question, index) in enumerate(zip(questions, source.indices, strict=True)):
-            try:
-                examples[number] = self.question_example(question, vocabulary)
-            except DataError as error:
-                skipped.append((index + 1, error))
-        if not examples:
-            raise DataError(f"{path}, line {skipped[0][0]}: {skipped[0][1]}") from skipped[0][1]
-        lines, why = [line for line, _ in skipped], "too long, or with characters outside the vocabulary"
-        warn_of_skipped(path, lines, len(source.names), "questions", why)
-        buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
-        kept = [questions[number] for number in examples]
-        split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
-        indices = [source.indices[number] for number in examples]
-        return dataclasses.replace(split, source=dataclasses.replace(source, indices=indices))
+        read = read_questions(path, fate="not scored")
+        splits, skipped = list[Split[Question]](), dict[int, DataError]()
+        for questions in (read.questions, read.without):
+            examples = dict[int, NumpyBatch]()
+            for line, question in questions.items():
+                try:
+                    examples[line] = self.question_example(question, vocabulary)
+                except DataError as error:
+                    skipped[line] = error
+            if examples:
+                buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
+                kept = [questions[line] for line in examples]
+                split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
+                splits.append(dataclasses.replace(split, source=read.source(examples)))
+        if not splits:
+            line, first = next(iter(skipped.items()))
+            raise DataError(f"{path}, line {line}: {first}") from first
+        why = "too long, or with characters outside the vocabulary"
+        warn_of_skipped(path, sorted(skipped), read.lines, "questions", why)
+        whole, *rest = splits
+        return dataclasses.replace(whole, unlabelled=next(iter(rest), None))
 
 
 def _split(

@@ -279,6 +279,11 @@ class TaggedSentences(TextFiles):
             return self.scheme
         labels = [one.labels or () for one in train.sentences]
         scheme = find_scheme(labels)
+        if scheme == "none" and len(distinct := {label for row in labels for label in row}) < 2:
+            raise DataError(
+                f"{train.name}: expected at least two distinct labels, got only {', '.join(distinct)}; choose the "
+                "column of the labels with --data.label-column"
+            )
         if scheme == "none" and find_scheme([one.words for one in train.sentences]) != "none":
             raise DataError(
                 f"{train.name}: the words look like labels of entities, such as {train.sentences[0].words[0]}; choose "

@@ -1,5 +1,6 @@
 """The interface of data sets: batches, examples, and the processor of raw inputs. Does not use jax."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -261,6 +262,20 @@ class DataConfig(Config):
 
     def check_after(self, earlier: "DataConfig") -> None:
         """Raises DataError when the validation data of this run was training data of the run in `init_from`."""
+
+    def in_format(self, given: Mapping[str, Any]) -> Self:
+        """The data set that reads files in another format than its own. Args: given: the values of its fields.
+
+        Raises: DataError when it does not have such a field; ValueError when its files have a fixed format.
+        """
+        lacking = given.keys() - {field.name for field in dataclasses.fields(self)}
+        if lacking:
+            raise DataError(
+                f"--data.{min(lacking)} does not apply to this run's data, {type(self).__name__}; remove it"
+            )
+        other = copy.copy(self)
+        vars(other).update(given)  # also if the training data are not files, for which these fields do not apply
+        return other
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file in the data set's format, for scoring. Raises: FileNotFoundError, DataError."""

@@ -69,7 +69,7 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     for package in trust:
         trust_package(package)
     use_compilation_cache()
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     read_config_json(folder)  # refuses other folders
     record = find_checkpoint(folder, checkpoint)
     config, processor_json = read_run_files(folder, record)
@@ -119,7 +119,7 @@ def _pretrained_task(path: str | Path, *, whole: bool = True) -> type[Task]:
 
     Raises: PretrainedError when the library does not have their model; ConfigError for an unknown task.
     """
-    inside = runs_inside(Path(path))
+    inside = runs_inside(Path(path).expanduser())
     if inside and not is_pretrained(path):
         raise RunError(f"{path} is not a training run{inside}")
     kinds = pretrained_types(path)[0 if whole else -1 :]
@@ -154,7 +154,7 @@ def find_task(path: str | Path, *, whole: bool = True) -> Task:
     if not is_run(path):
         return _pretrained_task(path, whole=whole)()
     try:
-        return from_json(read_config_json(Path(path))["task"], Task, where="config.task")
+        return from_json(read_config_json(Path(path).expanduser())["task"], Task, where="config.task")
     except ConfigError as error:
         raise RunError(f"the config of {path} cannot be read: {error}") from error
 
@@ -181,7 +181,7 @@ def read_config_json(folder: Path) -> dict[str, Any]:
 
 def is_run(path: str | Path) -> bool:
     """Whether this folder is a training run."""
-    return any((Path(path) / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
+    return any((Path(path).expanduser() / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
 
 
 def runs_inside(folder: Path) -> str:

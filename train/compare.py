@@ -13,6 +13,7 @@ import tyro
 
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.options import read_options
+from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.pages.page import document
@@ -221,3 +222,7 @@ def main(arguments: list[str]) -> int:
         raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
     print(write_comparison(options.runs, options.out))
     return 0
+
+
+if __name__ == "__main__":
+    run_module("compare")

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from jaxnlp.cli.messages import program_name
+from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from train.cli.command_line import parse
 from train.compiler_options import options_without_device
@@ -168,8 +169,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    import sys
-
-    from jaxnlp.__main__ import main as run
-
-    sys.exit(run(["compile", *sys.argv[1:]]))
+    run_module("compile")

@@ -11,9 +11,10 @@ from pathlib import Path
 from jaxnlp.cli.format_options import FileFormat
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
+from jaxnlp.cli.programs import run_module
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Config
-from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
+from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import require_place
@@ -64,7 +65,7 @@ class Options(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        self.data.check_file(self.file)
+        self.data.check_files((self.file,), table=self.file)
         if self.file is not None and self.split is not None:
             raise ValueError(f"--file cannot be combined with --split {self.split}")
         if self.file is not None and self.record is not None:
@@ -104,7 +105,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     if options.file is not None:
         files = options.file if isinstance(options.file, tuple) else (options.file,)
         name = " ".join(map(str, files))
-        split = _in_format(config.data, options.data).read_files(files, trained.processor)
+        split = config.data.in_format(options.data.given).read_files(files, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
@@ -129,14 +130,6 @@ def _filled(text: str, other: str) -> str:
     A row without a prediction has empty fields, so its line is shorter."""
     lines = zip(text.splitlines(keepends=True), other.splitlines(keepends=True), strict=True)
     return "".join(max(pair, key=len) for pair in lines)
-
-
-def _in_format(data: DataConfig, format: FileFormat) -> DataConfig:
-    """The data set with the format of another file. Raises: ValueError when it does not have such an option."""
-    lacking = format.given.keys() - {field.name for field in dataclasses.fields(data)}
-    if lacking:
-        raise DataError(f"--data.{min(lacking)} does not apply to this run's data, {type(data).__name__}; remove it")
-    return dataclasses.replace(data, **format.given)
 
 
 def evaluated(
@@ -192,9 +185,9 @@ def split_arguments(arguments: list[str]) -> tuple[list[Path], str, list[str]]:
     words = next((index for index, word in enumerate(arguments) if word.startswith("-")), len(arguments))
     first, *more = arguments[:words]
     name = "validation"
-    if more and not Path(more[-1]).is_dir():
+    if more and not Path(more[-1]).expanduser().is_dir():
         *more, name = more
-    return [Path(run) for run in (first, *more)], name, arguments[words:]
+    return [Path(run).expanduser() for run in (first, *more)], name, arguments[words:]
 
 
 def check_seeds(runs: Sequence[Path]) -> None:
@@ -288,3 +281,7 @@ def main(arguments: list[str]) -> int:
         if options.predictions.resolve().is_relative_to(folders[0].resolve()):
             print(f"the report links to them: {write_report(folders[0])}")
     return 0
+
+
+if __name__ == "__main__":
+    run_module("evaluate")

@@ -72,7 +72,7 @@ def fit(
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
-    workdir, layout = Path(workdir), make_parallel(parallel, mesh=mesh)
+    workdir, layout = Path(workdir).expanduser(), make_parallel(parallel, mesh=mesh)
     console = console or Console(markup=False, emoji=False, highlight=False)
     with locked(workdir):
         require_shared_folder(workdir)

@@ -43,7 +43,7 @@ def load_recipe(name: str) -> "TrainConfig":
     Raises: UnknownRecipeError for an unknown recipe; it suggests similar names.
     """
     if name.endswith(".py"):
-        path = Path(name)
+        path = Path(name).expanduser()
         if not path.is_file():
             raise UnknownRecipeError(f"the recipe {path} does not exist; jaxnlp train --list shows the recipes")
         name = path.stem

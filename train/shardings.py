@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxnlp.cli.messages import program_name
+from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, PyTree
 from train.cli.command_line import parse
@@ -159,8 +160,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    import sys
-
-    from jaxnlp.__main__ import main as run
-
-    sys.exit(run(["shardings", *sys.argv[1:]]))
+    run_module("shardings")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import EMPTY
-from jaxnlp.cli.programs import command_of
+from jaxnlp.cli.programs import command_of, run_module
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import to_json
 from train.cli.command_line import RunOptions, UsageError, parse, similar
@@ -288,3 +288,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, previous)
     print(f"results  {command.workdir / 'sweep.csv'}\npage     {command.workdir / 'sweep.html'}")
     return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    run_module("sweep")

@@ -22,7 +22,6 @@ of Prodigy, are not read.
 
 import bisect
 import itertools
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -79,7 +78,7 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
                 value = {**annotation, "text": content}
         if not isinstance(value, dict):
             raise DataError(f"{where}: expected an object, got {type(value).__name__}")
-        if name := next((name for name in WORD_FIELDS if _has_words(value.get(name))), None):
+        if name := next((name for name in WORD_FIELDS if _has_words(value, name)), None):
             words, labels = _split_already(value, name, where)
         else:
             annotated = _annotated(value, where, position, counts)
@@ -102,21 +101,12 @@ def _values(text: str, file: str) -> Iterator[tuple[int, Any]]:
                 yield line, value
 
 
-def is_json(text: str) -> bool:
-    """Whether a file's text is JSON: it begins with an object, a list of objects, or spaCy's list of lists."""
-    first = re.match(r'\s*(?:\[\s*(?:\{|\[\s*")|\{.*)', text)
-    if first is None or first.group().lstrip()[0] == "[":
-        return first is not None
-    try:
-        json.loads(first.group())
-    except json.JSONDecodeError:
+def _has_words(fields: dict[str, Any], name: str) -> bool:
+    """Whether a field is a list of words; the tokens of Prodigy are objects, or are left empty next to the text."""
+    value = fields.get(name)
+    if not isinstance(value, list) or (not value and "text" in fields):
         return False
-    return True
-
-
-def _has_words(value: Any) -> bool:
-    """Whether a value is a list of words; the tokens of Prodigy are objects."""
-    return isinstance(value, list) and not any(isinstance(item, dict) for item in value)
+    return not any(isinstance(item, dict) for item in value)
 
 
 def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words:

@@ -1,6 +1,8 @@
 """Options of data sets that read the user's files: the format of text files and tables."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
 
 from data import DataConfig
 from jaxnlp.input_files.delimited import Quotes, checked_delimiter
@@ -41,6 +43,9 @@ class TableFiles(TextFiles):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "delimiter", checked_delimiter(self.delimiter, self.full_name("delimiter")))
+
+    def in_format(self, given: Mapping[str, Any]) -> Self:
+        return dataclasses.replace(self, **given)  # a known data set has tables of one format
 
     @property
     def dialect(self) -> Dialect:

@@ -19,7 +19,7 @@ from jaxnlp.input_files.tables import (
     read_table,
     rows_with_texts,
 )
-from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+from jaxnlp.input_files.text_files import UTF_8, decoded, line_feeds, warn_of_skipped
 from jaxnlp.targets import Number, OneClass, Targets
 
 DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
@@ -151,7 +151,8 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = None) -
         return rows, table.source(rows)
     if not path.is_file():
         raise FileNotFoundError(f"the file {path.name} of {name} does not exist in {path.parent}")
-    text = read_text_file(path, "latin-1" if path.name in LATIN_1 else UTF_8, old_line_ends=False)
+    encoding = "latin-1" if path.name in LATIN_1 else UTF_8
+    text = line_feeds(decoded(path.read_bytes(), path, encoding, option=False), old=False)
     lines = text.removesuffix("\n").split("\n")  # splitlines() would also split at 0x85
     kept: list[TableRow] = []
     for line, row in enumerate(lines, 1):

@@ -39,7 +39,9 @@ class ReadPairs(NamedTuple):
     alone: tuple[SentencePair, ...]
 
 
-def read_pairs(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
+def read_pairs(
+    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8, fate: str = "skipped"
+) -> ReadPairs:
     """The pairs of one or two files, without white space around sentences, and all lines of the files.
 
     Pairs with a blank sentence are skipped; a warning counts them. So is a header in one file, such as English and
@@ -50,6 +52,7 @@ def read_pairs(paths: Sequence[Path], *, reverse: bool = False, encoding: str = 
         a tab and a target, and maybe further columns, which are ignored. Files that end in .gz are decompressed.
       reverse: whether the targets come first.
       encoding: of the files.
+      fate: of pairs with a blank sentence, for the warning.
 
     Raises:
       FileNotFoundError: when a file does not exist.
@@ -71,7 +74,7 @@ def read_pairs(paths: Sequence[Path], *, reverse: bool = False, encoding: str = 
         header, columns = False, list(itertools.zip_longest(files[0], files[1], fillvalue=""))
     if reverse:
         columns = [(target, source) for source, target in columns]
-    return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns], header=header)
+    return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns], header=header, fate=fate)
 
 
 def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
@@ -80,16 +83,18 @@ def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encod
         raise DataError(f"give one file, or one of sources and one of targets, got {', '.join(map(str, paths))}")
     lines = _lines(paths[0], encoding)
     if len(paths) == 2 or any("\t" in line for line in lines):
-        return read_pairs(paths, reverse=reverse, encoding=encoding)
+        return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored")
     return _pairs(paths[0], [(line.strip(), None) for line in lines])
 
 
-def _pairs(path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False) -> ReadPairs:
+def _pairs(
+    path: Path, rows: Sequence[tuple[str, str | None]], *, header: bool = False, fate: str = "skipped"
+) -> ReadPairs:
     """The rows without blank sentences as pairs, and all rows. Args: header: whether the first row, blank, was one."""
     pairs = tuple(SentencePair(*row, line) for line, row in enumerate(rows, 1) if row[0] and row[1] != "")
     lines = {pair.line for pair in pairs}
     blank = [line for line in range(1 + header, len(rows) + 1) if line not in lines]
-    warn_of_skipped(path, blank, len(rows) - header, "lines" if rows[0][1] is None else "pairs", "without text")
+    warn_of_skipped(path, blank, len(rows) - header, "lines" if rows[0][1] is None else "pairs", "without text", fate)
     alone = tuple(SentencePair(row[0], None, line) for line, row in enumerate(rows, 1) if row[0] and row[1] == "")
     return ReadPairs(pairs, lines_of(pairs, len(rows)), alone)
 

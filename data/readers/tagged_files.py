@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from data import DataError
-from data.readers.annotations import annotated_sentences, is_json
+from data.readers.annotations import annotated_sentences
 from data.readers.raw_sentences import Counts, RawSentence
+from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu

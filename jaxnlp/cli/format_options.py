@@ -1,7 +1,7 @@
 """Options for files that are written otherwise than those of training."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from jaxnlp.config import Config
@@ -11,12 +11,12 @@ from jaxnlp.input_files.text_files import check_encoding
 
 @dataclasses.dataclass(frozen=True)
 class FileFormat(Config):
-    """The format of --file, if it differs from that of the training files."""
+    """The format of files that a command reads, if it differs from that of the training files."""
 
     section: ClassVar[str] = "data"
 
     encoding: str | None = None
-    """Encoding of --file: utf-8, cp1252 (Windows), utf-16 or another one; None = as in training."""
+    """Encoding of the files to read: utf-8, cp1252 (Windows), utf-16 or another one; None = as in training."""
     delimiter: str | None = None
     """Character between the fields of a table in --file; None = as in training."""
     quotes: Quotes | None = None
@@ -33,7 +33,9 @@ class FileFormat(Config):
         """The fields that are not None."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def check_file(self, file: object) -> None:
-        """Raises: ValueError when a field is given, but no file."""
-        if self.given and file is None:
-            raise ValueError(f"--data.{next(iter(self.given))} applies only to --file; give a file")
+    def check_files(self, files: Sequence[object], *, table: object) -> None:
+        """Raises: ValueError when a field is given, but no file. Args: files: that have the encoding; table: that may
+        be a table, which has all fields."""
+        for name in self.given:
+            if table is None and (name != "encoding" or files.count(None) == len(files)):
+                raise ValueError(f"--data.{name} applies only to files, such as --file; give a file")

@@ -67,6 +67,7 @@ def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False)
       bare_errors: whether a plain ValueError is an error of the command, too. Otherwise it is a mistake in code, whose
         traceback helps.
     """
+    _open_closed_streams()
     show_plain_warnings()
     try:
         try:
@@ -84,6 +85,13 @@ def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False)
             raise
         print(f"error: {reason(error)}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
+
+
+def _open_closed_streams() -> None:
+    """Discards the output to a stream that the shell has closed, as `>&-` does: for Python it is None."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
 
 
 def is_full(error: BaseException) -> bool:

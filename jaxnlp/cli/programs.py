@@ -3,10 +3,12 @@
 Modules in the current folder, such as `train.py`, `data/` or `numpy.py`, never replace ours or those of a library.
 """
 
+import importlib
 import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 from jaxnlp.cli.messages import program_name, say_that_jax_loads
 from jaxnlp.training import import_training
@@ -39,6 +41,11 @@ def run_program(name: str, arguments: list[str]) -> int:
     if module.startswith("train"):
         say_that_jax_loads(arguments)
     return import_training(module).main(arguments)
+
+
+def run_module(name: str) -> NoReturn:
+    """Runs one of `PROGRAMS` whose module was started with `python -m`, and ends the process."""
+    sys.exit(importlib.import_module("jaxnlp.__main__").main([name, *sys.argv[1:]]))
 
 
 def command_of(name: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -49,7 +49,7 @@ def find_folder(path: str | Path) -> Path:
 
     Raises: PretrainedError when neither exists.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
     name = str(path)

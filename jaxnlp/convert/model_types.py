@@ -9,7 +9,7 @@ from jaxnlp.convert.sentence_transformers import encoder_folder
 
 def is_pretrained(folder: str | Path) -> bool:
     """Whether a folder has the config of pretrained weights, or the modules of sentence-transformers."""
-    return any((Path(folder) / name).is_file() for name in (CONFIG, MODULES))
+    return any((Path(folder).expanduser() / name).is_file() for name in (CONFIG, MODULES))
 
 
 def pretrained_types(path: str | Path) -> list[str]:

@@ -189,7 +189,7 @@ def save_pretrained(
     if classifier is not None and (heads is not None or misfit):
         pooler = "with" if classifier.head.reads_pooler else "without"
         raise ValueError(f"a classifier needs an encoder {pooler} a pooler, and no pretraining heads")
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     refuse_contents(folder)
     size = int(np.shape(params["tokens"]["embedding"])[0])
     family = checked_family(config)

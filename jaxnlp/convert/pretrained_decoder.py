@@ -112,7 +112,7 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
         that Transformers would replace by that of the family.
     """
     (config, params, vocabulary), model_type = pretrained, family_of(pretrained.config)
-    family, folder = families()[model_type], Path(folder)
+    family, folder = families()[model_type], Path(folder).expanduser()
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
     _check_tokenizer(vocabulary, model_type, family.title)

@@ -141,7 +141,7 @@ def save_encoder_decoder(
       WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
     """
     (config, params, vocabulary), family = pretrained, families()[model_type or "t5"]
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
     ours = {name: getattr(config, name) for name in family.fields.values() if name != "feed_forward"}

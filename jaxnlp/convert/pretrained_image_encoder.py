@@ -121,7 +121,7 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
     config, params, processor = pretrained
     model_type = "vit" if config.distillation == "none" else "deit"
     family = families()[model_type]
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
     heads = [name for name in (HEAD, DISTILLATION_HEAD) if name in params]

@@ -104,7 +104,7 @@ class ImageProcessor:
         if isinstance(image, str) and not image:
             raise ValueError("expected the name of an image file, got an empty one")
         if isinstance(image, str | Path):
-            return self.read(Path(image), resize=resize)
+            return self.read(Path(image).expanduser(), resize=resize)
         return self._fitted(with_channels(image, self.channels, self.preprocessing.conversion), "the image", resize)
 
     def _fitted(self, image: Any, name: str, resize: bool) -> np.ndarray:

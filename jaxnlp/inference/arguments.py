@@ -31,14 +31,24 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
             return function(**given | {name: [inputs]} | seconds)[0]
-        scalar = getattr(inputs, "ndim", None) == 0  # such an array has __iter__, which raises
-        if scalar or not isinstance(inputs, Iterable) or isinstance(inputs, bytes | bytearray | Mapping):
-            raise ValueError(f"{function.__name__}: expected one input, or a list of them, got {type(inputs).__name__}")
+        items = listed(inputs, f"{function.__name__}: expected one input")
         if isinstance(pairs, str):
             raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")
-        return function(**given | {name: list(inputs)})
+        seconds = {} if pairs is None else {"pairs": listed(pairs, f"{function.__name__}: expected one second text")}
+        return function(**given | {name: items} | seconds)
 
     return called
+
+
+def listed(items: Any, expected: str) -> list[Any]:
+    """The items as a list. Args: expected: the start of the message, with the name of one item.
+
+    Raises: ValueError for what is no list: a number, bytes, or a mapping, whose items would be its keys.
+    """
+    scalar = getattr(items, "ndim", None) == 0  # such an array has __iter__, which raises
+    if scalar or not isinstance(items, Iterable) or isinstance(items, bytes | bytearray | Mapping):
+        raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}")
+    return list(items)
 
 
 def is_one(inputs: Any) -> bool:

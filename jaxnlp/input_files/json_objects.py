@@ -11,6 +11,18 @@ from jaxnlp.corpus import DataError
 _SEPARATOR = re.compile(r"[\s,]*")
 
 
+def is_json(text: str) -> bool:
+    """Whether a file's text is JSON: it begins with an object, a list of objects, or spaCy's list of lists."""
+    first = re.match(r'\s*(?:\[\s*(?:\{|\[\s*")|\{.*)', text)
+    if first is None or first.group().lstrip()[0] == "[":
+        return first is not None
+    try:
+        json.loads(first.group())
+    except json.JSONDecodeError:
+        return False
+    return True
+
+
 def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
     """The values of JSON lines, or of a list, each with the line at which it starts, from 1; or one object.
 

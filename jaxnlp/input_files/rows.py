@@ -100,15 +100,20 @@ def check_row(row: Row, number: int) -> None:
         raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
 
 
-def read_text(path: Path) -> str:
-    """A whole text file, decompressed if its name ends in .gz; line ends become LF. "-" is standard input.
+def read_text(path: Path, columns: TextColumns = TextColumns()) -> str:  # noqa: B008  # a constant
+    """A whole text file, decompressed if it is a gzip file; line ends become LF.
+
+    Args:
+      path: the file; "-" is standard input.
+      columns: of the run; their dialect has the encoding of a file, but standard input is UTF-8.
 
     Raises:
-      ValueError: naming the file, when it is damaged or not UTF-8.
+      ValueError: naming the file, when it is damaged or not in this encoding.
       OSError: when it cannot be read.
     """
-    raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    return line_feeds(decoded(raw, name_of(path), option=False))
+    if str(path) == "-":
+        return line_feeds(decoded(sys.stdin.buffer.read(), name_of(path), option=False))
+    return line_feeds(decoded(path.read_bytes(), path, columns.dialect.encoding))
 
 
 def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:

@@ -198,8 +198,10 @@ def rows_with_texts(path: Path, rows: Sequence[TableRow]) -> list[TableRow]:
     return _without(path, rows, lambda row: row.is_blank, "a text")
 
 
-def _without(path: Path, rows: Sequence[TableRow], lacks: Callable[[TableRow], bool], what: str) -> list[TableRow]:
-    warn_of_skipped(path, [row.line for row in rows if lacks(row)], len(rows), "rows", f"without {what}")
+def _without(
+    path: Path, rows: Sequence[TableRow], lacks: Callable[[TableRow], bool], what: str, fate: str = "skipped"
+) -> list[TableRow]:
+    warn_of_skipped(path, [row.line for row in rows if lacks(row)], len(rows), "rows", f"without {what}", fate)
     return [row for row in rows if not lacks(row)]
 
 
@@ -221,7 +223,7 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
         if not labelled:
             return [row._replace(label=None) for row in rows]
         raise DataError(f"{path}: no row has a label in the column {column}")
-    return _without(path, rows, lambda row: row.label == "", "a label")
+    return _without(path, rows, lambda row: row.label == "", "a label", "skipped" if labelled else "not scored")
 
 
 def _delimited_table(

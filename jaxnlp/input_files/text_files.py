@@ -21,6 +21,8 @@ _MARKS = {
 """Byte-order marks, longer ones first."""
 _WINDOWS = "cp1252"
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x80-\x9f]")
+"""Control characters beyond ASCII: texts have none."""
 
 _logger = logging.getLogger(__name__)
 
@@ -85,9 +87,20 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
     if (position := text.find("\0")) >= 0:
         start = raw.index(0) if is_utf8(encoding) else len(text[:position].encode(encoding))
         raise DataError(bad_byte(raw, start, _place(raw, start, file), encoding, option=option))
-    if not is_utf8(encoding) and not raw.isascii() and _fits(raw, UTF_8):
-        _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
+    if option and not is_utf8(encoding):
+        _warn_of_another_encoding(raw, text, file, encoding)
     return text
+
+
+def _warn_of_another_encoding(raw: bytes, text: str, file: Path | str, encoding: str) -> None:
+    """Warns if the text is probably wrong: the bytes are another text in UTF-8, or they are Windows-1252 and the text
+    has control characters, as Latin-1 reads them."""
+    if 0 not in raw and _fits(raw, UTF_8):
+        if raw.decode(UTF_8).removeprefix("\ufeff") != text:
+            _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
+    elif _CONTROL.search(text) and probable_encoding(raw) == _WINDOWS:
+        kind, read = "is probably Windows-1252, as of Excel", f"it is read as {encoding}, with control characters"
+        _logger.warning("%s %s; %s; set --data.encoding %s", file, kind, read, _WINDOWS)
 
 
 def is_gzip(start: bytes, file: Path | str) -> bool:
@@ -103,7 +116,9 @@ def uncompressed(raw: bytes, file: Path | str) -> bytes:
         raise DataError(f"{file} is not a gzip file, or is damaged: {error}") from error
 
 
-def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: str, why: str) -> None:
+def warn_of_skipped(
+    path: Path | str, lines: Sequence[int], count: int, what: str, why: str, fate: str = "skipped"
+) -> None:
     """Warns of parts of a file that are skipped, if there are any.
 
     Args:
@@ -112,6 +127,7 @@ def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: st
       count: number of all parts, the skipped ones included.
       what: the parts, such as "rows".
       why: the reason, such as "without a text".
+      fate: of these parts.
 
     Raises: DataError when all parts are skipped.
     """
@@ -119,7 +135,7 @@ def warn_of_skipped(path: Path | str, lines: Sequence[int], count: int, what: st
         raise DataError(f"{path}: all {count:,} {what} are {why}; expected at least one other")
     if lines:
         skipped = f"{len(lines):,} of {count:,}"
-        _logger.warning("%s: %s %s, which are skipped: %s, the first in line %s", path, what, why, skipped, lines[0])
+        _logger.warning("%s: %s %s, which are %s: %s, the first in line %s", path, what, why, fate, skipped, lines[0])
 
 
 def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, option: bool = True) -> str:

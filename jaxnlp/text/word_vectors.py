@@ -46,7 +46,7 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
 
     Source: Kim 2014, section 4.3, for the variance of random vectors.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     rows = {word: row for row, word in enumerate(words)}
     lines = _lines(path)
     first = next(lines, None)

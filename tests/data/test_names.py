@@ -7,7 +7,8 @@ import pytest
 
 from data import DataError
 from data.invented_people import invent, write
-from data.names import NamesPretraining, NamesQuestions, read_names
+from data.names import NamesPretraining, NamesQuestions
+from data.readers.birth_places import read_names
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
 from jaxnlp.text.words import WordVocabulary

@@ -195,6 +195,11 @@ def test_labels_of_bilou_are_entities_and_written_as_in_the_file(tmp_path):
         ),
         (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
         ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),
+        (
+            re.sub(r"(\S)\n", r"\1 0.9\n", TEXT),
+            {},
+            "train.txt: expected at least two distinct labels, got only 0.9; choose",
+        ),
         ("Ann B-PER\n\n" * 2, {}, "expected at least 10 sentences, to hold out a tenth of them, got 2"),
         (TEXT, {"max_pieces": 3}, None),
     ],

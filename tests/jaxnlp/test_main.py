@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -84,6 +85,13 @@ def test_output_that_nobody_reads_is_no_error(words):
         command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, stdout=writer, stderr=subprocess.PIPE
     )
     os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_a_stream_that_the_shell_has_closed_is_no_error():
+    command = shlex.join([sys.executable, "-m", "jaxnlp", "--help"])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(f"{command} >&-", shell=True, env=environment, stderr=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 

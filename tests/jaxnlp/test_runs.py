@@ -97,6 +97,19 @@ def test_a_run_is_loaded_from_its_place_like_pretrained_weights(finished_run, tm
         load(tmp_path, checkpoint=3)
 
 
+def test_a_path_may_begin_with_the_home_folder(finished_run, moved, monkeypatch):
+    monkeypatch.setenv("HOME", str(moved.parent))
+    path = f"~/{moved.name}"
+    assert is_run(path)
+    assert find_task(path) == LanguageModel()
+    for found in (load_run(path), load(Path(path))):
+        assert found.folder == moved
+    with pytest.raises(RunError, match="is a training run, not pretrained weights"):
+        load_pretrained(path)
+    with pytest.raises(RunError, match=f"runs inside it: .*{moved.name}"):
+        load_pretrained("~")
+
+
 def test_the_task_of_a_run_is_known_before_its_parameters_are_read(moved):
     shutil.rmtree(moved / "checkpoints")
     assert find_task(moved) == LanguageModel()

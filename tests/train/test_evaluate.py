@@ -15,7 +15,7 @@ from jaxnlp.tasks import Evaluation, Metric
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.language_model.evaluators import Validation
 from train import evaluate
-from train.evaluate import Options, find_evaluator, score, write_predictions
+from train.evaluate import Options, find_evaluator, score, split_arguments, write_predictions
 from train.run import folder as run_folder
 from train.run.folder import METRICS_FILE
 
@@ -303,3 +303,11 @@ def test_one_prediction_file_is_written_as_named_and_several_into_a_directory(tm
     assert write_predictions(one, tmp_path / "all") == [tmp_path / "all" / "answers.txt"]
     with pytest.raises(NotADirectoryError, match=r"is a file; give a directory, for sst\.csv, sts\.csv"):
         write_predictions(two, tmp_path / "new" / "x.txt")
+
+
+def test_the_folders_of_runs_may_begin_with_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "b").mkdir()
+    runs, name, options = split_arguments(["~/a", "~/b", "--file", "x"])
+    assert (runs, name, options) == ([tmp_path / "a", tmp_path / "b"], "validation", ["--file", "x"])
+    assert split_arguments(["~/b", "threshold"]) == ([tmp_path / "b"], "threshold", [])

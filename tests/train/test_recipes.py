@@ -48,6 +48,7 @@ def test_all_recipes_are_found_by_their_file_name():
         ("__init__", "unknown recipe"),
         ("FOLDER/nothing.py", "does not exist"),
         ("FOLDER/empty.py", "empty.py must define get_config"),
+        ("~/other.py", "other.py must define get_config"),
         ("FOLDER/train.py", "train.py has the name of another module, .*; rename the file"),
         ("FOLDER/data.py", "data.py has the name of another module, .*; rename the file"),
         ("FOLDER/numpy.py", "numpy.py has the name of another module, .*; rename the file"),
@@ -56,9 +57,11 @@ def test_all_recipes_are_found_by_their_file_name():
 def test_a_recipe_that_there_is_not_is_refused_and_hides_no_module(tmp_path, monkeypatch, name, message):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("train.recipes._given", {})
+    monkeypatch.setenv("HOME", str(tmp_path))
     for module in ("train", "data", "numpy"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit")
-    (tmp_path / "empty.py").write_text("")
+    for module in ("empty", "other"):
+        (tmp_path / f"{module}.py").write_text("")
     with pytest.raises(UnknownRecipeError, match=message):
         load_recipe(name.replace("FOLDER", str(tmp_path)))
     assert str(tmp_path) not in sys.path[:-1]

@@ -93,13 +93,14 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
     """
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"--resume needs the run's folder: {program} --resume FOLDER")
-    folder, *fields = arguments
-    read_config_json(Path(folder))  # names the runs inside, where it is not one
-    options = RunOptions(workdir=Path(folder))
-    config = run_folder.read_config(Path(folder), typed=True)
-    config, options = _typed(config, options, fields, program=f"{program} --resume {folder}")
-    if options.workdir != Path(folder):
-        raise UsageError(f"--resume {folder} continues in that folder; remove --workdir")
+    given, *fields = arguments
+    folder = Path(given).expanduser()
+    read_config_json(folder)  # names the runs inside, where it is not one
+    options = RunOptions(workdir=folder)
+    config = run_folder.read_config(folder, typed=True)
+    config, options = _typed(config, options, fields, program=f"{program} --resume {given}")
+    if options.workdir != folder:
+        raise UsageError(f"--resume {given} continues in that folder; remove --workdir")
     return config, options
 
 

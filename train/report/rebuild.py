@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from jaxnlp.cli.messages import program_name, wrapped
+from jaxnlp.cli.programs import run_module
 from jaxnlp.runs import runs_inside
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record, read_run_files
 from train.report import write_report
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments else 2
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise ValueError(f"give one run, and no option: {PROGRAM} RUN")
-    run = Path(arguments[0])
+    run = Path(arguments[0]).expanduser()
     _check_config(run)
     try:
         print(write_report(run))
@@ -41,3 +42,7 @@ def _check_config(run: Path) -> None:
         except DamagedCheckpointError:  # the page can still show what was logged
             continue
         return
+
+
+if __name__ == "__main__":
+    run_module("report")

@@ -210,7 +210,7 @@ def image_files(given: tuple[Path, ...]) -> list[Path]:
     if not given:
         raise ValueError("give image files, or a folder of them")
     files = list[Path]()
-    for path in given:
+    for path in (path.expanduser() for path in given):
         if not path.exists():
             raise FileNotFoundError(f"the image {path} does not exist")
         inside = sorted(filter(is_image_file, path.iterdir())) if path.is_dir() else [path]

@@ -37,7 +37,7 @@ def step(decoder: Decoder, axes: Axes, cache: PyTree, labels: Any = None) -> Exp
 
 
 def _advanced(decoder: Decoder, params: Params, tokens: jax.Array, cache: PyTree) -> dict[str, PyTree]:
-    logits, cache = decoder.read(decoder.prepare(params), tokens, cache, tokens.shape[1])
+    logits, cache = decoder.read(decoder.prepare(params), tokens, cache, None)
     return {"logits": logits, "cache": flat(cache)[0]}
 
 

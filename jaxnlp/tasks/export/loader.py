@@ -15,7 +15,7 @@ import numpy as np
 
 def load(folder=pathlib.Path(__file__).parent):
     """The functions in a folder, by name. They take their inputs by name, and return a dict of outputs."""
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(folder).expanduser()
     description = json.loads((folder / "export.json").read_text(encoding="utf-8"))
     if description["version"] != 1:
         raise ValueError(f"{folder}: this loader reads version 1, got {description['version']}")

@@ -2,13 +2,13 @@
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.arguments import listed, one_or_many
 from jaxnlp.inference.batches import Shape, in_batches, text_shapes, warm_up
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.ops.answer_spans import BestSpans, best_spans
@@ -89,8 +89,9 @@ def ask(
       `n_best` below 1 or a threshold that is not finite.
     """
     texts = require_texts(questions, "questions")
-    one = isinstance(context, str) or not isinstance(context, Iterable)
-    contexts = require_texts([context] if one else list(context), "contexts") * (len(texts) if one else 1)
+    one = isinstance(context, str)
+    given = [context] if one else listed(context, "ask: expected one context")
+    contexts = require_texts(given, "contexts") * (len(texts) if one else 1)
     if len(contexts) != len(texts):
         raise ValueError(f"give one context, or one for each of the {len(texts)} questions; got {len(contexts)}")
     if n_best is not None and n_best < 1:

@@ -37,7 +37,7 @@ class Ask(Command):
     questions: tyro.conf.Positional[tuple[str, ...]] = ()
     """Questions; none = those of the file, or of standard input."""
     context: Path = dataclasses.field(kw_only=True)
-    """A UTF-8 file: the text that has the answers. - = standard input."""
+    """A file: the text that has the answers. - = standard input."""
     file: Path | None = None
     """A file with one question a line; - = standard input."""
     n_best: Count = 1
@@ -50,6 +50,9 @@ class Ask(Command):
     html: Path | None = None
     """Also write a page of the text with the best answer to each question marked."""
 
+    def text_files(self) -> tuple[Path | None, ...]:
+        return (self.context, self.file)
+
     def __call__(self, trained: Trained) -> None:
         """Prints the answers.
 
@@ -58,12 +61,13 @@ class Ask(Command):
         require_place(self.html)
         if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":
             raise ValueError("standard input has either the text or the questions; give one of them another way")
-        context = read_text(self.context)
+        columns = TextColumns.of_run(trained.config)
+        context = read_text(self.context, columns)
         if not context.strip():
             raise ValueError(f"{name_of(self.context)} is blank; expected the text that has the answers")
         options: dict[str, Any] = {"n_best": self.n_best, "no_answer_threshold": self.no_answer_threshold}
         blank, sections, count, without = list[int](), list[str](), 0, 0
-        for rows in chunks(rows_of(self.questions, (), self.file, count=1, columns=TextColumns.of_run(trained.config))):
+        for rows in chunks(rows_of(self.questions, (), self.file, count=1, columns=columns)):
             questions = [question for (question,) in rows]
             for question, answers in zip(questions, trained.ask(questions, context, **options), strict=True):
                 print(self._shown(question, answers))

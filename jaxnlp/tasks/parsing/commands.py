@@ -68,6 +68,9 @@ class Parse(Command):
         if self.conllu is not None and (self.texts or self.file is not None):
             raise ValueError("sentences come from --conllu, or from texts and --file, not from both")
 
+    def text_files(self) -> tuple[Path | None, ...]:
+        return (self.conllu, self.file)
+
     def further_models(self) -> tuple[str, ...]:
         return () if self.tagger is None else (self.tagger,)
 
@@ -146,7 +149,7 @@ class Parse(Command):
 
     def _sentences(self, columns: TextColumns) -> Iterable[TreeSentence]:
         if self.conllu is not None:
-            yield from parse_conllu(read_text(self.conllu), name_of(self.conllu), trees=False)
+            yield from parse_conllu(read_text(self.conllu, columns), name_of(self.conllu), trees=False)
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1, columns=columns), 1):
             yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))

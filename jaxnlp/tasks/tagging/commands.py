@@ -10,6 +10,7 @@ from typing import Any
 import tyro
 
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
@@ -53,6 +54,9 @@ class Predict(Command):
     """Column of the word in the file of --conll, from 0."""
     out: Path | None = None
     """Write the lines of --conll to this file instead of printing them."""
+
+    def text_files(self) -> tuple[Path | None, ...]:
+        return (self.conll, self.file)
 
     def __call__(self, trained: Trained) -> None:
         """Prints or writes the predictions.
@@ -103,7 +107,13 @@ class Predict(Command):
 
     def _label_columns(self, trained: Trained, path: Path) -> None:
         file = name_of(path)
-        columns = parse_columns(read_text(path), file)
+        text = read_text(path, TextColumns.of_run(trained.config))
+        if is_json(text):
+            raise ValueError(
+                f"{file} is JSON; --conll reads a word a line, with an empty line after each sentence; jaxnlp evaluate "
+                f"RUN --file {file} --predictions OUT reads JSON, too"
+            )
+        columns = parse_columns(text, file)
         words = columns.words(self.word_column, file)
         if trained.processor.unit == "characters":
             words = without_positions(words)
@@ -116,11 +126,11 @@ class Predict(Command):
             raise ValueError(f"{file}, last column: {error}") from error
         labelled = label_sentences(trained, words)
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
-        text = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
+        further = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
         if self.out is None:
-            print(text, end="")
+            print(further, end="")
         else:
-            write_file(self.out, text.encode())
+            write_file(self.out, further.encode())
             print(self.out)
 
 

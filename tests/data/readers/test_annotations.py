@@ -3,7 +3,7 @@ import json
 import pytest
 
 from data import DataError
-from data.readers.annotations import annotated_sentences, is_json
+from data.readers.annotations import annotated_sentences
 from data.readers.raw_sentences import Counts
 
 TEXT = "Ann-Marie is in New York."
@@ -46,6 +46,7 @@ def task(*annotations, text=TEXT, **rest):
             "relations": [{"id": 1, "from_id": 4, "to_id": 5, "type": "in"}],
         },
         # Prodigy
+        {"text": TEXT, "tokens": [], "spans": [{"start": 0, "end": 9, "label": "PER"}, [16, 24, "LOC"]]},
         {
             "text": TEXT,
             "tokens": [{"text": TEXT, "start": 0, "end": 25, "id": 0, "ws": False}],
@@ -206,10 +207,3 @@ def test_bad_input_is_named_by_file_line_and_sentence(text, message):
     with pytest.raises(DataError, match=message) as error:
         read(text)
     assert str(error.value).startswith("x.json, line ")
-
-
-def test_a_file_is_json_if_it_begins_with_an_object_or_a_list_of_objects():
-    for text in ('{"a": 1}', ' \n{"a": 1}\nx', '[\n {"a"', '[{"a"', '[\n ["a", {}]]'):
-        assert is_json(text)
-    for text in ("{ O\n", "[ O\n", "[[ O\n", "a O\n", "[1]", ""):
-        assert not is_json(text)

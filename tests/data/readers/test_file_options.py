@@ -7,6 +7,7 @@ from data.character_text import CharacterText
 from data.masked_text import MaskedText
 from data.readers.file_options import TableFiles, TextFiles
 from data.span_corruption import CorruptedText
+from data.squad import QuestionContexts
 from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
 from data.translation import ParallelText
@@ -78,6 +79,23 @@ def test_all_files_of_users_are_read_in_the_given_encoding(tmp_path, kind, optio
     with pytest.raises(DataError, match=r"is not UTF-8; .* --data.encoding cp1252, or convert it"):
         kind(**{option: given}, **fields).load(0)
     assert kind(**{option: given}, **fields, encoding="cp1252").load(0).description
+
+
+@pytest.mark.parametrize(
+    "kind", [CharacterText, WordText, MaskedText, CorruptedText, TaggedSentences, Treebank, QuestionContexts]
+)
+def test_a_file_to_score_may_have_another_encoding_whatever_the_training_data_are(kind):
+    config = kind(data_set="wiki") if kind is CorruptedText else kind()
+    assert config.in_format({"encoding": "cp1252"}).encoding == "cp1252"
+    assert config.in_format({}) == config
+    with pytest.raises(DataError, match=f"--data.quotes does not apply to this run's data, {kind.__name__}; remove it"):
+        config.in_format({"quotes": "none"})
+
+
+def test_known_tables_have_one_format():
+    assert TextTable(path="x.csv").in_format({"encoding": "cp1252"}).encoding == "cp1252"
+    with pytest.raises(ValueError, match=r"data.encoding applies only to data.source table"):
+        TextTable(source="mr").in_format({"encoding": "cp1252"})
 
 
 def test_every_table_of_several_parts_is_read_as_it_is_written():

@@ -144,7 +144,7 @@ def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_
     path = written(tmp_path, f"text,label\na,1\nb,{missing}\nc,2\nd,2\n")
     numbers = TextSource(Columns(("text",), "label"), str(path), predict="number")
     assert [row.label for row in numbers.read(path)[0]] == ["1", "2", "2"]
-    assert caplog.messages == [f"{path}: rows without a label, which are skipped: 1 of 4, the first in line 3"]
+    assert caplog.messages == [f"{path}: rows without a label, which are not scored: 1 of 4, the first in line 3"]
     caplog.clear()
     classes = TextSource(Columns(("text",), "label"), str(path))
     names = classes.targets((path, classes.read(path)[0])).names

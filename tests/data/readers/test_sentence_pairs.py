@@ -111,7 +111,7 @@ def test_lines_of_a_file_with_tabs_that_lack_a_sentence_are_skipped(tmp_path, ca
     path = tmp_path / "a.tsv"
     path.write_text("one\teins\n\tzwei\n\nthree\t\nfour\tvier\n")
     assert read_pairs_or_sources([path])[0] == pairs(("one", "eins"), ("four", "vier"))
-    assert caplog.messages == [f"{path}: pairs without text, which are skipped: 3 of 5, the first in line 2"]
+    assert caplog.messages == [f"{path}: pairs without text, which are not scored: 3 of 5, the first in line 2"]
     assert read_pairs_or_sources([path]).alone == (SentencePair("three"),)
 
 

@@ -1,4 +1,5 @@
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,16 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_every_program_has_a_name_of_its_own_and_a_summary():
     assert all(module.partition(".")[0] in PACKAGES and summary.endswith(".") for module, summary in PROGRAMS.values())
     assert not PROGRAMS.keys() & every_command().keys()
+
+
+@pytest.mark.parametrize("name", [name for name, (module, _) in PROGRAMS.items() if module.startswith("train")])
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")
+def test_the_module_of_a_program_of_training_runs_it(monkeypatch, name):
+    monkeypatch.setattr("jaxnlp.__main__.main", lambda arguments: arguments)
+    monkeypatch.setattr(sys, "argv", ["module", "RUN", "--seed", "1"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(PROGRAMS[name][0], run_name="__main__")
+    assert ended.value.code == [name, "RUN", "--seed", "1"]
 
 
 @pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0), (["-h"], 0), (["--list"], 0)])

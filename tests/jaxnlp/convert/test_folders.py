@@ -17,9 +17,14 @@ from safetensors.torch import save_file as save_torch
 
 from jaxnlp.convert import folders
 from jaxnlp.convert.folders import PretrainedError, read_tensors
-from jaxnlp.convert.pretrained import (
-    read_pretrained,
-)
+from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
+
+
+def test_folders_may_begin_with_the_home_folder(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    held = read_pretrained(f"~/{folder.name}")
+    save_pretrained("~/written", held)
+    chex.assert_trees_all_equal(read_pretrained(folder.parent / "written").params, held.params)
 
 
 def test_weights_in_several_files_are_read(folder):

@@ -31,6 +31,13 @@ def test_a_pair_is_given_as_its_first_text_is():
         joined("m", ["a", "c"], "bd")
 
 
+@pytest.mark.parametrize("pairs", [3, b"bd", {"b": 1, "d": 2}, np.array("b")])
+def test_second_texts_are_a_list_as_the_first_are(pairs):
+    assert joined("m", ["a", "c"], iter(["b", "d"])) == ["a+b", "c+d"]
+    with pytest.raises(ValueError, match=r"joined: expected one second text, or a list of them, got \w+"):
+        joined("m", ["a", "c"], pairs)
+
+
 def test_inputs_have_the_name_of_the_function_and_wrong_arguments_are_refused_by_it():
     assert joined("m", inputs="ab", end="!") == "m:ab!"
     with pytest.raises(TypeError, match=r"^joined: got an unexpected keyword argument 'start'$"):

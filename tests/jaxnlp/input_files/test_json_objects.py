@@ -1,7 +1,7 @@
 import pytest
 
 from jaxnlp.corpus import DataError
-from jaxnlp.input_files.json_objects import json_objects
+from jaxnlp.input_files.json_objects import is_json, json_objects
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,10 @@ def test_values_have_the_line_at_which_they_start(text, values):
 def test_what_is_not_json_is_named_with_its_line(text, words):
     with pytest.raises(DataError, match=words):
         list(json_objects(text, "x.json"))
+
+
+def test_a_file_is_json_if_it_begins_with_an_object_or_a_list_of_objects():
+    for text in ('{"a": 1}', ' \n{"a": 1}\nx', '[\n {"a"', '[{"a"', '[\n ["a", {}]]'):
+        assert is_json(text)
+    for text in ("{ O\n", "[ O\n", "[[ O\n", "a O\n", "[1]", ""):
+        assert not is_json(text)

@@ -202,6 +202,16 @@ def test_a_whole_file_may_be_compressed_and_have_other_line_ends(tmp_path):
         assert read_text(tmp_path / name) == "a\nb\n"
 
 
+def test_a_whole_file_has_the_encoding_of_the_training_files_but_standard_input_is_utf8(tmp_path, on_standard_input):
+    columns, path = TextColumns.of_run({"data": {"encoding": "cp1252"}}), tmp_path / "a.txt"
+    path.write_bytes("“a”\r\n".encode("cp1252"))
+    assert read_text(path, columns) == "“a”\n"
+    with pytest.raises(ValueError, match=r"a.txt, line 1, offset 0: byte 0x93 .*set --data.encoding cp1252, or"):
+        read_text(path)
+    on_standard_input("“a”\n".encode())
+    assert read_text(Path("-"), columns) == "“a”\n"
+
+
 def test_a_whole_file_may_come_from_standard_input(on_standard_input):
     on_standard_input(b"a\r\nb\n")
     assert read_text(Path("-")) == "a\nb\n"

@@ -95,7 +95,21 @@ def test_utf8_that_is_read_in_another_encoding_is_reported(tmp_path, caplog):
     assert read_text_file(written(tmp_path, "café".encode()), "cp1252") == "cafÃ©"
     assert "text.txt is also UTF-8; it is read as cp1252" in caplog.text
     caplog.clear()
-    read_text_file(written(tmp_path, b"cafe"), "cp1252")
+    read_text_file(written(tmp_path, b"a cafe"), "utf-16-le")
+    assert "text.txt is also UTF-8; it is read as utf-16-le" in caplog.text
+    caplog.clear()
+    for content, encoding in ((b"cafe", "cp1252"), ("cafe".encode("utf-16-le"), "utf-16-le")):
+        read_text_file(written(tmp_path, content), encoding)
+    assert not caplog.messages
+
+
+def test_windows_1252_that_is_read_as_latin_1_is_reported(tmp_path, caplog):
+    text = read_text_file(written(tmp_path, QUOTED.encode("cp1252")), "latin1")
+    assert "\x93nice\x94" in text
+    assert "text.txt is probably Windows-1252, as of Excel; it is read as latin1, with control char" in caplog.text
+    caplog.clear()
+    read_text_file(written(tmp_path, "café\n".encode("latin1")), "latin1")
+    read_text_file(written(tmp_path, QUOTED.encode("cp1252")), "cp1252")
     assert not caplog.messages
 
 

@@ -43,11 +43,13 @@ def test_a_recipe_given_by_its_path_has_the_name_of_its_file(own_recipe):
     assert shown(config) == ["recipe my_poems, with", "  total_steps: 660 -> 7"]
 
 
-def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path):
+def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path, monkeypatch):
     config = update(load_recipe(RECIPE), total_steps=7, **{"model.num_layers": 2, "data.few_lengths": False})
     folder = tmp_path / "run"
     write_json(folder / "config.json", to_json(config))
     assert parse_resumed([str(folder)], "train") == (config, RunOptions(workdir=folder))
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert parse_resumed([f"~/{folder.name}"], "train") == (config, RunOptions(workdir=folder))
     resumed = parse_resumed([str(folder), "--total-steps", "9", "--extend"], "train")
     assert resumed == (update(config, total_steps=9), RunOptions(workdir=folder, extend=True))
 

@@ -13,8 +13,9 @@ def write_run(folder):
     return folder
 
 
-def test_command_prints_the_path_of_the_report(tmp_path, capsys):
-    assert main([str(write_run(tmp_path))]) == 0
+def test_command_prints_the_path_of_the_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(write_run(tmp_path)))
+    assert main(["~"]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
     assert (tmp_path / "report.html").exists()
 

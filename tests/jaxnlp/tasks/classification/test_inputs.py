@@ -72,7 +72,7 @@ def test_texts_are_predicted_as_lines_and_as_json(text_run, kind, capsys, tmp_pa
         assert shown == pytest.approx([float(line[1]) for line in lines], abs=0.006)
 
 
-def test_files_of_a_folder_are_found_sorted_and_others_are_counted(tmp_path, capsys):
+def test_files_of_a_folder_are_found_sorted_and_others_are_counted(tmp_path, monkeypatch, capsys):
     for name in ("b.png", "a.JPG", "c.txt", "._b.png"):
         (tmp_path / name).touch()
     (tmp_path / "d.png").mkdir()
@@ -81,6 +81,8 @@ def test_files_of_a_folder_are_found_sorted_and_others_are_counted(tmp_path, cap
     assert capsys.readouterr().err.endswith("): 2, such as c.txt\n")
     with pytest.raises(FileNotFoundError, match=r"the image none.png does not exist"):
         image_files((tmp_path, Path("none.png")))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert image_files((Path("~/b.png"),)) == [tmp_path / "b.png"]
 
 
 def test_the_name_of_any_image_is_one_line_that_can_be_written(tmp_path):

@@ -60,6 +60,17 @@ def test_the_page_has_the_answer_marked_and_escapes_every_text(run, trained, con
     assert "No answer was found" in page.read_text()
 
 
+def test_the_context_has_the_encoding_of_the_other_files(run, tmp_path, capsys):
+    path = tmp_path / "context.txt"
+    path.write_bytes("Zoë was born in Rome.".encode("cp1252"))
+    options = ["ask", str(run), "Where?", "--context", str(path), "--json", "--no-answer-threshold", "1000"]
+    assert main(options) == 2
+    assert "set --data.encoding latin1" in capsys.readouterr().err
+    assert main([*options, "--data.encoding", "cp1252"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["text"] == "Zoë was born in Rome."[answer["start"] : answer["stop"]]
+
+
 def test_the_context_or_the_questions_may_come_from_standard_input(run, trained, context, on_standard_input, capsys):
     on_standard_input(CONTEXT.encode())
     assert main(["ask", str(run), QUESTION, "--context", "-", "--n-best", "2"]) == 0

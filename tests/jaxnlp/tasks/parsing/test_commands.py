@@ -19,6 +19,15 @@ def test_a_file_may_be_compressed_or_standard_input(tmp_path, on_standard_input)
     assert [one.words for one in Parse(conllu=Path("-"))._sentences(TextColumns())] == [sentence.words]
 
 
+def test_a_file_of_words_has_the_encoding_of_files_of_texts(tmp_path):
+    columns = TextColumns.of_run({"data": {"encoding": "cp1252"}})
+    sentence = sentence_of(["Zoë"], ["X"])
+    path = tmp_path / "a.conllu"
+    path.write_bytes(written([sentence]).encode("cp1252"))
+    assert [one.words for one in Parse(conllu=path)._sentences(columns)] == [sentence.words]
+    assert Parse(conllu=path).text_files() == (path, None)
+
+
 def test_sentences_come_from_one_place():
     with pytest.raises(ValueError, match="from --conllu, or from texts and --file, not from both"):
         Parse(texts=("a",), conllu=Path("b"))

@@ -141,6 +141,18 @@ def test_a_page_has_the_texts_before_a_failure(run, tmp_path, capsys, monkeypatc
     assert list(tmp_path.iterdir()) == [page]
 
 
+def test_files_of_columns_have_the_encoding_of_files_of_texts_and_are_not_json(run, tmp_path, capsys):
+    path = tmp_path / "x.conll"
+    path.write_bytes("Zoë\tB-PER\n".encode("cp1252"))
+    assert main(["predict", str(run), "--conll", str(path)]) == 2
+    assert "set --data.encoding" in capsys.readouterr().err
+    assert main(["predict", str(run), "--conll", str(path), "--data.encoding", "cp1252"]) == 0
+    assert capsys.readouterr().out.startswith("Zoë\tB-PER\t")
+    path.write_text('{"tokens": ["Ann"], "ner_tags": ["B-PER"]}\n')
+    assert main(["predict", str(run), "--conll", str(path)]) == 2
+    assert f"{path} is JSON; --conll reads a word a line" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -4,7 +4,8 @@ import pytest
 
 from data import DataError
 from data.invented_people import invent, write
-from data.names import NamesQuestions, read_documents, read_questions
+from data.names import NamesQuestions
+from data.readers.birth_places import read_documents, read_questions
 from jaxnlp.text.characters import MASK, PAD
 
 PEOPLE = invent(1, train=12, dev=5, test=3)
@@ -81,13 +82,33 @@ def test_short_documents_and_questions_without_a_place_stop_no_training(tmp_path
     path.write_text("Ada. Born .\nAb.\nBob. Born .\n")
     assert read_documents(path) == ["Ada. Born .", "Bob. Born ."]
     path.write_text("Where?\tHere\nWhen?\t \nWho?\tAda\t\n")
-    asked, source = read_questions(path, labelled=True)
-    assert [(question.text, question.answer) for question in asked] == [("Where?", "Here"), ("Who?", "Ada")]
-    assert source.indices == [0, 2]
+    read = read_questions(path, labelled=True)
+    asked = [(question.text, question.answer) for question in read.questions.values()]
+    assert asked == [("Where?", "Here"), ("Who?", "Ada")]
+    assert read.source(read.questions).indices == [0, 2]
+    assert [question.text for question in read.without.values()] == ["When?"]
     assert caplog.messages == [
         f"{path}: lines shorter than 4 characters, which are skipped: 1 of 3, the first in line 2",
         f"{path}: questions without a place, which are skipped: 1 of 3, the first in line 2",
     ]
+
+
+def test_a_question_with_a_blank_place_is_answered_but_not_scored(folder, tmp_path, caplog):
+    config, path = questions(folder), tmp_path / "file.tsv"
+    (first, place), (second, _) = PEOPLE.dev[:2]
+    vocabulary = config.load(0).processor
+    path.write_text(f"{second}\t\n\n{first}\t{place}\n")
+    split = config.read_file(path, vocabulary)
+    assert f"{path}: questions without a place, which are not scored: 1 of 3, the first in line 1" in caplog.messages
+    assert ([one.text for one in split.examples], split.in_rows(["x"], "")) == ([first], ["", "", "x"])
+    others = split.unlabelled
+    assert ([one.text for one in others.examples], others.in_rows(["y"], "")) == ([second], ["y", "", ""])
+    assert (split.scored, others.scored) == (True, False)
+    path.write_text(f"{second}\t\n{first}\t \n")
+    split = config.read_file(path, vocabulary)
+    assert (len(split.examples), split.scored, split.unlabelled) == (2, False, None)
+    with pytest.raises(DataError, match="all 2 questions are without a place"):
+        read_questions(path, labelled=True)
 
 
 def test_questions_of_dev_and_test_may_have_other_characters_than_those_of_training(folder):
