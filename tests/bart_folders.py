@@ -4,7 +4,6 @@ import torch
 import transformers
 
 from tests import encoder_folders
-from tests.encoder_decoder_folders import save_untied, untie
 
 SIZES = {
     **{"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20},
@@ -28,12 +27,9 @@ def make_model(**changes):
     return model
 
 
-def write_folder(folder, *, untied=False, **changes):
+def write_folder(folder, **changes):
     """A folder of a tiny model and its tokenizer; returns both. Arguments: those of `make_model`."""
     tokenizer = save_tokenizer(folder)
     model = make_model(**{"vocab_size": len(tokenizer) + 5} | changes)
-    if untied:
-        save_untied(untie(model), folder)
-    else:
-        model.save_pretrained(folder)
+    model.save_pretrained(folder)
     return model, tokenizer

@@ -76,6 +76,8 @@ def to_huggingface(params: Params, config: EncoderDecoderConfig, family: Encoder
         raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
     size = len(params["tokens"]["embedding"])
     tensors = table.split_all({_TREE: params}, _entries(config, family, size))
+    if family.separates_copies and not config.ties_output:
+        tensors |= {f"{copy}.weight": tensors[f"{family.tokens}.weight"].copy() for copy in family.copies}
     outside = (f"{family.head}.weight", family.output_bias)
     return {name if name in outside else family.prefix + name: tensor for name, tensor in tensors.items()}
 

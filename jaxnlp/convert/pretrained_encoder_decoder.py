@@ -210,7 +210,9 @@ def save_encoder_decoder(
         "eos_token_id": vocabulary.end,
         "decoder_start_token_id": vocabulary.start,
     }
-    special = {name: settings[name] for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
+    if "bos_token" in vocabulary.named:
+        settings["bos_token_id"] = vocabulary.id_of(vocabulary.named["bos_token"])
+    special = {name: value for name, value in settings.items() if name.endswith("_token_id")}
     if vocabulary.forced_first is not None:
         special["forced_bos_token_id"] = vocabulary.forced_first
     if vocabulary.forced_end:

@@ -55,8 +55,8 @@ class _Rules(NamedTuple):
     stop: int | None
     no_repeat_ngram: int
     n_best: int
-    forced_first: int | None
-    forced_stop: bool
+    forced_first: int | None = None
+    forced_stop: bool = False
 
 
 class _Settings(NamedTuple):

@@ -52,6 +52,7 @@ class EncoderDecoderFamily(NamedTuple):
       scales_logits: whether logits may be scaled.
       prefix: of all tensors but the output layer, in the class with it.
       output_bias: the biases of the logits, [1, V]; a file may leave them out if they are 0.
+      separates_copies: whether a model with an output layer of its own also has the copies of the table.
       aliases: further names of fields, which a config.json may have besides the settings.
       special: ids of special tokens that a config.json may leave out.
     """
@@ -72,6 +73,7 @@ class EncoderDecoderFamily(NamedTuple):
     scales_logits: bool
     prefix: str = ""
     output_bias: str = ""
+    separates_copies: bool = False
     aliases: Mapping[str, str] = {}  # noqa: RUF012
     special: Mapping[str, int] = {"pad_token_id": 0}  # noqa: RUF012
 

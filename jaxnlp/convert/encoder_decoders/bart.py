@@ -105,6 +105,7 @@ FAMILY = EncoderDecoderFamily(
     scales_logits=False,
     prefix="model.",
     output_bias="final_logits_bias",
+    separates_copies=True,
     aliases=ALIASES,
     special={"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
 )
