@@ -1,4 +1,4 @@
-"""50 tokens after a prompt, greedy, with a cache on both sides: with jaxnlp and Transformers."""
+"""50 tokens after a prompt, greedy, with a cache on both sides: with jaxnlp, also in 8 bits, and Transformers."""
 
 from pathlib import Path
 
@@ -6,14 +6,17 @@ from benchmarks.case import Case, Step
 from benchmarks.foreign import DECODERS, NEW, PROMPT, implementations, with_folder
 
 
-def ours(model_type: str) -> Step:
+def ours(model_type: str, bits: int) -> Step:
     import jaxnlp
 
     run = with_folder(jaxnlp.load_pretrained, model_type)
+    run = run.quantised() if bits == 8 else run
     return lambda: run.generate(PROMPT, max_new_tokens=NEW, temperature=0.0)
 
 
-def theirs(model_type: str) -> Step:
+def theirs(model_type: str, bits: int) -> Step:
+    """In 32 bits, whatever ours has."""
+    del bits
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -32,4 +35,8 @@ def theirs(model_type: str) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("complete", implementations(ours, theirs, model_type), model_type, NEW) for model_type in DECODERS]
+    return [
+        Case("complete", implementations(ours, theirs, model_type, bits), f"{model_type}, {bits} bits", NEW)
+        for model_type in DECODERS
+        for bits in (32, 8)
+    ]

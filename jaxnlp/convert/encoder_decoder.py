@@ -12,20 +12,23 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.typing import Params
 
 
-def has_head(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> bool:
+def has_head(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, tied: bool) -> bool:
     """Whether the output layer is a matrix of its own. A file may also store it although it is the embedding.
 
     Args:
       tensors: of any shapes [...], by name.
       family: of the tensors.
+      tied: whether a model without a stored output layer has the embedding as its output layer.
     """
     held = _by_name(tensors, family)
     head, tokens = (held.get(f"{name}.weight") for name in (family.head, family.tokens))
-    return head is not None and tokens is not None and not np.array_equal(head[1], tokens[1])
+    if head is None or tokens is None:
+        return not tied
+    return not np.array_equal(head[1], tokens[1])
 
 
 def has_output_bias(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> bool:
-    """Whether the logits have biases that are not 0. Arguments: as for `has_head`."""
+    """Whether the logits have biases that are not 0. Args: tensors: of any shapes [...], by name; family: of them."""
     return bool(np.any(tensors.get(family.output_bias, 0)))
 
 

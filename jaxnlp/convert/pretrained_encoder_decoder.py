@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,16 +18,17 @@ from jaxnlp.convert.folders import (
     CONFIG,
     GENERATION,
     PretrainedError,
+    errors_name,
     find_folder,
     read_object,
     read_tensors,
+    read_vocabulary,
     refuse_files,
     refuse_settings,
     write_folder,
 )
 from jaxnlp.convert.settings import GENERATION_SETTINGS
-from jaxnlp.convert.shapes import fields_of
-from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.saving.atomic_files import refuse_contents
@@ -67,33 +67,23 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     settings = {**family.special, **read_object(file)}
     fields = {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
-    forced = _forced(folder, settings, size)
-    try:
-        vocabulary = PretrainedSubwords.of_folder(folder, _start(file, settings), **forced)
-    except (FileNotFoundError, ValueError) as error:
-        raise PretrainedError(str(error)) from error
+    start, forced = _start(file, settings), _forced(folder, settings, size)
+    vocabulary = read_vocabulary(folder, lambda place: PretrainedSubwords.of_folder(place, start, **forced), size)
     _check(file, settings, fields, family, vocabulary)
-    if vocabulary.start >= size:
-        raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {vocabulary.start}")
-    if vocabulary.size > size:
-        raise PretrainedError(
-            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
-        )
-    try:
+    if start >= size:
+        raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {start}")
+    with errors_name(file):
         config = _config(settings, fields, family)
-    except ValueError as error:
-        raise PretrainedError(f"{file}: {error}") from error
-    tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
+    tensors = read_tensors(folder, str(path), ignore=ignore)
+    untied = has_head(tensors, family, tied=settings.get("tie_word_embeddings", True))
     config = dataclasses.replace(
         config,
-        embeddings="shared_inputs" if has_head(tensors, family) else "shared",
+        embeddings="shared_inputs" if untied else "shared",
         output_bias=has_output_bias(tensors, family),
         padded_vocabulary_size=size if vocabulary.size < size else None,
     )
-    try:
+    with errors_name(folder):
         params = from_huggingface(tensors, config, size, family)
-    except WeightsError as error:
-        raise WeightsError(f"{folder}: {error}") from error
     return PretrainedEncoderDecoder(config, params, vocabulary)
 
 
@@ -120,11 +110,11 @@ def _config(
 
 
 def _start(file: Path, settings: Mapping[str, Any]) -> int:
-    """The id of the start symbol of a target: of padding, if no setting gives it."""
+    """The id of the start symbol of a target: of padding, if no setting gives it. Raises: PretrainedError."""
     given = settings.get("decoder_start_token_id")
     start = settings.get("pad_token_id", 0) if given is None else given
     if type(start) is not int or start < 0:
-        raise ValueError(f"{file}: decoder_start_token_id must be the id of a token, got {start!r}")
+        raise PretrainedError(f"{file}: decoder_start_token_id must be the id of a token, got {start!r}")
     return start
 
 
@@ -134,9 +124,10 @@ def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, A
     file = folder / GENERATION
     if file.is_file():
         settings = {"eos_token_id": settings.get("eos_token_id"), **read_object(file)}
-        refuse_settings(file, settings, GENERATION_SETTINGS)
     else:
         file = folder / CONFIG
+        settings = {name: settings[name] for name in GENERATION_SETTINGS.names if name in settings}
+    refuse_settings(file, settings, GENERATION_SETTINGS)
     first, end = (settings.get(name) for name in ("forced_bos_token_id", "forced_eos_token_id"))
     if first is not None and not (type(first) is int and 0 <= first < size):
         raise PretrainedError(f"{file}: forced_bos_token_id must be from 0 to {size - 1}, or null, got {first!r}")
@@ -195,13 +186,10 @@ def save_encoder_decoder(
     ours = {name: getattr(config, name) for name in family.fields.values() if name != "feed_forward"}
     ours |= {"feed_forward": (config.activation, config.gated), "num_decoder_layers": config.decoder_layers}
     ours |= {"head_width": config.key_width, "feed_forward_width": config.hidden_width}
-    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
-    for name, values in family.values.items():
-        fields[name] = next(theirs for theirs, value in values.items() if value == fields[name])
     settings: dict[str, Any] = {
         "architectures": [family.architecture],
         "model_type": model_type,
-        **fields,
+        **settings_of(family, ours),
         "is_encoder_decoder": True,
         "tie_word_embeddings": config.ties_output,
         **({"scale_decoder_outputs": config.scale_logits} if family.scales_logits else {}),
@@ -218,8 +206,7 @@ def save_encoder_decoder(
     if vocabulary.forced_end:
         special["forced_eos_token_id"] = vocabulary.end
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
-    files = {CONFIG: settings, GENERATION: special}
-    write_folder(folder, tensors, tokenizer, {name: (json.dumps(x, indent=2) + "\n").encode() for name, x in files.items()})
+    write_folder(folder, tensors, {CONFIG: settings, GENERATION: special}, write_tokenizer=tokenizer)
     return family.architecture
 
 

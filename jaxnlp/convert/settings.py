@@ -70,7 +70,9 @@ _IGNORED = {
         *("remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens"),
         "begin_suppress_tokens",
     ),
-    "no model of Transformers reads it": ("tf_legacy_loss", "language", "name"),
+    "no model of Transformers reads it": (
+        *("tf_legacy_loss", "language", "name", "transformers.js_config", "unsloth_fixed", "unsloth_version"),
+    ),
     "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
 }
 

@@ -279,8 +279,8 @@ def _extend(
         logits = jnp.where(repeats, -jnp.inf, logits)
     if rules.forced_first is not None:
         logits, normalisers = _forced(logits, normalisers, rules.forced_first, jnp.asarray(length == 1))
-    if rules.forced_stop:
-        logits, normalisers = _forced(logits, normalisers, rules.stop, length >= settings.max_lengths)
+    if rules.forced_stop and rules.stop is not None:
+        logits, normalisers = _forced(logits, normalisers, rules.stop, jnp.asarray(length >= settings.max_lengths))
     # The N best continuations are among the N best of each hypothesis, with or without the stop token.
     likely, tokens = top_k(logits, min(size, num_beams + (rules.stop is not None)))
     scores = search.running.scores[:, :, None] + (likely - normalisers)
@@ -310,7 +310,7 @@ def _extend(
 
 
 def _forced(logits: Array, normalisers: Array, token: int, where: Array) -> tuple[Array, Array]:
-    """Logits [B, N, V] and their normalisers [B, N, 1]; in the rows `where`, [B] or [], this token has probability 1."""
+    """The logits [B, N, V] and normalisers [B, N, 1]: in the rows `where`, [B] or [], this token has probability 1."""
     where = jnp.reshape(where, (-1, 1, 1))
     only = jnp.where(jnp.arange(logits.shape[-1]) == token, 0.0, -jnp.inf)[None, None]
     return jnp.where(where, only, logits), jnp.where(where, 0.0, normalisers)

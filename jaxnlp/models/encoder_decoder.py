@@ -22,7 +22,7 @@ from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, OUTPUT_ROWS, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation
@@ -155,8 +155,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         if self.positions == "learned":
             below |= {("source_positions",): "SD", ("target_positions",): "TD"}
         if self.embedding_norm:
-            for name in ("source_norm", "target_norm"):
-                below |= parameter_table.norm((name,), use_bias=shifts(self))
+            for norm in ("source_norm", "target_norm"):
+                below |= parameter_table.norm((norm,), use_bias=shifts(self))
         table = parameter_table.entries(below, "below")
         for name in ("encoder", "decoder"):
             table |= parameters_of_blocks(self, name)
@@ -384,7 +384,9 @@ class EncoderDecoder(nn.Module):
         dtype = self.config.compute.operand_dtype
         decoder = rounded_kernels(unstacked(params["decoder"]), dtype)
         prepared = dict(params) | {"decoder": decoder}
-        return prepared if dtype is None else prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
+        if dtype is None or OUTPUT_ROWS in params:
+            return prepared
+        return prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
@@ -428,7 +430,9 @@ class EncoderDecoder(nn.Module):
 
     def _logits(self, hidden: jax.Array, compute: TransformerCompute) -> jax.Array:
         rows = hidden.reshape(-1, hidden.shape[-1])
-        if self.has_variable("params", ROUNDED_OUTPUT):
+        if self.has_variable("params", OUTPUT_ROWS):
+            logits = scores_of_rows(rows, self.get_variable("params", OUTPUT_ROWS))
+        elif self.has_variable("params", ROUNDED_OUTPUT):
             logits = matmul(rows, self.get_variable("params", ROUNDED_OUTPUT))
         elif not self.config.ties_output:
             logits = self.head(rows)

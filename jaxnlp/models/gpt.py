@@ -21,7 +21,7 @@ from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
 from jaxnlp.nn.compute import TransformerCompute
-from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
+from jaxnlp.nn.dense import INITIAL_STDDEV, OUTPUT_ROWS, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation, FeedForward
@@ -250,7 +250,9 @@ class GPT(nn.Module):
         if return_hidden:
             return x
         x = x.reshape(-1, config.width)
-        if config.tie_embeddings:
+        if self.has_variable("params", OUTPUT_ROWS):
+            logits = scores_of_rows(x, self.get_variable("params", OUTPUT_ROWS))
+        elif config.tie_embeddings:
             logits = scores_of_rows(x, embedding.embedding, compute.operand_dtype)
         else:
             logits = Dense(self.vocabulary_size, False, compute=compute, name="head")(x)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from jaxnlp.ops.devices import is_divided, target_platform
+from jaxnlp.ops.quantisation import QuantisedRows, quantised_scores
 from jaxnlp.typing import Params
 
 
@@ -79,11 +80,15 @@ def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None
     return _matmul(x, w, dtype)
 
 
-def scores_of_rows(x: jax.Array, table: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
+def scores_of_rows(
+    x: jax.Array, table: jax.Array | QuantisedRows, dtype: jax.typing.DTypeLike | None = None
+) -> jax.Array:
     """The product of each x [N, D] with each row of a table [V, D], such as tied embeddings: x table^T, [N, V].
 
     As `matmul`. XLA reads the table as it is; for few x a transposition would take half as long again.
     """
+    if isinstance(table, QuantisedRows):
+        return quantised_scores(x, table)
     if dtype is None or jnp.dtype(dtype) == x.dtype:
         return jnp.einsum("nd,vd->nv", x, table.astype(x.dtype))
     return matmul(x, table.T, dtype)

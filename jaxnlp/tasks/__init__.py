@@ -21,7 +21,7 @@ from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.inference import inference_params
+from jaxnlp.models.inference import Weights, inference_params
 from jaxnlp.pages.blocks import Content
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -133,6 +133,7 @@ class Trained:
       folder: of the run; None = it is not a run.
       step: of the checkpoint; None = it is not a run.
       config: the run's whole config, as JSON.
+      weights: precision of the weights of dense layers in its functions, see `quantised`.
     """
 
     task: "Task"
@@ -143,6 +144,7 @@ class Trained:
     folder: Path | None = None
     step: int | None = None
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    weights: Weights = "float32"
 
     def __getattr__(self, name: str) -> Any:
         """A function of the task as a method: this model is its first argument."""
@@ -163,6 +165,8 @@ class Trained:
         parts = [self.name, type(self.task).__name__, f"{type(self.model).__name__} of {count:,} parameters"]
         if self.step is not None:
             parts.append(f"step {self.step}")
+        if self.weights != "float32":
+            parts.append(self.weights)
         return (
             f"Trained({', '.join(filter(None, parts))}; {', '.join(self.task.functions(self.model)) or 'no functions'})"
         )
@@ -173,7 +177,19 @@ class Trained:
 
         They are copies: after the first call, the blocks take twice the memory.
         """
-        return inference_params(self.model.config, self.params)
+        return inference_params(self.model, self.params, self.weights)
+
+    def quantised(self) -> "Trained":
+        """The same model with 8 bits for each weight of its dense layers and its output layer.
+
+        On CPU a token of one sequence then takes less time. Texts and scores differ slightly. Attention maps are those
+        of the weights as trained, `params`.
+
+        Raises: ValueError for a model that does not generate, or not with Transformer blocks.
+        """
+        quantised = dataclasses.replace(self, weights="int8")
+        _ = quantised.separate_params  # computed here, where an error belongs
+        return quantised
 
     @compilation_announced()
     def warm_up(self, function: str | None = None, **options: Any) -> None:

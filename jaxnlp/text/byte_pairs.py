@@ -161,13 +161,15 @@ class BytePairs:
             ids += [np.array(piece.ids, np.int32) for piece in encoded]
         return np.concatenate(ids)
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int], *, starts: bool = True) -> str:
         """The text of a sequence of ids; with a start token, what follows it. Incomplete characters become U+FFFD.
 
         If texts have a start token, ids without it continue a text, and their first word keeps its blank.
+
+        Args: starts: False = the ids continue a text, also with a start token, which then is part of the text.
         """
         ids = [int(token_id) for token_id in ids]
-        if self.start is not None and ids[:1] == [self.start]:
+        if starts and self.start is not None and ids[:1] == [self.start]:
             ids = ids[1:]
         elif self.start is not None and self._word is not None:
             before = self._decode(self._word)

@@ -79,7 +79,7 @@ TOKENIZER_SETTINGS = ForeignSettings(
             "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
         ),
         "the start and the separator are in the template": ("add_bos_token", "add_eos_token"),
-        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id"),
+        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id", "vocab_size"),
         "Transformers sets it in each call": (
             *("max_length", "stride", "truncation_strategy", "truncation", "padding", "pad_to_multiple_of"),
             *("add_special_tokens", "return_tensors", "verbose"),
@@ -207,7 +207,10 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     names = (WHOLE,) if (folder / WHOLE).is_file() else others
     if not names or not all((folder / name).is_file() for name in names):
         expected = f"neither {WHOLE} nor {' and '.join(others)}" if others else f"no {WHOLE}"
-        raise FileNotFoundError(f"{folder} has {expected}")
+        raise FileNotFoundError(
+            f"{folder} has {expected}; write them with Transformers: AutoTokenizer.from_pretrained(NAME_OR_FOLDER)."
+            f"save_pretrained('{folder}')"
+        )
     if own is None and names != (WHOLE,):
         raise ValueError(f"{folder}: the tokenizer class {class_name} needs {WHOLE}, not {' and '.join(names)}")
     # The library raises plain Exceptions for files that are not tokenizers.

@@ -55,8 +55,9 @@ def test_a_folder_is_fine_tuned_on_a_table_scored_and_loaded_in_transformers(
     assert [one.label for one in again] == predicted
 
 
+# XLM-RoBERTa is RoBERTa with another tokenizer, whose words and positions have tests of their own.
 @pytest.mark.thorough
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "xlm-roberta"])
 def test_taggers_parsers_and_models_that_find_answers_begin_with_a_folder(family, quick_fit, tmp_path, capsys):
     write_folder(family, tmp_path / "weights", max_position_embeddings=130)
     start = ["--init-from", tmp_path / "weights", "--data.batch-size", "8"]

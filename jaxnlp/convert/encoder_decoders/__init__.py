@@ -74,8 +74,8 @@ class EncoderDecoderFamily(NamedTuple):
     prefix: str = ""
     output_bias: str = ""
     separates_copies: bool = False
-    aliases: Mapping[str, str] = {}  # noqa: RUF012
-    special: Mapping[str, int] = {"pad_token_id": 0}  # noqa: RUF012
+    aliases: Mapping[str, str] = {}
+    special: Mapping[str, int] = {"pad_token_id": 0}
 
     def setting(self, field: str) -> str:
         """The setting of config.json that is this field."""

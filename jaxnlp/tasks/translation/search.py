@@ -20,6 +20,10 @@ BUCKET = 16
 """Texts are padded to a multiple of this length, so that few programs are compiled."""
 
 
+SYMBOLS = Symbols(START, END)
+"""The symbols of a vocabulary of one's own."""
+
+
 def max_target_length(source_length: Any) -> Any:
     """Maximum number of tokens in the translation of a source of this many tokens, both with their end symbol."""
     return 2 * source_length + 10
@@ -62,7 +66,7 @@ class Translator(NamedTuple):
 
     @classmethod
     @functools.lru_cache(maxsize=8)  # each new translator compiles its programs again
-    def of(cls, model: Any, symbols: Symbols = Symbols(START, END)) -> "Translator":
+    def of(cls, model: Any, symbols: Symbols = SYMBOLS) -> "Translator":
         """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models.
 
         Args:

@@ -5,10 +5,16 @@ import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
 
+from jaxnlp.models import parameter_shapes
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.inference import inference_params
-from jaxnlp.nn.dense import TRANSPOSED
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.dense import OUTPUT_ROWS, TRANSPOSED
 from jaxnlp.ops.devices import compile_for
-from tests.jaxnlp.models.gpt_helpers import TOKENS, VARIANTS, apply, make_model, random_params
+from tests.jaxnlp.models.gpt_helpers import TOKENS, VARIANTS, VOCABULARY, WIDTH, apply, make_model, random_params
+from tests.processors import sized, translating
 
 
 def names_of(params, kind):
@@ -19,7 +25,7 @@ def names_of(params, kind):
 def test_the_model_is_the_same_function_and_dense_layers_of_blocks_have_transposed_kernels(variant):
     model = make_model(**VARIANTS[variant])
     params = random_params(model)
-    found = inference_params(model.config, params)
+    found = inference_params(model, params)
     assert {name for _, name, *_ in names_of(found, TRANSPOSED)} == {"attention", "feed_forward"}
     kept = {"head", "down_project", "up_project"} | ({"block_0", "block_1"} if variant == "synthesizer" else set())
     assert {path[0] for path in names_of(found, "kernel")} <= kept
@@ -32,9 +38,47 @@ def test_rounded_operands_and_other_devices_keep_their_kernels():
     model = make_model()
     params = random_params(model)
     rounding = dataclasses.replace(model.config.compute, matmul_dtype="bfloat16")
-    found = [inference_params(dataclasses.replace(model.config, compute=rounding), params)]
+    found = [inference_params(model.clone(config=dataclasses.replace(model.config, compute=rounding)), params)]
     with compile_for("gpu"):
-        found.append(inference_params(model.config, params))
+        found.append(inference_params(model, params))
     for separate in found:
         assert not names_of(separate, TRANSPOSED)
         jax.tree.map(np.testing.assert_array_equal, separate["block_1"], jax.tree.map(lambda x: x[1], params["blocks"]))
+
+
+def relative_error(found, expected):
+    return np.linalg.norm(np.asarray(found) - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_in_8_bits_logits_are_near(variant):
+    model = make_model(**VARIANTS[variant])
+    params = random_params(model)
+    found = inference_params(model, params, "int8")
+    assert found["block_1"]["feed_forward"]["up"][TRANSPOSED].values.dtype == np.int8
+    assert found[OUTPUT_ROWS].values.shape == (VOCABULARY, WIDTH)
+    assert 1e-4 < relative_error(apply(model, found, TOKENS), np.asarray(apply(model, params, TOKENS))) < 0.05
+
+
+def test_a_translator_in_8_bits_scores_targets_nearly_as_before():
+    model = EncoderDecoderConfig(num_layers=2, num_heads=2, width=8, context_length=8).build(translating(11))
+    source, inputs = (np.random.default_rng(seed).integers(0, 11, (2, 5)).astype(np.int32) for seed in (0, 1))
+    params = jax.tree.map(
+        lambda x: np.random.default_rng(x.size).normal(size=x.shape).astype(np.float32),
+        parameter_shapes(model, source, inputs),
+    )
+    score = jax.jit(lambda params: model.apply({"params": params}, source, inputs))
+    assert 1e-4 < relative_error(score(inference_params(model, params, "int8")), np.asarray(score(params))) < 0.1
+
+
+ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=8, max_positions=12)
+
+
+@pytest.mark.parametrize(
+    "config", [RecurrentLMConfig(embedding_width=8, widths=(8,)), BertPretrainingConfig(encoder=ENCODER)], ids=repr
+)
+def test_models_that_would_not_be_faster_are_refused(config):
+    model = config.build(sized(5))
+    params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), parameter_shapes(model, *config.inputs(sized(5))))
+    with pytest.raises(ValueError, match=f"int8 .* use {type(model).__name__} without it"):
+        inference_params(model, params, "int8")

@@ -20,6 +20,7 @@ from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Task, Trained, every_task
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.text_to_text import TextToText
+from tests.few_lengths import with_few_lengths
 from tests.guards import test_families as guards
 from tests.random_parameters import random_parameters
 from tests.seam import images
@@ -260,7 +261,7 @@ def first_losses(config, dtype):
     """The loss at each of the first 100 steps, on one device, and the types of the state's arrays."""
     rate = 2.0 if config.optimizer.kind == "sgd" else 0.01
     changes = {"total_steps": 100, "optimizer.schedule": "constant", "optimizer.learning_rate": rate}
-    setup = set_up(begin(update(config, **{"model.compute.dtype": dtype}, **changes)))
+    setup = set_up(begin(with_few_lengths(update(config, **{"model.compute.dtype": dtype}, **changes))))
     layout = make_parallel("jit", jax.devices()[:1])
     state, batches = layout.initialise(setup.initial_state, setup.given), iter(setup.corpus.train)
     step, losses = layout.compile_train(setup.step, setup.abstract_state), []

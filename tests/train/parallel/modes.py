@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
+from tests.few_lengths import with_few_lengths
 from train.config import update
 from train.parallel import make_parallel
 from train.run.begin import begin
@@ -25,7 +26,7 @@ MODES = {
 
 def trained(config, mode="jit", mesh=None, devices=1, steps=STEPS):
     """The losses of the first steps, and the state after them as on one device."""
-    config = update(config, total_steps=max(steps, config.total_steps))
+    config = with_few_lengths(update(config, total_steps=max(steps, config.total_steps)))  # a program a length
     if config.optimizer.kind != "sgd":
         # Adam divides by the size of the gradient: where it should be 0, only rounding would be compared.
         config = update(config, **{"optimizer.epsilon": 1e-3})

@@ -220,6 +220,9 @@ def test_settings_of_generation_that_are_not_supported_are_refused_by_name(chang
 def test_forced_tokens_are_those_of_the_generation_config_and_else_of_the_config(tiny, tmp_path):
     def forced(folder):
         held = read_encoder_decoder(folder).vocabulary
+        theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config
+        assert held.forced_first == theirs.forced_bos_token_id
+        assert (held.end if held.forced_end else None) == theirs.forced_eos_token_id
         return held.forced_first, held.forced_end
 
     copied(tiny, tmp_path)
@@ -233,6 +236,11 @@ def test_forced_tokens_are_those_of_the_generation_config_and_else_of_the_config
     assert forced(tmp_path) == (0, True)
     config.write_text(json.dumps(settings | {"forced_eos_token_id": None}))
     assert forced(tmp_path) == (None, False)
+    config.write_text(json.dumps({name: x for name, x in settings.items() if name != "forced_eos_token_id"}))
+    assert forced(tmp_path) == (None, False)
+    config.write_text(json.dumps(settings | {"bad_words_ids": [[1]]}))
+    with pytest.raises(PretrainedError, match=r"config\.json: not supported: bad_words_ids"):
+        read_encoder_decoder(tmp_path)
 
 
 def test_every_setting_of_transformers_is_known():

@@ -1,6 +1,7 @@
 """A T5 and an mT5 compute what Transformers computes, and go in and out without a change of a bit."""
 
 import json
+import shutil
 
 import chex
 import jax
@@ -177,6 +178,16 @@ def test_an_output_layer_that_differs_from_the_table_is_one_of_its_own_as_in_tra
     held = read_encoder_decoder(with_tokenizer(folder, tmp_path))
     assert (held.config.embeddings, held.config.scale_logits) == ("shared_inputs", True)
     assert_equal_logits(held, transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval(), tokenizer)
+
+
+def test_an_output_layer_that_the_config_says_is_not_the_table_must_be_in_the_file(tiny, tmp_path):
+    """As in files of T5 1.1 that were written without their head."""
+    folder = tiny[0]
+    shutil.copytree(folder, tmp_path / "bare")
+    settings = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (tmp_path / "bare" / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(WeightsError, match=r"missing: lm_head.weight \(104, 16\)"):
+        read_encoder_decoder(tmp_path / "bare")
 
 
 @pytest.mark.parametrize(

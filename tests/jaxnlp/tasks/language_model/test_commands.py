@@ -9,10 +9,12 @@ import pytest
 import scipy.special
 
 from jaxnlp.__main__ import main
-from jaxnlp.runs import load_run
+from jaxnlp.runs import load_pretrained, load_run
+from jaxnlp.tasks.language_model import commands
 from jaxnlp.tasks.language_model.commands import Generate
 from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 from jaxnlp.text.words import WordVocabulary
+from tests.decoder_folders import write_folder
 
 
 def generate(run, *options):
@@ -262,6 +264,17 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
         trained.generate("ta", temperature="hot")
 
 
+def test_in_8_bits_the_command_and_python_generate_one_text_and_perplexities_are_near(finished_run, capsys):
+    trained = load_run(finished_run.folder, checkpoint="best")
+    rounded = trained.quantised()
+    assert repr(rounded).endswith(f"int8; {repr(trained).partition('; ')[2]}")
+    text = "the dot is on the node"
+    before, after = trained.perplexity(text), rounded.perplexity(text)
+    assert before != after == pytest.approx(before, rel=0.02)
+    assert generate(finished_run.folder, "--int8", "--prompt", "the t", "--max-new-tokens", "9", "--seed", "3") == 0
+    assert capsys.readouterr().out == rounded.generate("the t", max_new_tokens=9, seed=3) + "\n"
+
+
 @pytest.mark.parametrize("options", [["--seed", "3"], ["--num-beams", "3"]], ids=["sampled", "beams"])
 def test_as_json_each_text_is_whole_with_its_prompt(finished_run, capsys, options):
     options = ["--prompt", "ta", "--max-new-tokens", "9", "--num-samples", "2", *options]
@@ -270,3 +283,16 @@ def test_as_json_each_text_is_whole_with_its_prompt(finished_run, capsys, option
     assert generate(finished_run.folder, *options, "--json") == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [{"prompt": "ta", "text": text.removesuffix("\n")} for text in plain]
+
+
+def test_a_start_token_that_the_model_writes_is_printed_as_in_the_text(tmp_path, monkeypatch, capsys):
+    """As between two texts of its training."""
+    folder = tmp_path / "llama"
+    write_folder(folder, model_type="llama")
+    trained = load_pretrained(folder)
+    ids = trained.processor.encode("sat on").tolist()
+    monkeypatch.setattr(commands, "generate_tokens", lambda *_, **__: (np.array([token]) for token in ids))
+    assert trained.generate("The cat") == "The cat<s> sat on"
+    for options in ({}, {"json": True}):
+        Generate(prompt="The cat", **options)(trained)
+        assert "The cat<s> sat on" in capsys.readouterr().out

@@ -67,6 +67,15 @@ def test_a_text_starts_with_its_token_and_what_continues_it_keeps_its_blank(fold
         assert ours.decode(whole[:cut]) + ours.decode(whole[cut:]) == "The cat sat."
 
 
+def test_a_start_token_within_a_text_is_part_of_it(folder):
+    ours, theirs = BytePairs.of_folder(folder), AutoTokenizer.from_pretrained(folder)
+    first, second = ours.encode("The cat", starts=False).tolist(), ours.encode("sat.").tolist()
+    assert ours.decode(second) == "sat."
+    for split in range(len(second) + 1):
+        parts = [ours.decode(part, starts=False) for part in (second[:split], second[split:])]
+        assert "The cat" + "".join(parts) == theirs.decode(first + second)
+
+
 def test_a_start_token_that_the_tokenizer_lacks_is_refused(folder):
     fields = BytePairs.of_folder(folder).to_json()
     with pytest.raises(ValueError, match=r"expected a tokenizer with its start token, got .*<none>"):
