@@ -19,6 +19,7 @@ from jaxnlp.text import tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+GENERATION = "generation_config.json"
 MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
 _FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
@@ -26,7 +27,7 @@ LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
 LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
-_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
+_PARTS = (CONFIG, GENERATION, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
 DOWNLOADED = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""

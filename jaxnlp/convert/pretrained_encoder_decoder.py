@@ -6,10 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxnlp.convert.encoder_decoder import from_huggingface, has_head, to_huggingface
+from jaxnlp.convert.encoder_decoder import (
+    from_huggingface,
+    has_head,
+    has_output_bias,
+    to_huggingface,
+    unsupported,
+)
 from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
+    GENERATION,
     PretrainedError,
     errors_name,
     find_folder,
@@ -17,8 +24,10 @@ from jaxnlp.convert.folders import (
     read_tensors,
     read_vocabulary,
     refuse_files,
+    refuse_settings,
     write_folder,
 )
+from jaxnlp.convert.settings import GENERATION_SETTINGS
 from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import EXACT
@@ -55,11 +64,12 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     folder = find_folder(path)
     file = folder / CONFIG
     family, fields, size = fields_of(file, families(), EncoderDecoderConfig, _NEEDED, default="")
-    settings, fields = read_object(file), {**family.fixed, **family.defaults, **fields}
+    settings = {**family.special, **read_object(file)}
+    fields = {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
-    start = _start(file, settings)
-    vocabulary = read_vocabulary(folder, lambda place: PretrainedSubwords.of_folder(place, start), size)
-    _check(file, settings, fields, vocabulary)
+    start, forced = _start(file, settings), _forced(folder, settings, size)
+    vocabulary = read_vocabulary(folder, lambda place: PretrainedSubwords.of_folder(place, start, **forced), size)
+    _check(file, settings, fields, family, vocabulary)
     if start >= size:
         raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {start}")
     with errors_name(file):
@@ -69,6 +79,7 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     config = dataclasses.replace(
         config,
         embeddings="shared_inputs" if untied else "shared",
+        output_bias=has_output_bias(tensors, family),
         padded_vocabulary_size=size if vocabulary.size < size else None,
     )
     with errors_name(folder):
@@ -86,12 +97,12 @@ def _config(
     activation, gated = fields["feed_forward"]
     plain = {name: value for name, value in fields.items() if name not in ("feed_forward", "num_decoder_layers")}
     tied = settings.get("tie_word_embeddings", True)
+    plain = {"attention_dropout_rate": fields["dropout_rate"], **plain}
     return EncoderDecoderConfig(
         **plain,
         num_decoder_layers=fields.get("num_decoder_layers") or fields["num_layers"],
         activation=activation,
         gated=gated,
-        attention_dropout_rate=fields["dropout_rate"],
         embeddings="shared",
         scale_logits=family.scales_logits and settings.get("scale_decoder_outputs", tied),
         compute=EXACT,
@@ -107,15 +118,41 @@ def _start(file: Path, settings: Mapping[str, Any]) -> int:
     return start
 
 
-def _check(file: Path, settings: Mapping[str, Any], fields: Mapping[str, Any], vocabulary: PretrainedSubwords) -> None:
+def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """What `PretrainedSubwords` says of generated targets: settings of generation_config.json, or of config.json in a
+    folder without it. Raises: PretrainedError for settings that are not supported."""
+    file = folder / GENERATION
+    if file.is_file():
+        settings = {"eos_token_id": settings.get("eos_token_id"), **read_object(file)}
+    else:
+        file = folder / CONFIG
+        settings = {name: settings[name] for name in GENERATION_SETTINGS.names if name in settings}
+    refuse_settings(file, settings, GENERATION_SETTINGS)
+    first, end = (settings.get(name) for name in ("forced_bos_token_id", "forced_eos_token_id"))
+    if first is not None and not (type(first) is int and 0 <= first < size):
+        raise PretrainedError(f"{file}: forced_bos_token_id must be from 0 to {size - 1}, or null, got {first!r}")
+    if end not in (None, settings.get("eos_token_id")):
+        raise PretrainedError(f"{file}: forced_eos_token_id {end!r}, expected eos_token_id or null")
+    return {"forced_first": first, "forced_end": end is not None}
+
+
+def _check(
+    file: Path,
+    settings: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    family: EncoderDecoderFamily,
+    vocabulary: PretrainedSubwords,
+) -> None:
     """Raises: PretrainedError for settings that contradict each other or the tokenizer."""
     activation, gated = fields["feed_forward"]
     expected: dict[str, Any] = {
         "eos_token_id": vocabulary.end,
         "pad_token_id": vocabulary.padding,
-        "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}[activation],
+        "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}.get(activation),
         "is_gated_act": gated,
     }
+    same = {**family.aliases, **{name: ours for name, ours in family.fields.items() if name not in family.values}}
+    expected |= {name: fields[ours] for name, ours in same.items() if ours in _NEEDED}
     for name in ("tie_word_embeddings", "scale_decoder_outputs"):
         if type(settings.get(name, True)) is not bool:
             raise PretrainedError(f"{file}: {name} must be true or false, got {settings[name]!r}")
@@ -132,7 +169,7 @@ def save_encoder_decoder(
     Args:
       folder: a new or empty folder.
       pretrained: the encoder-decoder.
-      model_type: the family as which it is written; None = T5.
+      model_type: the family as which it is written; None = the first that has its options.
 
     Returns: the name of its class in Transformers.
 
@@ -140,8 +177,9 @@ def save_encoder_decoder(
       FileExistsError: when the folder is not empty.
       WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
     """
-    (config, params, vocabulary), family = pretrained, families()[model_type or "t5"]
-    folder = Path(folder).expanduser()
+    config, params, vocabulary = pretrained
+    model_type = model_type or _model_type(config)
+    folder, family = Path(folder).expanduser(), families()[model_type]
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
     ours = {name: getattr(config, name) for name in family.fields.values() if name != "feed_forward"}
@@ -149,17 +187,29 @@ def save_encoder_decoder(
     ours |= {"head_width": config.key_width, "feed_forward_width": config.hidden_width}
     settings: dict[str, Any] = {
         "architectures": [family.architecture],
-        "model_type": model_type or "t5",
+        "model_type": model_type,
         **settings_of(family, ours),
         "is_encoder_decoder": True,
         "tie_word_embeddings": config.ties_output,
         **({"scale_decoder_outputs": config.scale_logits} if family.scales_logits else {}),
-        "initializer_factor": 1.0,
         "vocab_size": len(params["tokens"]["embedding"]),
         "pad_token_id": vocabulary.padding,
         "eos_token_id": vocabulary.end,
         "decoder_start_token_id": vocabulary.start,
     }
+    if "bos_token" in vocabulary.named:
+        settings["bos_token_id"] = vocabulary.id_of(vocabulary.named["bos_token"])
+    special = {name: value for name, value in settings.items() if name.endswith("_token_id")}
+    if vocabulary.forced_first is not None:
+        special["forced_bos_token_id"] = vocabulary.forced_first
+    if vocabulary.forced_end:
+        special["forced_eos_token_id"] = vocabulary.end
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
-    write_folder(folder, tensors, {CONFIG: settings}, write_tokenizer=tokenizer)
+    write_folder(folder, tensors, {CONFIG: settings, GENERATION: special}, write_tokenizer=tokenizer)
     return family.architecture
+
+
+def _model_type(config: EncoderDecoderConfig) -> str:
+    """The family that has most of a model's options; T5 rather than mT5, which has fewer."""
+    known = families()
+    return min(reversed(known), key=lambda name: len(unsupported(config, known[name])))

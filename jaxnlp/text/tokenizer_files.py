@@ -151,19 +151,22 @@ def read_decoder_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str], boo
 def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]]:
     """The tokenizer of a text-to-text model's folder, as `read_tokenizer`, and its tokens by their settings.
 
-    These are `pad_token`, `eos_token` and `unk_token`. The template adds the second at the end of a text.
+    `pad_token`, `eos_token` and `unk_token` are among them. The template adds the second at the end of a text, and may
+    add `bos_token` at its start.
 
     Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for another template.
     """
 
     def finish(read: _Read) -> tuple[Tokenizer, dict[str, str]]:
-        named = {name: str(read.named.get(name)) for name in TEXT_TO_TEXT_TOKENS}
-        missing = [name for name, token in named.items() if read.tokenizer.token_to_id(token) is None]
+        named = {name: str(token) for name in _ORDER if (token := read.named.get(name)) is not None}
+        named = {name: token for name, token in named.items() if read.tokenizer.token_to_id(token) is not None}
+        missing = [name for name in TEXT_TO_TEXT_TOKENS if name not in named]
         if missing:
             raise ValueError(f"a text-to-text model's tokenizer needs special tokens; missing: {', '.join(missing)}")
         plain, whole = (read.tokenizer.encode("a", add_special_tokens=special).tokens for special in (False, True))
-        if whole != [*plain, named["eos_token"]]:
-            raise ValueError(f"only {named['eos_token']} may be added to a text, at its end, got {whole}")
+        end = named["eos_token"]
+        if whole not in ([*plain, end], [named.get("bos_token"), *plain, end]):
+            raise ValueError(f"only {end} may be added to a text, at its end, and bos_token at its start, got {whole}")
         return read.tokenizer, named
 
     return _read_tokenizer(folder, {}, finish)

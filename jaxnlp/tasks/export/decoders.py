@@ -47,7 +47,7 @@ def encode_and_step(trained: Trained) -> dict[str, Exportable]:
     Args: trained: its model has `initial_cache`, as a `SequenceToSequenceConfig` says.
     """
     model: Any = trained.model
-    start, end = trained.processor.symbols
+    start, end, *_ = trained.processor.symbols
     decoder, longest = target_decoder_of(model), model.config.max_length
     axes = Axes(S=(1, longest))
 

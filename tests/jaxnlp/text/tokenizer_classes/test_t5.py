@@ -93,7 +93,7 @@ def test_templates_without_an_end_are_refused(folder):
     change(folder, tokenizer_class="PreTrainedTokenizerFast")
     whole = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps(whole | {"post_processor": None}))
-    with pytest.raises(ValueError, match=r"only </s> may be added to a text, at its end, got \['▁a'\]"):
+    with pytest.raises(ValueError, match=r"only </s> may be added to a text, at its end, .*got \['▁a'\]"):
         PretrainedSubwords.of_folder(folder, 0)
 
 
