@@ -254,7 +254,9 @@ def write_decoder_tokenizer(tokenizer: Tokenizer, named: Mapping[str, str], fold
       folder: an existing folder.
       max_length: maximum input length in tokens.
     """
-    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **named})
+    # A class that Transformers uses whatever the file says would add tokens of its own for names that are left out.
+    names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")), **named}
+    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **names})
 
 
 def write_text_to_text_tokenizer(
