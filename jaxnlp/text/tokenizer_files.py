@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, processors
 from tokenizers.models import Unigram
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
-from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, with_id
+from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, clean_up_texts, with_id
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
 
@@ -31,9 +31,10 @@ TOKENIZER_SETTINGS = ForeignSettings(
     applied=(
         *(*CASE, *_EXTRA, *_ORDER, "add_prefix_space", "trim_offsets"),
         *("tokenizer_class", "added_tokens_decoder", "model_input_names", "model_max_length", "max_len"),
-        *("extra_ids", "legacy"),
+        *("extra_ids", "legacy", "clean_up_tokenization_spaces"),
     ),
     supported={
+        "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": (False,),
         "truncation_side": ("right",),
         "padding_side": ("right",),
         "split_special_tokens": (False,),
@@ -73,11 +74,7 @@ TOKENIZER_SETTINGS = ForeignSettings(
             "response_schema",
             "chat_control_tokens",
         ),
-        "how ids become a text": (
-            "errors",
-            "clean_up_tokenization_spaces",
-            "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
-        ),
+        "how ids become a text": ("errors",),
         "the start and the separator are in the template": ("add_bos_token", "add_eos_token"),
         "tokenizer.json has the model": ("sp_model_kwargs", "unk_id", "vocab_size"),
         "Transformers sets it in each call": (
@@ -164,6 +161,8 @@ def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]
         plain, whole = (read.tokenizer.encode("a", add_special_tokens=special).tokens for special in (False, True))
         if whole != [*plain, named["eos_token"]]:
             raise ValueError(f"only {named['eos_token']} may be added to a text, at its end, got {whole}")
+        if read.settings.get("clean_up_tokenization_spaces"):
+            clean_up_texts(read.tokenizer)
         return read.tokenizer, named
 
     return _read_tokenizer(folder, {}, finish)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE
 
 
 class SpecialTokens(NamedTuple):
@@ -73,6 +74,21 @@ def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:
     if token_id is None:
         raise ValueError(f"the tokenizer does not have the token {token}")
     return token, token_id
+
+
+_CLEANED = (
+    *((f" {mark}", mark) for mark in (".", "?", "!", ",")),
+    (" ' ", "'"),
+    *((f" {end}", end) for end in ("n't", "'m", "'s", "'ve", "'re")),
+)
+
+
+def clean_up_texts(tokenizer: Tokenizer) -> None:
+    """Removes blanks before marks from decoded texts, as `clean_up_tokenization_spaces` of Transformers. BPE keeps them
+    there."""
+    if not isinstance(tokenizer.model, BPE):
+        steps = [tokenizer.decoder, decoders.Fuse(), *(decoders.Replace(*pair) for pair in _CLEANED)]
+        tokenizer.decoder = decoders.Sequence(steps)
 
 
 def classes() -> list[TokenizerClass]:
