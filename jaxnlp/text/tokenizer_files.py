@@ -18,8 +18,8 @@ WHOLE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
 FILES = (WHOLE, SETTINGS, SPECIAL_MAP, ADDED, *(name for one in classes() for name in one.files))
 
-_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes that use tokenizer.json unchanged."""
+_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer", "MT5TokenizerFast")
+"""Classes that use tokenizer.json unchanged, and those that Transformers no longer has, for which it does so."""
 _ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The order in which Transformers adds special tokens."""
 TEXT_TO_TEXT_TOKENS = ("pad_token", "eos_token", "unk_token")
@@ -187,7 +187,8 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     known = classes()
     by_name = {name: one for one in known for name in one.names}
     default = next((one for one in known if config.get("model_type") in one.model_types), BERT)
-    class_name = settings.get("tokenizer_class") or config.get("tokenizer_class") or default.names[0]
+    assumed = default.names[0] if default.assumed else _AS_WRITTEN[0]
+    class_name = settings.get("tokenizer_class") or config.get("tokenizer_class") or assumed
     if class_name not in (*by_name, *_AS_WRITTEN):
         expected = ", ".join((*by_name, *_AS_WRITTEN))
         raise ValueError(

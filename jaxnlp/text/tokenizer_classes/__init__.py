@@ -40,7 +40,7 @@ class TokenizerClass(NamedTuple):
 
     Attributes:
       names: of the class.
-      model_types: for which it is the default.
+      model_types: for which it is the default, and gives the default special tokens.
       kind: of its model in the `tokenizers` library.
       files: with the tokens, where there is no tokenizer.json; () = it needs tokenizer.json.
       named: its default special tokens, by the name of the setting.
@@ -51,6 +51,8 @@ class TokenizerClass(NamedTuple):
       finish: adds the template, when all tokens have their ids. Further arguments: as `build`, without the first.
       extra: further special tokens that the class adds, from tokenizer_config.json.
       always: model types that have this class whatever their files say.
+      assumed: whether a folder that names no class has this one. Otherwise Transformers uses its tokenizer.json
+        unchanged.
       unchanged: whether Transformers uses a tokenizer.json with this content unchanged, and not this class.
     """
 
@@ -65,6 +67,7 @@ class TokenizerClass(NamedTuple):
     finish: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any]], None]
     extra: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
     always: tuple[str, ...] = ()
+    assumed: bool = True
     unchanged: Callable[[Mapping[str, Any]], bool] = lambda whole: False
 
 

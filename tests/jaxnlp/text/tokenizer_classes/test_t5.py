@@ -59,6 +59,7 @@ def test_ten_thousand_random_texts_of_every_script_have_the_tokens_and_texts_of_
         {"tokenizer_class": "T5TokenizerFast"},
         {"tokenizer_class": "absent"},
         {"tokenizer_class": "PreTrainedTokenizerFast"},
+        {"tokenizer_class": "MT5Tokenizer", "extra_ids": 7, "extra_special_tokens": "absent"},
         {"extra_ids": 0},
         {"extra_ids": 7},
         {"extra_ids": "absent", "extra_special_tokens": "absent"},
