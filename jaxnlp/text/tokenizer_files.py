@@ -229,8 +229,8 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
             own.finish(tokenizer, named, settings)
         return finish(_Read(tokenizer, {**default.named, **named}, settings, own is not None and own.segments, whole))
     except Exception as error:
-        kind = (own or default).kind
-        raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
+        kind, problem = (own or default).kind, f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {problem}") from error
 
 
 def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
