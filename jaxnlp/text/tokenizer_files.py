@@ -205,8 +205,8 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     if not names or not all((folder / name).is_file() for name in names):
         expected = f"neither {WHOLE} nor {' and '.join(others)}" if others else f"no {WHOLE}"
         raise FileNotFoundError(
-            f"{folder} has {expected}; write them with Transformers: AutoTokenizer.from_pretrained(NAME_OR_FOLDER)."
-            f"save_pretrained('{folder}')"
+            f"{folder} has {expected}; with Transformers, AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) "
+            "writes it"
         )
     if own is None and names != (WHOLE,):
         raise ValueError(f"{folder}: the tokenizer class {class_name} needs {WHOLE}, not {' and '.join(names)}")
