@@ -84,7 +84,18 @@ def test_a_text_starts_with_its_token_and_what_continues_it_keeps_its_blank(fold
     ours = BytePairs.of_folder(folder)
     whole = ours.encode("The cat sat.")
     assert whole[0] == ours.start == ours.id_of("<s>")
-    assert ours.encode("The cat sat.", starts=False).tolist() == whole[1:].tolist()
+    assert ours.encode(" The cat sat.", starts=False).tolist() == whole[1:].tolist()
+    for first, second in (
+        ("The cat", " sat."),
+        ("The c", "at"),
+        ("The cat sat", "."),
+        ("a", "\n"),
+        ("a\n", "b"),
+        ("a", ""),
+    ):
+        ids = [*ours.encode(first), *ours.encode(second, starts=False)]
+        assert ours.decode(ids) == first + second
+        assert len(ours.encode(second, starts=False)) <= len(second)
     assert ours.encode("").tolist() == [ours.start]
     for cut in range(2, len(whole)):
         assert ours.decode(whole[:cut]) + ours.decode(whole[cut:]) == "The cat sat."
