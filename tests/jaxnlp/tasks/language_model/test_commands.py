@@ -287,12 +287,13 @@ def test_as_json_each_text_is_whole_with_its_prompt(finished_run, capsys, option
 
 def test_a_start_token_that_the_model_writes_is_printed_as_in_the_text(tmp_path, monkeypatch, capsys):
     """As between two texts of its training."""
-    folder = tmp_path / "llama"
-    write_folder(folder, model_type="llama")
-    trained = load_pretrained(folder)
+    write_folder(tmp_path, model_type="llama")
+    trained = load_pretrained(tmp_path)
     ids = trained.processor.encode("sat on").tolist()
     monkeypatch.setattr(commands, "generate_tokens", lambda *_, **__: (np.array([token]) for token in ids))
     assert trained.generate("The cat") == "The cat<s> sat on"
     for options in ({}, {"json": True}):
         Generate(prompt="The cat", **options)(trained)
         assert "The cat<s> sat on" in capsys.readouterr().out
+    for stop in (".", "\n", "</s>"):  # each is one token, without a blank before it
+        assert trained.generate("The cat", stop=stop) == "The cat<s> sat on"
