@@ -68,7 +68,14 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     fields = {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
     start, forced = _start(file, settings), _forced(folder, settings, size)
-    vocabulary = read_vocabulary(folder, lambda place: PretrainedSubwords.of_folder(place, start, **forced), size)
+
+    def read(place: Path) -> PretrainedSubwords:
+        vocabulary = PretrainedSubwords.of_folder(place, start, **forced)
+        # The released summarisers have a token for masks, but no embedding for it.
+        unused = family.mask_is_optional and vocabulary.id_of(vocabulary.named.get("mask_token", "")) == size
+        return vocabulary.without("mask_token") if unused else vocabulary
+
+    vocabulary = read_vocabulary(folder, read, size)
     _check(file, settings, fields, family, vocabulary)
     if start >= size:
         raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {start}")

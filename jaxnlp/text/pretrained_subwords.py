@@ -68,6 +68,15 @@ class PretrainedSubwords:
         """
         return cls(*read_text_to_text_tokenizer(folder), start, **forced)
 
+    def without(self, name: str) -> Self:
+        """The tokenizer without a special token of BPE, such as `mask_token`: in a text it is then an ordinary word."""
+        fields, token = self.to_json(), self.named[name]
+        whole = fields["tokenizer"]
+        whole["model"]["vocab"].pop(token, None)
+        whole["added_tokens"] = [one for one in whole["added_tokens"] if one["content"] != token]
+        named = {other: text for other, text in self.named.items() if other != name}
+        return type(self).from_json({**fields, "tokenizer": whole, "named": named})
+
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
         write_text_to_text_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)

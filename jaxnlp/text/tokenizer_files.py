@@ -48,17 +48,10 @@ TOKENIZER_SETTINGS = ForeignSettings(
     },
     ignored={
         "where the files came from": (
-            *(
-                "name_or_path",
-                "_name_or_path",
-                "special_tokens_map_file",
-                "tokenizer_file",
-                "vocab_file",
-                "merges_file",
-            ),
-            *("slow_tokenizer_class", "processor_class", "is_local", "local_files_only", "files_loaded", "cache_dir"),
-            *("_commit_hash", "device_map", "from_slow", "use_fast", "trust_remote_code", "tokenizer_type"),
-            "transformers_version",
+            *("name_or_path", "_name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file"),
+            *("merges_file", "slow_tokenizer_class", "processor_class", "is_local", "local_files_only"),
+            *("files_loaded", "cache_dir", "_commit_hash"),
+            *("device_map", "from_slow", "use_fast", "trust_remote_code", "tokenizer_type", "transformers_version"),
         ),
         "chats": (
             *("use_default_system_prompt", "chat_template", "response_template", "response_schema"),

@@ -53,6 +53,8 @@ class EncoderDecoderFamily(NamedTuple):
       prefix: of all tensors but the output layer, in the class with it.
       output_bias: the biases of the logits, [1, V]; a file may leave them out if they are 0.
       separates_copies: whether a model with an output layer of its own also has the copies of the table.
+      mask_is_optional: whether a model may have one embedding less than its tokenizer has tokens, if the last is
+        `mask_token`.
       aliases: further names of fields, which a config.json may have besides the settings.
       special: ids of special tokens that a config.json may leave out.
     """
@@ -74,6 +76,7 @@ class EncoderDecoderFamily(NamedTuple):
     prefix: str = ""
     output_bias: str = ""
     separates_copies: bool = False
+    mask_is_optional: bool = False
     aliases: Mapping[str, str] = {}
     special: Mapping[str, int] = {"pad_token_id": 0}
 

@@ -106,6 +106,7 @@ FAMILY = EncoderDecoderFamily(
     prefix="model.",
     output_bias="final_logits_bias",
     separates_copies=True,
+    mask_is_optional=True,
     aliases=ALIASES,
     special={"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
 )

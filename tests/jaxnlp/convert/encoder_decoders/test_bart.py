@@ -243,6 +243,22 @@ def test_forced_tokens_are_those_of_the_generation_config_and_else_of_the_config
         read_encoder_decoder(tmp_path)
 
 
+def test_a_mask_without_an_embedding_is_an_ordinary_word(tiny, tmp_path):
+    model = make_model(vocab_size=340)
+    held = saved(model, tiny, tmp_path / "in")
+    assert (tiny[3].vocabulary.id_of("<mask>"), held.vocabulary.id_of("<mask>")) == (340, None)
+    assert held.vocabulary.size == 340
+    assert max(held.vocabulary.encode("a <mask> b")) < 340
+    assert held.vocabulary.decode(held.vocabulary.encode("a <mask> b")) == "a <mask> b"
+    assert_equal_logits(held, model, tiny[2])
+    assert_written_as_it_was_read(held, model, tiny[2], tmp_path / "out")
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert read(TEXTS)["input_ids"] == tiny[2](TEXTS)["input_ids"]
+    make_model(vocab_size=339).save_pretrained(with_tokenizer(tiny[0], tmp_path / "less"))
+    with pytest.raises(PretrainedError, match="the tokenizer has 341 tokens, but the model has 339 embeddings"):
+        read_encoder_decoder(tmp_path / "less")
+
+
 def test_every_setting_of_transformers_is_known():
     written = transformers.BartConfig().to_dict()
     assert FAMILY.rules.problems(written) == []
