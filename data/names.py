@@ -179,8 +179,8 @@ class _NamesConfig(DataConfig):
                 split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
                 splits.append(dataclasses.replace(split, source=read.source(examples)))
         if not splits:
-            line, error = next(iter(skipped.items()))
-            raise DataError(f"{path}, line {line}: {error}") from error
+            line, first = next(iter(skipped.items()))
+            raise DataError(f"{path}, line {line}: {first}") from first
         why = "too long, or with characters outside the vocabulary"
         warn_of_skipped(path, sorted(skipped), read.lines, "questions", why)
         whole, *rest = splits
