@@ -1,9 +1,12 @@
-"""The vectors of one text of 30 words and of 32 of them, by encoders of Transformers: with jaxnlp and Transformers."""
+"""The vectors of one text of 30 words and of 32 of them, and of one image and of eight, by encoders of Transformers:
+with jaxnlp and Transformers."""
 
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.case import Case, Step
-from benchmarks.foreign import ENCODERS, SENTENCE, implementations, with_folder
+from benchmarks.foreign import ENCODERS, IMAGE_ENCODERS, SENTENCE, SIDE, implementations, with_folder
 
 
 def ours(model_type: str, batch: int) -> Step:
@@ -32,8 +35,38 @@ def theirs(model_type: str, batch: int) -> Step:
     return step
 
 
+def images(batch: int) -> list[np.ndarray]:
+    return list(np.random.default_rng(0).integers(0, 256, (batch, SIDE, SIDE, 3), np.uint8))
+
+
+def ours_of_images(model_type: str, batch: int) -> Step:
+    import jaxnlp
+
+    run, given = with_folder(jaxnlp.load_pretrained, model_type), images(batch)
+    return lambda: run.embed(given)
+
+
+def theirs_of_images(model_type: str, batch: int) -> Step:
+    """The last vector of the class token."""
+    import torch
+    from transformers import AutoImageProcessor, AutoModel
+
+    def load(folder: Path):
+        model = AutoModel.from_pretrained(folder, add_pooling_layer=False)
+        return AutoImageProcessor.from_pretrained(folder), model.eval()
+
+    processor, model = with_folder(load, model_type)
+    given = images(batch)
+
+    @torch.no_grad()
+    def step() -> object:
+        return model(**processor(given, return_tensors="pt")).last_hidden_state[:, 0].numpy()
+
+    return step
+
+
 def cases() -> list[Case]:
-    return [
+    of_texts = [
         Case(
             "encode",
             implementations(ours, theirs, model_type, batch),
@@ -43,3 +76,9 @@ def cases() -> list[Case]:
         for model_type in ENCODERS
         for batch in (1, 32)
     ]
+    of_images = [
+        Case("encode", implementations(ours_of_images, theirs_of_images, model_type, batch), f"{model_type}, {batch}")
+        for model_type in IMAGE_ENCODERS
+        for batch in (1, 8)
+    ]
+    return of_texts + of_images

@@ -19,6 +19,8 @@ ENCODERS: Mapping[str, Mapping[str, Any]] = {
     "electra": {},
 }
 """Changes of the default settings, by model type: the defaults are BERT-base, DistilBERT and a small ELECTRA."""
+IMAGE_ENCODERS: Mapping[str, Mapping[str, Any]] = {"vit": {}}
+"""The same for encoders of images: ViT-base with patches of 16 x 16."""
 DECODERS: Mapping[str, Mapping[str, Any]] = {
     "gpt2": {},
     "llama": {
@@ -31,6 +33,8 @@ DECODERS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """GPT-2 with 124 million parameters, and a Llama in the shape of SmolLM2 with 135 million."""
+SIDE = 224
+"""Height and width of an image, in pixels."""
 WORDS = 64
 SENTENCE = " ".join(f"word{number % WORDS}" for number in range(30))
 """A text of 30 words, which are tokens of the encoders."""
@@ -56,11 +60,14 @@ def write(model_type: str, folder: Path) -> None:
     import transformers
 
     torch.manual_seed(0)
-    sizes = {**ENCODERS, **DECODERS}[model_type]
+    sizes = {**ENCODERS, **IMAGE_ENCODERS, **DECODERS}[model_type]
     config = transformers.AutoConfig.for_model(model_type, **sizes)
-    auto = transformers.AutoModel if model_type in ENCODERS else transformers.AutoModelForCausalLM
-    auto.from_config(config).save_pretrained(folder)
-    if model_type in ENCODERS:
+    auto = transformers.AutoModelForCausalLM if model_type in DECODERS else transformers.AutoModel
+    options = {"add_pooling_layer": False} if model_type in IMAGE_ENCODERS else {}
+    auto.from_config(config, **options).save_pretrained(folder)
+    if model_type in IMAGE_ENCODERS:
+        transformers.ViTImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
+    elif model_type in ENCODERS:
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{number}" for number in range(WORDS))]
         (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
         (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')

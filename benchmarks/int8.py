@@ -26,7 +26,7 @@ MARKERS = ("<!-- begin int8 -->", "<!-- end int8 -->")
 
 def mean_loss(trained: Trained, batches: Sequence[NumpyBatch]) -> float:
     """The mean negative log-likelihood of the targets, in nats a token, with the parameters of inference."""
-    model = trained.model
+    model: Any = trained.model
 
     @jax.jit
     def totals(params: Any, batch: NumpyBatch) -> tuple[jax.Array, jax.Array]:
@@ -45,7 +45,7 @@ def row_of(run: Path) -> dict[str, Any]:
     trained, config = load_run(run), run_folder.read_config(run)
     batches = config.data.load(config.seed, trained.processor).split("validation").batches
     return {
-        "recipe": config.recipe,
+        "run": config.recipe,
         "loss": mean_loss(trained, batches),
         "loss_int8": mean_loss(trained.quantised(), batches),
         "device": device_name(),
@@ -60,12 +60,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
         f"Measured on {where['device']}, {where['date']}, at commit {short_commit(where['commit'])}.",
         "",
-        "| recipe | validation loss, nats | in 8 bits | difference |",
+        "| run | validation loss, nats | in 8 bits | difference |",
         "| --- | ---: | ---: | ---: |",
     ]
     for row in rows:
         before, after = row["loss"], row["loss_int8"]
-        lines.append(f"| `{row['recipe']}` | {before:.4f} | {after:.4f} | {after - before:+.4f} |")
+        lines.append(f"| `{row['run']}` | {before:.4f} | {after:.4f} | {after - before:+.4f} |")
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@ TITLES = {
     "benchmarks_bfloat16_search": "With bfloat16 instructions: beam search, CRF, parser",
     "benchmarks_float32": "Without bfloat16 instructions, first run",
     "benchmarks_float32_again": "Without bfloat16 instructions, second run",
+    "benchmarks_foreign": "Weights of Transformers",
     "benchmarks_answers": "The answer to one text, and the first answer of a process",
     "benchmarks_against_717ce63": "Next to an older commit of jaxnlp",
 }

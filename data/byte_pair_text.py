@@ -3,8 +3,9 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from data import DataError
+from data import Corpus, DataError
 from data.text_windows import TextWindows
 from jaxnlp.config import Count, UserPath
 from jaxnlp.text.byte_pairs import BytePairs
@@ -26,6 +27,16 @@ class BytePairText(TextWindows):
         self.only_if(self.tokenizer is None, "merges that are learned from the text", "vocabulary_size")
         if self.vocabulary_size < 256:
             raise ValueError(f"data.vocabulary_size must be at least 256, the bytes, got {self.vocabulary_size}")
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """As `TextWindows.load`. Raises: also DataError when `tokenizer` is not that of the processor."""
+        given = None if processor is None or self.tokenizer is None else self.vocabulary_of(())
+        if given is not None and given != processor:
+            raise DataError(
+                f"the tokenizer in {self.tokenizer} differs from the model's of {processor.size:,} tokens; remove "
+                "--data.tokenizer"
+            )
+        return super().load(seed, processor)
 
     def vocabulary_of(self, documents: Sequence[str]) -> BytePairs:
         """The given tokenizer, or one of the training text."""

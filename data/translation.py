@@ -283,7 +283,8 @@ class ParallelText(SentencePairs, TextFiles):
 
         Raises:
           FileNotFoundError: when a file does not exist.
-          DataError: when a file cannot be read, with its line; or when all training pairs are too long.
+          DataError: when a file cannot be read, with its line; when all training pairs are too long; or when
+            `sentencepiece` is not the vocabulary of the processor.
         """
         if not self.train:
             raise DataError("data.train is required: give one or two files with --data.train SOURCES TARGETS")
@@ -301,6 +302,9 @@ class ParallelText(SentencePairs, TextFiles):
         saved = processor is not None
         if not saved:
             processor = self._own_processor([pairs[index] for index in train])
+        elif self.sentencepiece and self._own_processor([]) != processor:
+            given = ", ".join(self.sentencepiece)
+            raise DataError(f"the vocabulary in {given} differs from the model's; remove --data.sentencepiece")
         processor = require_processor(processor, TranslationProcessor)
         plain = [encoded(pairs[index], processor) for index in train]
         fits = [longer_side(ids) <= self.max_length for ids in plain]

@@ -137,7 +137,8 @@ def _pretrained_task(path: str | Path, *, whole: bool = True) -> type[Task]:
                 )
     known = [kind for kind in kinds if kind in tasks]
     if not known:
-        raise PretrainedError(f"{path}: model_type must be one of {', '.join(sorted(tasks))}, got {kinds[-1]!r}")
+        types = ", ".join(sorted(name for name in tasks if name.islower()))  # the others are names of classes
+        raise PretrainedError(f"{path}: model_type must be one of {types}, got {kinds[-1]!r}")
     return tasks[known[0]]
 
 
@@ -168,6 +169,11 @@ def read_config_json(folder: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise RunError(f"the config of {folder} cannot be read: {error}") from error
+    if isinstance(config, dict) and "model_type" in config:
+        raise RunError(
+            f"{folder} has pretrained weights, not a training run; load it with jaxnlp.load_pretrained, or train with "
+            f"--init-from {folder}"
+        )
     if not isinstance(config, dict) or not {"task", "model"} <= config.keys():
         raise RunError(f"{path} is not the config of a run: it does not have a task and a model")
     return config

@@ -6,7 +6,7 @@ import itertools
 import multiprocessing
 import pickle
 import signal
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
@@ -19,6 +19,8 @@ from data import DataError, LazyBatch
 T = TypeVar("T")
 Epoch = Callable[[int], Sequence[Any]]
 """A pure function from the index of an epoch to its batches: `NumpyBatch`, `LazyBatch`, or dicts of them by part."""
+Batches = Generator[Sequence[Any], None, None]
+"""The batches of each epoch."""
 ENDLESS = 2**40
 """An effectively infinite number. Grain's own endless repeat() overflows when its examples are batched."""
 
@@ -44,20 +46,20 @@ class Epochs(grain.IterDataset):
     def __iter__(self) -> "_EpochsIterator":
         return _EpochsIterator(self._epochs_from)
 
-    def _epochs_from(self, number: int) -> Iterator[Sequence[Any]]:
+    def _epochs_from(self, number: int) -> Batches:
         if not self.num_workers:
-            return map(self.epoch, itertools.count(number))
+            return (self.epoch(index) for index in itertools.count(number))
         return _made_ahead(self.epoch, number, self.num_workers)
 
 
 class _EpochsIterator(grain.DatasetIterator):
     """Its state is two numbers: the epoch and the next batch in it."""
 
-    def __init__(self, epochs_from: Callable[[int], Iterator[Sequence[Any]]]):
+    def __init__(self, epochs_from: Callable[[int], Batches]):
         super().__init__()
         self._epochs_from = epochs_from
         self._number, self._next = 0, 0
-        self._epochs: Iterator[Sequence[Any]] | None = None  # from `_number` on, once a batch was taken
+        self._epochs: Batches | None = None  # from `_number` on, once a batch was taken
         self._batches: Sequence[Any] = ()
 
     def __next__(self) -> Any:
@@ -80,7 +82,7 @@ class _EpochsIterator(grain.DatasetIterator):
     def close(self) -> None:
         """Ends the processes that make batches."""
         super().close()
-        if isinstance(self._epochs, Generator):
+        if self._epochs is not None:
             self._epochs.close()
 
 
@@ -100,7 +102,7 @@ def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
     return kept
 
 
-def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Generator[Sequence[Any], None, None]:
+def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
     """The epochs from a number on, in their order, made by processes."""
     started_anew = multiprocessing.get_context("spawn")  # a fork would copy JAX's threads
     processes = ProcessPoolExecutor(num_workers, started_anew, initializer=_begin, initargs=(cloudpickle.dumps(epoch),))

@@ -12,16 +12,24 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.typing import Params
 
 
-def has_head(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> bool:
+def has_head(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, tied: bool) -> bool:
     """Whether the output layer is a matrix of its own. A file may also store it although it is the embedding.
 
     Args:
       tensors: of any shapes [...], by name.
       family: of the tensors.
+      tied: whether a model without a stored output layer has the embedding as its output layer.
     """
-    held = _with_table(tensors, family)
+    held = _by_name(tensors, family)
     head, tokens = (held.get(f"{name}.weight") for name in (family.head, family.tokens))
-    return head is not None and tokens is not None and not np.array_equal(head, tokens)
+    if head is None or tokens is None:
+        return not tied
+    return not np.array_equal(head[1], tokens[1])
+
+
+def has_output_bias(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> bool:
+    """Whether the logits have biases that are not 0. Args: tensors: of any shapes [...], by name; family: of them."""
+    return bool(np.any(tensors.get(family.output_bias, 0)))
 
 
 def from_huggingface(
@@ -42,9 +50,10 @@ def from_huggingface(
       WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and copies
         of the embedding that differ from it.
     """
-    table.prefix_of(tensors, ("",), f"{family.encoder.norm}.weight", family.title)
-    kept = {name: tensor for name, tensor in tensors.items() if name not in family.buffers}
-    held = {name: (name, tensor) for name, tensor in _with_table(kept, family).items()}
+    held = _by_name(tensors, family)
+    table.prefix_of(held, ("",), f"{family.encoder.norm or family.encoder.embedding_norm}.weight", family.title)
+    if not config.output_bias and not has_output_bias(tensors, family):
+        held.pop(family.output_bias, None)
     same = (*family.copies, *([family.head] if config.ties_output else []))
     copies = {f"{name}.weight": f"{family.tokens}.weight" for name in same}
     return table.join_all(held, list(_entries(config, family, vocabulary_size)), copies, family.title)[_TREE]
@@ -65,6 +74,19 @@ def to_huggingface(params: Params, config: EncoderDecoderConfig, family: Encoder
     Raises:
       WeightsError: for variants that the family does not have, and parameters that do not fit the config.
     """
+    strange = unsupported(config, family)
+    if strange:
+        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    size = len(params["tokens"]["embedding"])
+    tensors = table.split_all({_TREE: params}, _entries(config, family, size))
+    if family.separates_copies and not config.ties_output:
+        tensors |= {f"{copy}.weight": tensors[f"{family.tokens}.weight"].copy() for copy in family.copies}
+    outside = (f"{family.head}.weight", family.output_bias)
+    return {name if name in outside else family.prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def unsupported(config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> list[str]:
+    """The options of a model that its family in Transformers does not have, each with its value."""
     strange = [
         f"model.{name} = {getattr(config, name)}"
         for name, value in family.fixed.items()
@@ -72,24 +94,30 @@ def to_huggingface(params: Params, config: EncoderDecoderConfig, family: Encoder
     ]
     if not config.one_table:
         strange.append(f"model.embeddings = {config.embeddings}")
-    if (config.activation, config.gated) not in family.values["feed_forward_proj"].values():
+    if (config.activation, config.gated) not in family.values[family.setting("feed_forward")].values():
         strange.append(f"model.activation = {config.activation} and model.gated = {config.gated}")
     if config.scale_logits and not family.scales_logits:
         strange.append("model.scale_logits = True")
-    if strange:
-        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
-    size = len(params["tokens"]["embedding"])
-    return table.split_all({_TREE: params}, _entries(config, family, size))
+    if "head_width" not in family.fields.values() and config.key_width * config.num_heads != config.width:
+        strange.append(f"model.head_width = {config.head_width}")
+    return strange
 
 
 _TREE = "encoder-decoder"
 
 
-def _with_table(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> dict[str, np.ndarray]:
-    """The tensors with the table of embeddings under its own name: a file may have only one of its copies."""
+def _by_name(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> dict[str, tuple[str, np.ndarray]]:
+    """The tensors and their own names, by their names without the prefix; the table of embeddings under its own name: a
+    file may have only one of its copies."""
+
+    def short(name: str) -> str | None:
+        name = name.removeprefix(family.prefix)
+        return None if name in family.buffers else name
+
+    held = table.by_short_name(tensors, short, family.title)
     names = [f"{name}.weight" for name in (family.tokens, *family.copies, family.head)]
-    there = next((name for name in names if name in tensors), None)
-    return dict(tensors) if there is None else {names[0]: tensors[there], **tensors}
+    there = next((name for name in names if name in held), None)
+    return held if there is None else {names[0]: held[there], **held}
 
 
 def _entries(config: EncoderDecoderConfig, family: EncoderDecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
@@ -110,8 +138,21 @@ def _entries(config: EncoderDecoderConfig, family: EncoderDecoderFamily, vocabul
             head_width=config.key_width,
             use_bias=config.use_bias,
         )
-        bias = f"{names.relative_bias}.weight"
-        yield table.plain(_TREE, (side, "relative_bias"), bias, config.num_buckets, config.num_heads)
-        yield from table.norm(_TREE, (side, "final_norm"), names.norm, width, use_bias=config.use_bias)
+        if names.relative_bias:
+            bias = f"{names.relative_bias}.weight"
+            yield table.plain(_TREE, (side, "relative_bias"), bias, config.num_buckets, config.num_heads)
+        if names.norm:
+            yield from table.norm(_TREE, (side, "final_norm"), names.norm, width, use_bias=config.use_bias)
+        ours = {"encoder": "source", "decoder": "target"}[side]
+        if names.positions:
+            rows = config.position_offset + config.context_length
+            yield table.plain(_TREE, (f"{ours}_positions",), f"{names.positions}.weight", rows, width)
+        if names.embedding_norm:
+            yield from table.norm(_TREE, (f"{ours}_norm",), names.embedding_norm, width)
     if not config.ties_output:
         yield table.kernel(_TREE, ("head", "kernel"), (family.head,), width, (vocabulary_size,))
+    if config.output_bias:
+        shape = (1, vocabulary_size)
+        yield TensorEntry(
+            _TREE, ("output_bias",), (family.output_bias,), (shape,), lambda x: x[0][0].copy(), lambda x: [x[None]]
+        )

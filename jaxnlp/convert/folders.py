@@ -3,20 +3,23 @@
 import contextlib
 import functools
 import json
+import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from jaxnlp.convert.settings import REFUSED_FILES
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.saving.atomic_files import new_folder
 from jaxnlp.text import tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+GENERATION = "generation_config.json"
 MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
 _FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
@@ -24,10 +27,18 @@ LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
 LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
-_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
+_PARTS = (CONFIG, GENERATION, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
 DOWNLOADED = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
+
+
+class _Vocabulary(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+V = TypeVar("V", bound=_Vocabulary)
 
 
 class PretrainedError(ValueError):
@@ -101,13 +112,19 @@ def refuse_files(folder: Path, *, read: tuple[str, ...] = ()) -> None:
 
 
 def write_folder(
-    folder: Path, tensors: Mapping[str, np.ndarray], write_tokenizer: Callable[[Path], None], files: Mapping[str, bytes]
+    folder: Path,
+    tensors: Mapping[str, np.ndarray],
+    objects: Mapping[str, Any],
+    *,
+    write_tokenizer: Callable[[Path], None] = lambda folder: None,
+    files: Mapping[str, bytes] = types.MappingProxyType({}),
 ) -> None:
     """Writes a folder of weights atomically.
 
     Args:
       folder: a new or empty folder.
       tensors: of any shapes [...], by name.
+      objects: contents of JSON files, by name.
       write_tokenizer: writes the tokenizer's files into a folder.
       files: contents of further files, by name.
 
@@ -117,17 +134,51 @@ def write_folder(
         save_file(dict(tensors), partial / WEIGHTS, metadata={"format": "pt"})
         (partial / WEIGHTS).chmod(0o644)  # safetensors lets only the owner read it
         write_tokenizer(partial)
-        for name, content in files.items():
+        texts = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in objects.items()}
+        for name, content in {**texts, **files}.items():
             (partial / name).parent.mkdir(exist_ok=True)
             (partial / name).write_bytes(content)
 
 
-def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
+@contextlib.contextmanager
+def errors_name(place: Path) -> Iterator[None]:
+    """Errors within, of settings and of tensors, begin with the file or the folder."""
+    try:
+        yield
+    except WeightsError as error:
+        raise WeightsError(f"{place}: {error}") from error
+    except ValueError as error:
+        raise PretrainedError(f"{place}: {error}") from error
+
+
+def read_vocabulary(folder: Path, read: Callable[[Path], V], embeddings: int) -> V:
+    """The tokenizer of a folder.
+
+    Args:
+      folder: the folder with the files.
+      read: reads them.
+      embeddings: their number in the model.
+
+    Raises: PretrainedError when the tokenizer is missing or not supported, or has more tokens than the model.
+    """
+    try:
+        vocabulary = read(folder)
+    except (FileNotFoundError, ValueError) as error:
+        raise PretrainedError(str(error)) from error
+    if vocabulary.size > embeddings:
+        raise PretrainedError(
+            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {embeddings} embeddings"
+        )
+    return vocabulary
+
+
+def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     """The tensors of a folder's safetensors files, by name, each with the shape [...] that it has in the file.
 
     Args:
       folder: the folder with the files.
       name: the name that the user gave, for messages.
+      ignore: names, or prefixes of names, of tensors to leave out.
 
     Raises: PretrainedError when the files are missing or damaged, and for pickles and unsupported types.
     """
@@ -144,16 +195,15 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
         if pickled:
             raise PretrainedError(
                 f"{folder} has its weights in {', '.join(pickled)}, a pickle, which can run any code when it is read. "
-                'If you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
-                f"transformers import AutoModel; AutoModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
+                "If you trust it, write it as safetensors, with PyTorch and Transformers:\n"
+                f"{_conversion(folder, str(folder), str(folder))}"
             )
         if not Path(name).is_dir():
+            inputs = "AutoImageProcessor" if (folder / "preprocessor_config.json").is_file() else "AutoTokenizer"
             raise PretrainedError(
                 f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
                 "run any code; if you trust them, write them as safetensors, with PyTorch and Transformers:\n"
-                "  python -c "
-                f"\"from transformers import AutoModel, AutoTokenizer; AutoModel.from_pretrained('{name}')."
-                f"save_pretrained('FOLDER'); AutoTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
+                f"{_conversion(folder, name, 'FOLDER', inputs)}"
             )
         raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
     tensors: dict[str, np.ndarray] = {}
@@ -163,7 +213,15 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     if weight_map is not None and tensors.keys() != weight_map.keys():
         different = sorted(tensors.keys() ^ weight_map.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
-    return tensors
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(ignore)}
+
+
+def _conversion(folder: Path, source: str, target: str, *further: str) -> str:
+    """The command that writes weights as safetensors, with the class of their config: AutoModel would drop a head."""
+    classes = read_object(folder / CONFIG).get("architectures") or ["AutoModel"]
+    first = str(classes[0]) if str(classes[0]).isidentifier() else "AutoModel"
+    saved = "; ".join(f"{name}.from_pretrained('{source}').save_pretrained('{target}')" for name in (first, *further))
+    return f'  python -c "from transformers import {", ".join((first, *further))}; {saved}"'
 
 
 def _tensor(held: Any, name: str, file: Path) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +13,10 @@ from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     EXPORTED,
-    PretrainedError,
+    errors_name,
     find_folder,
     read_tensors,
+    read_vocabulary,
     refuse_files,
     write_folder,
 )
@@ -29,8 +29,7 @@ from jaxnlp.convert.sentence_transformers import (
     pooling_of,
     tokenizer_max_length,
 )
-from jaxnlp.convert.shapes import fields_of
-from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.targets import Problem
@@ -123,10 +122,7 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
     folder = encoder_folder(whole)
     family, config, size = _config_of(folder / CONFIG, exported=(whole / EXPORTED).is_file())
     refuse_files(folder)
-    try:
-        vocabulary = EncoderVocabulary.of_folder(folder)
-    except (FileNotFoundError, ValueError) as error:
-        raise PretrainedError(str(error)) from error
+    vocabulary = read_vocabulary(folder, EncoderVocabulary.of_folder, size)
     max_length, lowered = input_settings(folder)
     if max_length is None:
         max_length = tokenizer_max_length(folder, config.max_positions)
@@ -134,22 +130,16 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
         vocabulary = vocabulary.without_segments()
     if lowered:
         vocabulary = vocabulary.lowercased()
-    if vocabulary.size > size:
-        raise PretrainedError(
-            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
-        )
     tensors = {
         name: tensor
-        for name, tensor in read_tensors(folder, str(path)).items()
-        if not name.startswith(ignore) and (tensor.size or name not in family.barriers)
+        for name, tensor in read_tensors(folder, str(path), ignore=ignore).items()
+        if tensor.size or name not in family.barriers
     }
     poolers = tuple(f"{name}.weight" for name in (family.names.pooler, family.classifier_pooler))
     if not any(name.endswith(poolers) for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
-    try:
+    with errors_name(folder):
         params, heads = from_huggingface(tensors, config, size)
-    except WeightsError as error:
-        raise WeightsError(f"{folder}: {error}") from error
     if vocabulary.size < size:
         config = dataclasses.replace(config, padded_vocabulary_size=size)
     return Pretrained(
@@ -204,13 +194,12 @@ def save_pretrained(
     size = int(np.shape(params["tokens"]["embedding"])[0])
     family = checked_family(config)
     tensors = to_huggingface(params, config, size, heads)
-    fields = {theirs: getattr(config, ours) for theirs, ours in family.fields.items()}
     own = {name: family.rules.supported[name][0] for name in _OWN if name in family.rules.supported}
     settings = {
         # A pipeline takes a class that is named here where its own class refuses the folder.
         "architectures": [] if further_heads else [architecture(config, heads, classifier)],
         "pad_token_id": vocabulary.id_of(vocabulary.special.pad),
-        **fields,
+        **settings_of(family, vars(config)),
         **{name: config.position_rows for name, ours in family.fields.items() if ours == "max_positions"},
         **{name: config.hidden_width for name, ours in family.fields.items() if ours == "feed_forward_width"},
         **{name: config.embedded_width for name, ours in family.fields.items() if ours == "embedding_width"},
@@ -245,10 +234,9 @@ def save_pretrained(
             settings["id2label"] = {str(label): name for label, name in enumerate(classifier.names)}  # also num_labels
             settings["label2id"] = {name: label for label, name in enumerate(classifier.names)}
     documents = {CONFIG: settings, **module_files(config.width, *pretrained[4:])}
-    files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}
     length = pretrained.max_length or config.max_positions
     tokenizer = functools.partial(vocabulary.save, max_length=length)
-    write_folder(folder, tensors, tokenizer, {**files, **(further_files or {})})
+    write_folder(folder, tensors, documents, write_tokenizer=tokenizer, files=further_files or {})
 
 
 def architecture(config: BertConfig, heads: Params | None, classifier: Classifier | None = None) -> str:
@@ -281,10 +269,8 @@ def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig
     if "padding_id" in fields:  # the first position embeddings are those up to that of padding
         fields["max_positions"] = fields.get("max_positions", BertConfig.max_positions) - fields["padding_id"] - 1
     (model_type,) = family.rules.supported["model_type"]
-    try:
+    with errors_name(file):
         config = BertConfig(**{**family.fixed, **fields, "model_type": model_type})
-    except ValueError as error:
-        raise PretrainedError(f"{file}: {error}") from error
     return family, config, size
 
 

@@ -11,14 +11,16 @@ from jaxnlp.convert.decoders import DecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     PretrainedError,
+    errors_name,
     find_folder,
     read_object,
     read_tensors,
+    read_vocabulary,
     refuse_files,
     write_folder,
 )
 from jaxnlp.convert.rotary import rotary_fields, rotary_settings
-from jaxnlp.convert.shapes import fields_of
+from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.llama import LlamaConfig
@@ -56,26 +58,15 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
     folder = find_folder(path)
     family, fields, size = _fields_of(folder / CONFIG)
     refuse_files(folder)
-    try:
-        vocabulary = BytePairs.of_folder(folder)
-    except (FileNotFoundError, ValueError) as error:
-        raise PretrainedError(str(error)) from error
-    if vocabulary.size > size:
-        raise PretrainedError(
-            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
-        )
+    vocabulary = read_vocabulary(folder, BytePairs.of_folder, size)
     padded = size if vocabulary.size < size else None
-    try:
+    with errors_name(folder / CONFIG):
         config = family.config(
             **{**family.fixed, **family.defaults, **fields}, padded_vocabulary_size=padded, compute=EXACT
         )
-    except ValueError as error:
-        raise PretrainedError(f"{folder / CONFIG}: {error}") from error
-    tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
-    try:
+    tensors = read_tensors(folder, str(path), ignore=ignore)
+    with errors_name(folder):
         params = from_huggingface(tensors, config, size, family)
-    except WeightsError as error:
-        raise WeightsError(f"{folder}: {error}") from error
     return PretrainedDecoder(config, params, vocabulary)
 
 
@@ -130,19 +121,18 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
     ours, rotary = vars(config), {}
     if isinstance(config, LlamaConfig):
         ours, rotary = ours | config.architecture(), rotary_settings(config)
-    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
     ends = {f"{name}_id": vocabulary.named.get(name) for name in ("bos_token", "eos_token", "pad_token")}
     settings: dict[str, Any] = {
         "architectures": [family.architecture],
         "model_type": model_type,
-        **{theirs: _written(family.values.get(theirs), value) for theirs, value in fields.items()},
+        **settings_of(family, ours),
         **rotary,
         "initializer_range": 0.02,
         "vocab_size": len(params["tokens"]["embedding"]),
         **{name: token and vocabulary.id_of(token) for name, token in ends.items()},
     }
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
-    write_folder(folder, tensors, tokenizer, {CONFIG: (json.dumps(settings, indent=2) + "\n").encode()})
+    write_folder(folder, tensors, {CONFIG: settings}, write_tokenizer=tokenizer)
     return family.architecture
 
 
@@ -161,8 +151,3 @@ def _check_tokenizer(vocabulary: BytePairs, model_type: str, title: str) -> None
             f"Transformers gives every {title} a tokenizer of its own class, whose tokens differ from those of this "
             "vocabulary; give --format jax"
         )
-
-
-def _written(values: Any, value: Any) -> Any:
-    """A value of our config as config.json has it: the first one that means it."""
-    return value if values is None else next(theirs for theirs, ours in values.items() if ours == value)

@@ -2,24 +2,33 @@
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxnlp.convert.encoder_decoder import from_huggingface, has_head, to_huggingface
+from jaxnlp.convert.encoder_decoder import (
+    from_huggingface,
+    has_head,
+    has_output_bias,
+    to_huggingface,
+    unsupported,
+)
 from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
+    GENERATION,
     PretrainedError,
+    errors_name,
     find_folder,
     read_object,
     read_tensors,
+    read_vocabulary,
     refuse_files,
+    refuse_settings,
     write_folder,
 )
-from jaxnlp.convert.shapes import fields_of
-from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.convert.settings import GENERATION_SETTINGS
+from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.saving.atomic_files import refuse_contents
@@ -55,33 +64,26 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     folder = find_folder(path)
     file = folder / CONFIG
     family, fields, size = fields_of(file, families(), EncoderDecoderConfig, _NEEDED, default="")
-    settings, fields = read_object(file), {**family.fixed, **family.defaults, **fields}
+    settings = {**family.special, **read_object(file)}
+    fields = {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
-    try:
-        vocabulary = PretrainedSubwords.of_folder(folder, _start(file, settings))
-    except (FileNotFoundError, ValueError) as error:
-        raise PretrainedError(str(error)) from error
-    _check(file, settings, fields, vocabulary)
-    if vocabulary.start >= size:
-        raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {vocabulary.start}")
-    if vocabulary.size > size:
-        raise PretrainedError(
-            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
-        )
-    try:
+    start, forced = _start(file, settings), _forced(folder, settings, size)
+    vocabulary = read_vocabulary(folder, lambda place: PretrainedSubwords.of_folder(place, start, **forced), size)
+    _check(file, settings, fields, family, vocabulary)
+    if start >= size:
+        raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {start}")
+    with errors_name(file):
         config = _config(settings, fields, family)
-    except ValueError as error:
-        raise PretrainedError(f"{file}: {error}") from error
-    tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
+    tensors = read_tensors(folder, str(path), ignore=ignore)
+    untied = has_head(tensors, family, tied=settings.get("tie_word_embeddings", True))
     config = dataclasses.replace(
         config,
-        embeddings="shared_inputs" if has_head(tensors, family) else "shared",
+        embeddings="shared_inputs" if untied else "shared",
+        output_bias=has_output_bias(tensors, family),
         padded_vocabulary_size=size if vocabulary.size < size else None,
     )
-    try:
+    with errors_name(folder):
         params = from_huggingface(tensors, config, size, family)
-    except WeightsError as error:
-        raise WeightsError(f"{folder}: {error}") from error
     return PretrainedEncoderDecoder(config, params, vocabulary)
 
 
@@ -95,12 +97,12 @@ def _config(
     activation, gated = fields["feed_forward"]
     plain = {name: value for name, value in fields.items() if name not in ("feed_forward", "num_decoder_layers")}
     tied = settings.get("tie_word_embeddings", True)
+    plain = {"attention_dropout_rate": fields["dropout_rate"], **plain}
     return EncoderDecoderConfig(
         **plain,
         num_decoder_layers=fields.get("num_decoder_layers") or fields["num_layers"],
         activation=activation,
         gated=gated,
-        attention_dropout_rate=fields["dropout_rate"],
         embeddings="shared",
         scale_logits=family.scales_logits and settings.get("scale_decoder_outputs", tied),
         compute=EXACT,
@@ -108,23 +110,49 @@ def _config(
 
 
 def _start(file: Path, settings: Mapping[str, Any]) -> int:
-    """The id of the start symbol of a target: of padding, if no setting gives it."""
+    """The id of the start symbol of a target: of padding, if no setting gives it. Raises: PretrainedError."""
     given = settings.get("decoder_start_token_id")
     start = settings.get("pad_token_id", 0) if given is None else given
     if type(start) is not int or start < 0:
-        raise ValueError(f"{file}: decoder_start_token_id must be the id of a token, got {start!r}")
+        raise PretrainedError(f"{file}: decoder_start_token_id must be the id of a token, got {start!r}")
     return start
 
 
-def _check(file: Path, settings: Mapping[str, Any], fields: Mapping[str, Any], vocabulary: PretrainedSubwords) -> None:
+def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """What `PretrainedSubwords` says of generated targets: settings of generation_config.json, or of config.json in a
+    folder without it. Raises: PretrainedError for settings that are not supported."""
+    file = folder / GENERATION
+    if file.is_file():
+        settings = {"eos_token_id": settings.get("eos_token_id"), **read_object(file)}
+    else:
+        file = folder / CONFIG
+        settings = {name: settings[name] for name in GENERATION_SETTINGS.names if name in settings}
+    refuse_settings(file, settings, GENERATION_SETTINGS)
+    first, end = (settings.get(name) for name in ("forced_bos_token_id", "forced_eos_token_id"))
+    if first is not None and not (type(first) is int and 0 <= first < size):
+        raise PretrainedError(f"{file}: forced_bos_token_id must be from 0 to {size - 1}, or null, got {first!r}")
+    if end not in (None, settings.get("eos_token_id")):
+        raise PretrainedError(f"{file}: forced_eos_token_id {end!r}, expected eos_token_id or null")
+    return {"forced_first": first, "forced_end": end is not None}
+
+
+def _check(
+    file: Path,
+    settings: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    family: EncoderDecoderFamily,
+    vocabulary: PretrainedSubwords,
+) -> None:
     """Raises: PretrainedError for settings that contradict each other or the tokenizer."""
     activation, gated = fields["feed_forward"]
     expected: dict[str, Any] = {
         "eos_token_id": vocabulary.end,
         "pad_token_id": vocabulary.padding,
-        "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}[activation],
+        "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}.get(activation),
         "is_gated_act": gated,
     }
+    same = {**family.aliases, **{name: ours for name, ours in family.fields.items() if name not in family.values}}
+    expected |= {name: fields[ours] for name, ours in same.items() if ours in _NEEDED}
     for name in ("tie_word_embeddings", "scale_decoder_outputs"):
         if type(settings.get(name, True)) is not bool:
             raise PretrainedError(f"{file}: {name} must be true or false, got {settings[name]!r}")
@@ -141,7 +169,7 @@ def save_encoder_decoder(
     Args:
       folder: a new or empty folder.
       pretrained: the encoder-decoder.
-      model_type: the family as which it is written; None = T5.
+      model_type: the family as which it is written; None = the first that has its options.
 
     Returns: the name of its class in Transformers.
 
@@ -149,29 +177,39 @@ def save_encoder_decoder(
       FileExistsError: when the folder is not empty.
       WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
     """
-    (config, params, vocabulary), family = pretrained, families()[model_type or "t5"]
-    folder = Path(folder).expanduser()
+    config, params, vocabulary = pretrained
+    model_type = model_type or _model_type(config)
+    folder, family = Path(folder).expanduser(), families()[model_type]
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
     ours = {name: getattr(config, name) for name in family.fields.values() if name != "feed_forward"}
     ours |= {"feed_forward": (config.activation, config.gated), "num_decoder_layers": config.decoder_layers}
     ours |= {"head_width": config.key_width, "feed_forward_width": config.hidden_width}
-    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
-    for name, values in family.values.items():
-        fields[name] = next(theirs for theirs, value in values.items() if value == fields[name])
     settings: dict[str, Any] = {
         "architectures": [family.architecture],
-        "model_type": model_type or "t5",
-        **fields,
+        "model_type": model_type,
+        **settings_of(family, ours),
         "is_encoder_decoder": True,
         "tie_word_embeddings": config.ties_output,
         **({"scale_decoder_outputs": config.scale_logits} if family.scales_logits else {}),
-        "initializer_factor": 1.0,
         "vocab_size": len(params["tokens"]["embedding"]),
         "pad_token_id": vocabulary.padding,
         "eos_token_id": vocabulary.end,
         "decoder_start_token_id": vocabulary.start,
     }
+    if "bos_token" in vocabulary.named:
+        settings["bos_token_id"] = vocabulary.id_of(vocabulary.named["bos_token"])
+    special = {name: value for name, value in settings.items() if name.endswith("_token_id")}
+    if vocabulary.forced_first is not None:
+        special["forced_bos_token_id"] = vocabulary.forced_first
+    if vocabulary.forced_end:
+        special["forced_eos_token_id"] = vocabulary.end
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
-    write_folder(folder, tensors, tokenizer, {CONFIG: (json.dumps(settings, indent=2) + "\n").encode()})
+    write_folder(folder, tensors, {CONFIG: settings, GENERATION: special}, write_tokenizer=tokenizer)
     return family.architecture
+
+
+def _model_type(config: EncoderDecoderConfig) -> str:
+    """The family that has most of a model's options; T5 rather than mT5, which has fewer."""
+    known = families()
+    return min(reversed(known), key=lambda name: len(unsupported(config, known[name])))

@@ -1,7 +1,6 @@
 """Folders of pretrained encoders of images, as Hugging Face Transformers writes and reads them."""
 
 import dataclasses
-import json
 import logging
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 from jaxnlp.convert.folders import (
     CONFIG,
     PretrainedError,
+    errors_name,
     find_folder,
     read_object,
     read_tensors,
@@ -18,8 +18,7 @@ from jaxnlp.convert.folders import (
 from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, heads_of, to_huggingface
 from jaxnlp.convert.image_encoders import families
 from jaxnlp.convert.image_processors import PREPROCESSOR, image_settings, read_image_settings
-from jaxnlp.convert.shapes import class_names, fields_of
-from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.convert.shapes import class_names, fields_of, settings_of
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.vit import DISTILLATION_HEAD, ViTConfig, resized_positions
@@ -67,10 +66,10 @@ def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pre
     if channels not in (1, 3):
         raise PretrainedError(f"{file}: num_channels must be 1 or 3, got {channels!r}")
     preprocessing, given_size, mean, stddev = read_image_settings(folder, family.preprocessor, channels)
-    tensors = {name: x for name, x in read_tensors(folder, str(path)).items() if not name.startswith(ignore)}
+    tensors = read_tensors(folder, str(path), ignore=ignore)
     heads = heads_of(tensors, family)
     classes = len(tensors[f"{heads[0]}.weight"]) if heads and f"{heads[0]}.weight" in tensors else 0
-    try:
+    with errors_name(file):
         config = _config(
             {**family.defaults, **fields}, family.distillation[len(heads)], not heads and has_pooler(tensors)
         )
@@ -79,13 +78,9 @@ def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pre
         resized = dataclasses.replace(processor, size=given_size or size)
         for one in (processor, resized):
             config.check(one)
-    except ValueError as error:
-        raise PretrainedError(f"{file}: {error}") from error
     shape = {"patches": (size // config.patch) ** 2, "channels": channels, "classes": classes}
-    try:
+    with errors_name(folder):
         params = from_huggingface(tensors, config, family, **shape)
-    except WeightsError as error:
-        raise WeightsError(f"{folder}: {error}") from error
     if resized.size != size:
         _logger.warning(
             "%s: images have %d x %d pixels by %s, but %d x %d by %s: the positions are interpolated",
@@ -134,13 +129,10 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
     architecture = kinds[len(heads)] if heads else f"{family.title}Model"
     ours = {**vars(config), "feed_forward_width": config.hidden_width}
     ours["pooler_width"] = config.pooler_width or config.width
-    fields = {theirs: ours[name] for theirs, name in family.fields.items()}
-    for name, values in family.values.items():
-        fields[name] = next(theirs for theirs, value in values.items() if value == fields[name])
     settings: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": model_type,
-        **fields,
+        **settings_of(family, ours),
         "image_size": processor.size,
         "num_channels": processor.channels,
         "pooler_act": "tanh",
@@ -151,7 +143,5 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
         settings |= {"problem_type": "single_label_classification"}
         settings["id2label"] = {str(label): name for label, name in enumerate(processor.classes)}
         settings["label2id"] = {name: label for label, name in enumerate(processor.classes)}
-    documents = {CONFIG: settings, PREPROCESSOR: image_settings(processor)}
-    files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}
-    write_folder(folder, tensors, lambda partial: None, files)
+    write_folder(folder, tensors, {CONFIG: settings, PREPROCESSOR: image_settings(processor)})
     return architecture

@@ -70,9 +70,49 @@ _IGNORED = {
         *("remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens"),
         "begin_suppress_tokens",
     ),
-    "no model of Transformers reads it": ("tf_legacy_loss", "language", "name"),
+    "no model of Transformers reads it": (
+        *("tf_legacy_loss", "language", "name", "transformers.js_config", "unsloth_fixed", "unsloth_version"),
+    ),
     "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
 }
+
+GENERATION_SETTINGS = ForeignSettings(
+    applied=("forced_bos_token_id", "forced_eos_token_id"),
+    supported={
+        **dict.fromkeys(
+            (
+                *("bad_words_ids", "begin_suppress_tokens", "constraints", "encoder_repetition_penalty"),
+                *("exponential_decay_length_penalty", "force_words_ids", "sequence_bias", "stop_strings"),
+                *("suppress_tokens", "watermarking_config"),
+            ),
+            (None,),
+        ),
+        **dict.fromkeys(("repetition_penalty", "guidance_scale"), (None, 1, 1.0)),
+        "encoder_no_repeat_ngram_size": (None, 0),
+    },
+    ignored={
+        "options of the search, which the caller gives": (
+            *("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping"),
+            *("no_repeat_ngram_size", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "max_time"),
+            *("num_return_sequences", "renormalize_logits", "remove_invalid_values"),
+        ),
+        "options of sampling": (
+            *("do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff"),
+            *("eta_cutoff", "penalty_alpha", "dola_layers", "low_memory"),
+        ),
+        "config.json has them": ("bos_token_id", "pad_token_id", "decoder_start_token_id", "eos_token_id"),
+        "the same tokens, computed or returned in another way": (
+            *("use_cache", "cache_config", "cache_implementation", "compile_config", "continuous_batching_config"),
+            *("disable_compile", "max_cache_len", "prefill_chunk_size", "return_dict_in_generate", "token_healing"),
+            *("output_attentions", "output_hidden_states", "output_logits", "output_scores", "use_mtp"),
+            *("assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight"),
+            *("assistant_lookbehind", "is_assistant", "max_matching_ngram_size", "num_assistant_tokens"),
+            *("num_assistant_tokens_schedule", "prompt_lookup_num_tokens", "speculation_type", "target_lookbehind"),
+        ),
+        "where the files came from": ("_from_model_config", "transformers_version", "_commit_hash"),
+    },
+)
+"""generation_config.json of an encoder-decoder."""
 
 TRANSFORMER = ForeignSettings(
     applied=("max_seq_length", "do_lower_case"),

@@ -88,6 +88,14 @@ def fields_of(
     return family, fields, settings[number]
 
 
+def settings_of(family: StoredModels, ours: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of config.json with these fields of our config, each with the first value that means the same."""
+    settings = {theirs: ours[name] for theirs, name in family.fields.items()}
+    for name, values in family.values.items():
+        settings[name] = next(theirs for theirs, value in values.items() if value == settings[name])
+    return settings
+
+
 def class_names(settings: Mapping[str, Any], outputs: int) -> tuple[str, ...]:
     """The names of a head's outputs in the config of Transformers. Raises: ValueError for another number of names."""
     names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}

@@ -55,6 +55,8 @@ class _Rules(NamedTuple):
     stop: int | None
     no_repeat_ngram: int
     n_best: int
+    forced_first: int | None = None
+    forced_stop: bool = False
 
 
 class _Settings(NamedTuple):
@@ -85,6 +87,8 @@ def beam_search(
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
     n_best: int | None = None,
+    forced_first: int | None = None,
+    forced_stop: bool = False,
     max_lengths: np.ndarray | None = None,
     cache: PyTree | None = None,
 ) -> BeamResult:
@@ -119,6 +123,8 @@ def beam_search(
       no_repeat_ngram: size of the n-grams that no continuation may contain twice; 0 = no restriction.
       n_best: number of continuations returned for each prompt, at most N. With fewer, the search may stop earlier.
         None = N.
+      forced_first: the first token of all continuations, which then has probability 1; None = any.
+      forced_stop: whether the token at the maximum length is the stop token, which then has probability 1.
       max_lengths: [B] int, the maximum length of each row's continuations, from 1 to `max_new_tokens`. Its values may
         change without another compilation. None = `max_new_tokens` for all rows.
       cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
@@ -153,7 +159,9 @@ def beam_search(
     check_capacity(decoder, prompt, max_new_tokens)
     params, mesh, rows = prepare(decoder, params), mesh_of(params), len(prompt)
     prompt, limits = with_rows_for_all(mesh, prompt), with_rows_for_all(mesh, limits)
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
+    if forced_stop and stop is None:
+        raise ValueError("forced_stop needs a stop token; give stop")
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
         float(length_penalty), float(coverage_penalty) if coverage_penalty else None, limits.astype(np.int32)
@@ -182,6 +190,8 @@ def compile_beam_search(
     no_repeat_ngram: int,
     n_best: int,
     cache: PyTree,
+    forced_first: int | None = None,
+    forced_stop: bool = False,
 ) -> None:
     """Starts to compile the programs of `beam_search` for prompts of one token, [B, 1].
 
@@ -197,8 +207,9 @@ def compile_beam_search(
       no_repeat_ngram: size of the n-grams that no continuation may contain twice.
       n_best: number of continuations returned for each prompt.
       cache: abstract.
+      forced_first, forced_stop: tokens that all continuations have.
     """
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop)
     settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
     last, mesh = np.zeros(batch, np.int32), mesh_of(params)
     params = compile_ahead(prepared, decoder, params)
@@ -266,6 +277,10 @@ def _extend(
     if rules.no_repeat_ngram:
         repeats = _repeats(search.running.tokens, length, rules.no_repeat_ngram, size)
         logits = jnp.where(repeats, -jnp.inf, logits)
+    if rules.forced_first is not None:
+        logits, normalisers = _forced(logits, normalisers, rules.forced_first, jnp.asarray(length == 1))
+    if rules.forced_stop and rules.stop is not None:
+        logits, normalisers = _forced(logits, normalisers, rules.stop, jnp.asarray(length >= settings.max_lengths))
     # The N best continuations are among the N best of each hypothesis, with or without the stop token.
     likely, tokens = top_k(logits, min(size, num_beams + (rules.stop is not None)))
     scores = search.running.scores[:, :, None] + (likely - normalisers)
@@ -292,6 +307,13 @@ def _extend(
     cache = decoder.reorder(search.cache, rows.reshape(-1))
     bound = running.scores[:, 0] / _penalty(settings.max_lengths, settings.length_penalty)
     return _Search(cache, running, best), best.scores[:, rules.n_best - 1] >= bound
+
+
+def _forced(logits: Array, normalisers: Array, token: int, where: Array) -> tuple[Array, Array]:
+    """The logits [B, N, V] and normalisers [B, N, 1]: in the rows `where`, [B] or [], this token has probability 1."""
+    where = jnp.reshape(where, (-1, 1, 1))
+    only = jnp.where(jnp.arange(logits.shape[-1]) == token, 0.0, -jnp.inf)[None, None]
+    return jnp.where(where, only, logits), jnp.where(where, 0.0, normalisers)
 
 
 def _repeats(tokens: Array, length: Array | int, size: int, vocabulary_size: int) -> Array:

@@ -27,7 +27,9 @@ class Decoder:
     Attributes:
       prepare: trained parameters -> parameters as `read` takes them; called once, before the first token.
       read: (params, tokens [B, T], cache, count) -> (logits [B, T, V], cache). Only the first `count` tokens, [] int
-        from 1 to T, are added to the cache. The other tokens are padding, and their logits are meaningless.
+        from 1 to T, are added to the cache. The other tokens are padding, and their logits are meaningless. A model may
+        give the logits of the last of the `count` tokens alone, [B, 1, V]. A count of None: all are tokens, and have
+        logits.
       empty_cache: batch size -> a cache without tokens. A model that reads a source first has no empty cache: each
         search is given a cache that was made from its sources.
       capacity: maximum number of tokens in a cache; None = unlimited.
@@ -39,7 +41,7 @@ class Decoder:
     """
 
     prepare: Callable[[Params], Params]
-    read: Callable[[Params, Array, PyTree, Array | int], tuple[Array, PyTree]]
+    read: Callable[[Params, Array, PyTree, Array | int | None], tuple[Array, PyTree]]
     empty_cache: Callable[[int], PyTree]
     capacity: int | None
     vocabulary_size: int | None = None
@@ -278,7 +280,8 @@ def read_prompt(
     """
     cache = decoder.empty_cache(window.shape[0]) if cache is None else cache
     logits, cache = decoder.read(params, window, cache, count)
-    return jax.lax.dynamic_index_in_dim(logits, count - 1, axis=1, keepdims=False), cache
+    newest = count - 1 if logits.shape[1] == window.shape[1] else 0
+    return jax.lax.dynamic_index_in_dim(logits, newest, axis=1, keepdims=False), cache
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

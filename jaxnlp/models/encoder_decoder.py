@@ -1,8 +1,9 @@
 """Encoder-decoder Transformer: the encoder reads a source, and the decoder attends to its output.
 
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
-learned, rotary or relative. Weights of T5 (Raffel et al. 2020) are read by `jaxnlp.convert.encoder_decoder`: they are
-this model without biases, with root-mean-square normalisation and a relative bias that layers share.
+learned, rotary or relative. `jaxnlp.convert.encoder_decoder` reads weights of T5 (Raffel et al. 2020): they are this
+model without biases, with root-mean-square normalisation and a relative bias that layers share. It also reads those of
+BART (Lewis et al. 2020): learned positions, and normalised embeddings.
 """
 
 import dataclasses
@@ -12,11 +13,11 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.nn.initializers import normal
+from jax.nn.initializers import normal, zeros
 
-from jaxnlp.config import Count, ProperFraction, Rate
+from jaxnlp.config import Count, Natural, ProperFraction, Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, parameters_of_blocks
+from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, normalizer, parameters_of_blocks, shifts
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
 from jaxnlp.nn.attention import CrossAttention
@@ -73,12 +74,18 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Number of buckets of a relative bias."""
     max_distance: Count = 128
     """Distance in tokens from which on all distances have one relative bias."""
+    position_offset: Natural = 0
+    """Number of rows of the learned positions before that of the first token."""
+    embedding_norm: bool = False
+    """Whether the embeddings are normalised after the positions are added."""
     scale_attention: bool = True
     """Divide attention scores by sqrt(K), as published."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(D), as published."""
     scale_logits: bool = False
     """Divide logits by sqrt(D)."""
+    output_bias: bool = False
+    """Whether each token of the target has a bias that is added to its logits."""
     padded_vocabulary_size: Count | None = None
     """Number of token embeddings, if pretrained weights have more of them than the tokenizer has tokens; None =
     equal."""
@@ -91,6 +98,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         super().__post_init__()
         relative = self.positions in ("relative_bias", "shared_relative_bias")
         self.only_if(relative, "a relative bias (model.positions)", "num_buckets", "max_distance")
+        self.only_if(self.positions == "learned", "learned positions (model.positions)", "position_offset")
         if self.head_width is None and self.width % self.num_heads:
             raise ValueError(
                 f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
@@ -129,12 +137,13 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
     def adopt(self, pretrained: Any) -> Adopted:
         """All parameters: of a run with the same architecture, or of weights of another library with their shape;
-        dropout rates and the context length stay those of this config."""
+        dropout rates stay those of this config, and so does the context length unless positions are learned."""
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)
         own = {name: value for name, value in vars(self).items() if name.endswith("dropout_rate")}
-        own |= {"context_length": self.context_length, "compute": self.compute}
+        length = theirs.context_length if theirs.positions == "learned" else self.context_length
+        own |= {"context_length": length, "compute": self.compute}
         config = dataclasses.replace(theirs, **own)
         shape = f"{config.num_layers} and {config.decoder_layers} layers, {config.width} wide, {config.num_heads} heads"
         note = f"encoder and decoder from {pretrained.name}: {shape}"
@@ -145,11 +154,16 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         below: dict[tuple[str, ...], str] = {(name, "embedding"): "VD" for name in names}
         if self.positions == "learned":
             below |= {("source_positions",): "SD", ("target_positions",): "TD"}
+        if self.embedding_norm:
+            for norm in ("source_norm", "target_norm"):
+                below |= parameter_table.norm((norm,), use_bias=shifts(self))
         table = parameter_table.entries(below, "below")
         for name in ("encoder", "decoder"):
             table |= parameters_of_blocks(self, name)
         if not self.ties_output:
             table |= parameter_table.entries({("head", "kernel"): "DV"}, head=True)
+        if self.output_bias:
+            table |= parameter_table.entries({("output_bias",): "V"}, head=True)
         return parameter_table.find(table, path)
 
 
@@ -181,14 +195,19 @@ class EncoderDecoder(nn.Module):
             self.source_tokens = embed(self.source_vocabulary_size)
             self.target_tokens = embed(self.vocabulary_size)
         if config.positions == "learned":
-            shape = (config.context_length, config.width)
+            shape = (config.position_offset + config.context_length, config.width)
             self.source_positions = self.param("source_positions", normal(INITIAL_STDDEV), shape)
             self.target_positions = self.param("target_positions", normal(INITIAL_STDDEV), shape)
+        if config.embedding_norm:
+            norm = normalizer(config, config.compute)
+            self.source_norm, self.target_norm = norm(), norm()
         self.encoder = Blocks(config, cross=False)
         self.decoder = Blocks(config, cross=True)
         self.dropout = Dropout(config.dropout_rate)
         if not config.ties_output:
             self.head = Dense(self.vocabulary_size, False, compute=config.compute)
+        if config.output_bias:
+            self.output_bias = self.param("output_bias", zeros, (self.vocabulary_size,))
 
     def __call__(
         self,
@@ -371,9 +390,10 @@ class EncoderDecoder(nn.Module):
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
+        bias = params["output_bias"] if self.config.output_bias else None
         if not self.config.ties_output:
-            return params["head"]["kernel"], None
-        return params["tokens" if self.config.one_table else "target_tokens"]["embedding"].T, None
+            return params["head"]["kernel"], bias
+        return params["tokens" if self.config.one_table else "target_tokens"]["embedding"].T, bias
 
     @property
     def capacity(self) -> int:
@@ -395,8 +415,10 @@ class EncoderDecoder(nn.Module):
             x = x * jnp.asarray(config.width**0.5, x.dtype)
         if config.positions in ("sinusoidal", "learned"):
             vectors = getattr(self, f"{side}_positions") if config.positions == "learned" else self._sinusoidal()
-            here = jax.lax.dynamic_slice_in_dim(vectors, first, length)
+            here = jax.lax.dynamic_slice_in_dim(vectors, config.position_offset + first, length)
             x = x + here[None].astype(x.dtype)
+        if config.embedding_norm:
+            x = getattr(self, f"{side}_norm")(x)
         return self.dropout(x, deterministic=deterministic)
 
     def _sinusoidal(self) -> jax.Array:
@@ -417,4 +439,5 @@ class EncoderDecoder(nn.Module):
         else:
             table = self.tokens if self.config.one_table else self.target_tokens
             logits = scores_of_rows(rows, table.embedding, compute.operand_dtype)
-        return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)
+        logits = logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)
+        return logits + self.output_bias[None, None] if self.config.output_bias else logits

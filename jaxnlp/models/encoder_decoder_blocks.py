@@ -71,18 +71,22 @@ def normalizer(config: "EncoderDecoderConfig", compute: TransformerCompute) -> L
     return functools.partial(LayerNorm, config.epsilon, config.use_bias, compute)
 
 
+def shifts(config: "EncoderDecoderConfig") -> bool:
+    """Whether normalisations have a bias."""
+    return config.use_bias and config.normalization == "layer"
+
+
 def parameters_of_blocks(config: "EncoderDecoderConfig", side: Literal["encoder", "decoder"]) -> Table:
     """Table entries of the `Blocks` of this name."""
     own = parameter_table.self_attention(positions=attention_positions(config), use_bias=config.use_bias)
     block = parameter_table.block(own, cross=side == "decoder", gated=config.gated, use_bias=config.use_bias)
-    shifts = config.use_bias and config.normalization == "layer"
-    if not shifts:
+    if not shifts(config):
         block = {path: axes for path, axes in block.items() if path[-2:] not in _SHIFTS}
     table = parameter_table.entries(block, 0, prefix=(side, "blocks"), stacked=True)
     if config.positions == "shared_relative_bias":
         table |= parameter_table.entries({("relative_bias",): "NH"}, "below", prefix=(side,))
     if config.norm == "pre":
-        norm = parameter_table.norm(("final_norm",), use_bias=shifts)
+        norm = parameter_table.norm(("final_norm",), use_bias=shifts(config))
         table |= parameter_table.entries(norm, prefix=(side,))
     return table
 

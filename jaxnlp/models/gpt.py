@@ -209,12 +209,13 @@ class GPT(nn.Module):
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
           cache: the earlier positions; `tokens` follow them, and must not exceed its capacity. The parameters are then
             those of `decoding_params`.
-          count: with a cache, the number of tokens among the T that are not padding, [] int. None = all.
+          count: with a cache, the number of tokens among the T that are not padding, [] int; the logits are those of
+            the last of them. None = no padding.
           return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
 
         Returns:
           Logits [B, T, V], float32: those of position t score token t + 1, from tokens 0..t only.
-          With a cache: (logits, cache with the positions of these tokens added).
+          With a cache: (logits, cache with the positions of these tokens added). With a count, logits are [B, 1, V].
           With return_hidden: the output layer's input [B, T, D].
 
         Raises:
@@ -245,6 +246,9 @@ class GPT(nn.Module):
         x, caches = self.mix(x, None if cache is None else cache.layers, first, compute, deterministic=deterministic)
         chex.assert_shape(x, (batch, positions, config.width))
 
+        if count is not None:  # the logits of a long prompt could take more memory than the model
+            x = jax.lax.dynamic_slice_in_dim(x, count - 1, 1, axis=1)
+        scored = x.shape[1]
         _, _, norm = config.layers(compute)
         x = norm(name="final_norm")(x)
         if return_hidden:
@@ -256,7 +260,7 @@ class GPT(nn.Module):
             logits = scores_of_rows(x, embedding.embedding, compute.operand_dtype)
         else:
             logits = Dense(self.vocabulary_size, False, compute=compute, name="head")(x)
-        logits = logits.astype(jnp.float32).reshape(batch, positions, self.vocabulary_size)
+        logits = logits.astype(jnp.float32).reshape(batch, scored, self.vocabulary_size)
         if cache is None:
             return logits
         assert caches is not None

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import flax.linen as nn
 import jax
+from flax.traverse_util import flatten_dict
 
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.dense import OUTPUT_ROWS, TRANSPOSED
@@ -41,7 +42,7 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
         return jax.device_put(separate)
     changed = _with_transposed_kernels(config, separate, (), _quantised if quantised else _transposed)
     if quantised:
-        if not hasattr(model, "decoding_params") or jax.tree.structure(changed) == jax.tree.structure(separate):
+        if not hasattr(model, "decoding_params") or not any(path[-1] == TRANSPOSED for path in flatten_dict(changed)):
             raise ValueError(
                 "int8 makes generation with Transformer blocks faster, and other models slower; use "
                 f"{type(model).__name__} without it"

@@ -45,20 +45,18 @@ class Dense(nn.Module):
         chex.assert_rank(x, 2)
         features = self.features if isinstance(self.features, tuple) else (self.features,)
         width = math.prod(features)
+        outputs = (width,) if self.joined else features
 
         def initial(key, shape):
             return self.kernel_init(key, (shape[0], width)).reshape(shape)
 
         x = x.astype(self.compute.activation_dtype)
         if self.has_variable("params", TRANSPOSED):
-            y = scores_of_rows(x, self.get_variable("params", TRANSPOSED))
+            y = scores_of_rows(x, self.get_variable("params", TRANSPOSED)).reshape(-1, *outputs)
         else:
             kernel = self.param("kernel", initial, (x.shape[-1], *features))
-            if not self.joined:
-                y = shared_matmul(x, kernel, self.compute.operand_dtype)
-            else:
-                y = matmul(x, kernel.reshape(-1, width), self.compute.operand_dtype)
+            product = matmul if self.joined else shared_matmul
+            y = product(x, kernel.reshape(-1, *outputs), self.compute.operand_dtype)
         if not self.use_bias:
             return y
-        bias = self.param("bias", zeros, features)
-        return added(y, (bias.reshape(width) if self.joined else bias)[None])
+        return added(y, self.param("bias", zeros, features).reshape(outputs)[None])

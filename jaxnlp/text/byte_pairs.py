@@ -26,6 +26,8 @@ _PIECES = 16
 _LETTER = r"[^\W\d_]"
 _CUT = re.compile(rf"(?<={_LETTER})(?=[ \n]{_LETTER})")
 """Where every common pre-tokenizer cuts, whatever the rest of the text is: after a word, before a blank and a word."""
+_LINE = "\n"
+"""What a tokenizer that puts a blank before a text seldom has in a token with other characters."""
 _CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
 
 
@@ -154,20 +156,29 @@ class BytePairs:
         """
         if has_surrogate(text):
             raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
-        pieces = _pieces(text) if self._cuts_words else iter([text])
-        ids = [np.array([self.start] if starts and self.start is not None else [], np.int32)]
+        if not starts and self._word is not None:  # no blank before its first word
+            before, whole = self._encode(_LINE), self._encode(_LINE + text)
+            if np.array_equal(whole[: len(before)], before):
+                return whole[len(before) :]
+        start = [self.start] if starts and self.start is not None else []
+        return np.concatenate([np.array(start, np.int32), self._encode(text)])
+
+    def _encode(self, text: str) -> np.ndarray:
+        pieces, ids = _pieces(text) if self._cuts_words else iter([text]), [np.zeros(0, np.int32)]
         while batch := list(itertools.islice(pieces, _PIECES)):
             encoded = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             ids += [np.array(piece.ids, np.int32) for piece in encoded]
         return np.concatenate(ids)
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int], *, starts: bool = True) -> str:
         """The text of a sequence of ids; with a start token, what follows it. Incomplete characters become U+FFFD.
 
         If texts have a start token, ids without it continue a text, and their first word keeps its blank.
+
+        Args: starts: False = the ids continue a text, also with a start token, which then is part of the text.
         """
         ids = [int(token_id) for token_id in ids]
-        if self.start is not None and ids[:1] == [self.start]:
+        if starts and self.start is not None and ids[:1] == [self.start]:
             ids = ids[1:]
         elif self.start is not None and self._word is not None:
             before = self._decode(self._word)

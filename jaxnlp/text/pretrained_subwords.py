@@ -26,34 +26,47 @@ class PretrainedSubwords:
     such as `</s>` in a text becomes the token, as in Transformers.
 
     Attributes:
-      named: its special tokens by their settings in Transformers: `pad_token`, `eos_token` and `unk_token`.
+      named: its special tokens by their settings in Transformers, `pad_token`, `eos_token` and `unk_token` among them.
       start: the id of the start symbol of a target.
+      forced_first: the id of the token that each generated target has after the start symbol; None = any.
+      forced_end: whether a generated target of the maximum length ends with the end symbol.
     """
 
     unit = "tokens"
     """The plural noun for tokens in metrics."""
     kind: ClassVar[str] = "pretrained"
 
-    def __init__(self, tokenizer: Tokenizer, named: dict[str, str], start: int):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        named: dict[str, str],
+        start: int,
+        *,
+        forced_first: int | None = None,
+        forced_end: bool = False,
+    ):
         """Raises: ValueError for special tokens that the tokenizer does not have."""
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
         missing = [token for token in named.values() if tokenizer.token_to_id(token) is None]
-        if missing or set(named) != set(TEXT_TO_TEXT_TOKENS):
+        if missing or not set(named) >= set(TEXT_TO_TEXT_TOKENS):
             raise ValueError(f"expected a tokenizer with the tokens {', '.join(TEXT_TO_TEXT_TOKENS)}, got {named}")
         if start < 0:
             raise ValueError(f"expected the id of the start symbol, got {start}")
         self.named, self.start, self._tokenizer = named, start, tokenizer
+        self.forced_first, self.forced_end = forced_first, forced_end
 
     @classmethod
-    def of_folder(cls, folder: Path, start: int) -> Self:
+    def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
         """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_text_to_text_tokenizer`.
+
+        Args: start, forced: attributes that the files do not have.
 
         Raises:
           FileNotFoundError: when the folder has no tokenizer.
           ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
         """
-        return cls(*read_text_to_text_tokenizer(folder), start)
+        return cls(*read_text_to_text_tokenizer(folder), start, **forced)
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
@@ -84,6 +97,11 @@ class PretrainedSubwords:
         return token_id
 
     @functools.cached_property
+    def first(self) -> list[int]:
+        """The ids of the tokens before each text: that of `bos_token`, or none."""
+        return self._tokenizer.encode("").ids[:-1]
+
+    @functools.cached_property
     def extra(self) -> int:
         """The number of sentinels, `<extra_id_0>` and so on."""
         return next(index for index in itertools.count() if self.id_of(f"<extra_id_{index}>") is None)
@@ -110,7 +128,7 @@ class PretrainedSubwords:
         return hash((self.size, self.start, self.end))
 
     def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        """The ids of a text's tokens, without start and end.
+        """The ids of a text's tokens, without start and end; those of `first` come before them.
 
         Raises:
           UnknownTokenError: for a text that UTF-8 cannot encode.
@@ -121,12 +139,12 @@ class PretrainedSubwords:
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
         if has_surrogate(text):
             raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, up to the first end symbol; padding and start have no text."""
+        """The text of ids, up to the first end symbol; padding, start and `first` have no text."""
         before = itertools.takewhile(lambda token_id: token_id != self.end, map(int, ids))
-        silent = (self.padding, self.start)
+        silent = (self.padding, self.start, *self.first)
         return self._tokenizer.decode([one for one in before if one not in silent], skip_special_tokens=False)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
@@ -135,14 +153,23 @@ class PretrainedSubwords:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON; `tokenizer` is what a tokenizer.json has."""
-        return {"tokenizer": json.loads(self._tokenizer.to_str()), "named": self.named, "start": self.start}
+        return {
+            "tokenizer": json.loads(self._tokenizer.to_str()),
+            "named": self.named,
+            "start": self.start,
+            "forced_first": self.forced_first,
+            "forced_end": self.forced_end,
+        }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The tokenizer whose `to_json` this is. Raises: ValueError saying what is wrong."""
-        require_fields(fields, "subwords", tokenizer=dict, named=dict, start=int)
+        require_fields(fields, "subwords", tokenizer=dict, named=dict, start=int, forced_end=bool)
+        first = fields.get("forced_first")
+        if not (first is None or type(first) is int):
+            raise ValueError(f"subwords: forced_first: expected the id of a token or null, got {first!r}")
         try:
             tokenizer = tokenizer_of(fields["tokenizer"])
         except Exception as error:  # the library has no narrower class
             raise ValueError(f"subwords: not a tokenizer: {error}") from error
-        return cls(tokenizer, fields["named"], fields["start"])
+        return cls(tokenizer, fields["named"], fields["start"], forced_first=first, forced_end=fields["forced_end"])

@@ -9,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, processors
 from tokenizers.models import Unigram
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
-from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, with_id
+from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, clean_up_texts, with_id
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
 
@@ -18,8 +18,8 @@ WHOLE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
 FILES = (WHOLE, SETTINGS, SPECIAL_MAP, ADDED, *(name for one in classes() for name in one.files))
 
-_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes that use tokenizer.json unchanged."""
+_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer", "MT5TokenizerFast")
+"""Classes that use tokenizer.json unchanged, and those that Transformers no longer has, for which it does so."""
 _ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The order in which Transformers adds special tokens."""
 TEXT_TO_TEXT_TOKENS = ("pad_token", "eos_token", "unk_token")
@@ -31,9 +31,10 @@ TOKENIZER_SETTINGS = ForeignSettings(
     applied=(
         *(*CASE, *_EXTRA, *_ORDER, "add_prefix_space", "trim_offsets"),
         *("tokenizer_class", "added_tokens_decoder", "model_input_names", "model_max_length", "max_len"),
-        *("extra_ids", "legacy"),
+        *("extra_ids", "legacy", "clean_up_tokenization_spaces"),
     ),
     supported={
+        "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": (False,),
         "truncation_side": ("right",),
         "padding_side": ("right",),
         "split_special_tokens": (False,),
@@ -73,13 +74,9 @@ TOKENIZER_SETTINGS = ForeignSettings(
             "response_schema",
             "chat_control_tokens",
         ),
-        "how ids become a text": (
-            "errors",
-            "clean_up_tokenization_spaces",
-            "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
-        ),
+        "how ids become a text": ("errors",),
         "the start and the separator are in the template": ("add_bos_token", "add_eos_token"),
-        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id"),
+        "tokenizer.json has the model": ("sp_model_kwargs", "unk_id", "vocab_size"),
         "Transformers sets it in each call": (
             *("max_length", "stride", "truncation_strategy", "truncation", "padding", "pad_to_multiple_of"),
             *("add_special_tokens", "return_tensors", "verbose"),
@@ -151,19 +148,24 @@ def read_decoder_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str], boo
 def read_text_to_text_tokenizer(folder: Path) -> tuple[Tokenizer, dict[str, str]]:
     """The tokenizer of a text-to-text model's folder, as `read_tokenizer`, and its tokens by their settings.
 
-    These are `pad_token`, `eos_token` and `unk_token`. The template adds the second at the end of a text.
+    `pad_token`, `eos_token` and `unk_token` are among them. The template adds the second at the end of a text, and may
+    add `bos_token` at its start.
 
     Raises: FileNotFoundError, ValueError as `read_tokenizer`; also for another template.
     """
 
     def finish(read: _Read) -> tuple[Tokenizer, dict[str, str]]:
-        named = {name: str(read.named.get(name)) for name in TEXT_TO_TEXT_TOKENS}
-        missing = [name for name, token in named.items() if read.tokenizer.token_to_id(token) is None]
+        named = {name: str(token) for name in _ORDER if (token := read.named.get(name)) is not None}
+        named = {name: token for name, token in named.items() if read.tokenizer.token_to_id(token) is not None}
+        missing = [name for name in TEXT_TO_TEXT_TOKENS if name not in named]
         if missing:
             raise ValueError(f"a text-to-text model's tokenizer needs special tokens; missing: {', '.join(missing)}")
         plain, whole = (read.tokenizer.encode("a", add_special_tokens=special).tokens for special in (False, True))
-        if whole != [*plain, named["eos_token"]]:
-            raise ValueError(f"only {named['eos_token']} may be added to a text, at its end, got {whole}")
+        end = named["eos_token"]
+        if whole not in ([*plain, end], [named.get("bos_token"), *plain, end]):
+            raise ValueError(f"only {end} may be added to a text, at its end, and bos_token at its start, got {whole}")
+        if read.settings.get("clean_up_tokenization_spaces"):
+            clean_up_texts(read.tokenizer)
         return read.tokenizer, named
 
     return _read_tokenizer(folder, {}, finish)
@@ -188,7 +190,8 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     known = classes()
     by_name = {name: one for one in known for name in one.names}
     default = next((one for one in known if config.get("model_type") in one.model_types), BERT)
-    class_name = settings.get("tokenizer_class") or config.get("tokenizer_class") or default.names[0]
+    assumed = default.names[0] if default.assumed else _AS_WRITTEN[0]
+    class_name = settings.get("tokenizer_class") or config.get("tokenizer_class") or assumed
     if class_name not in (*by_name, *_AS_WRITTEN):
         expected = ", ".join((*by_name, *_AS_WRITTEN))
         raise ValueError(
@@ -204,7 +207,10 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     names = (WHOLE,) if (folder / WHOLE).is_file() else others
     if not names or not all((folder / name).is_file() for name in names):
         expected = f"neither {WHOLE} nor {' and '.join(others)}" if others else f"no {WHOLE}"
-        raise FileNotFoundError(f"{folder} has {expected}")
+        raise FileNotFoundError(
+            f"{folder} has {expected}; with Transformers, AutoTokenizer.from_pretrained(NAME).save_pretrained(FOLDER) "
+            "writes it"
+        )
     if own is None and names != (WHOLE,):
         raise ValueError(f"{folder}: the tokenizer class {class_name} needs {WHOLE}, not {' and '.join(names)}")
     # The library raises plain Exceptions for files that are not tokenizers.
@@ -226,8 +232,8 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
             own.finish(tokenizer, named, settings)
         return finish(_Read(tokenizer, {**default.named, **named}, settings, own is not None and own.segments, whole))
     except Exception as error:
-        kind = (own or default).kind
-        raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {error}") from error
+        kind, problem = (own or default).kind, f"it has no {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {problem}") from error
 
 
 def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
@@ -251,7 +257,9 @@ def write_decoder_tokenizer(tokenizer: Tokenizer, named: Mapping[str, str], fold
       folder: an existing folder.
       max_length: maximum input length in tokens.
     """
-    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **named})
+    # A class that Transformers uses whatever the file says would add tokens of its own for names that are left out.
+    names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")), **named}
+    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **names})
 
 
 def write_text_to_text_tokenizer(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,6 +26,21 @@ class SentencePair:
     line: int = dataclasses.field(default=0, compare=False)
 
 
+class Symbols(NamedTuple):
+    """The ids of a target's symbols, and the tokens that each generated target has.
+
+    Attributes:
+      start, end: before and after a target.
+      forced_first: the token after the start symbol; None = any.
+      forced_end: whether a target of the maximum length ends with the end symbol.
+    """
+
+    start: int
+    end: int
+    forced_first: int | None = None
+    forced_end: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class TranslationProcessor:
     """The processor of models that read one text and write another. Equal by value.
@@ -44,9 +59,11 @@ class TranslationProcessor:
         return self.source == self.target
 
     @property
-    def symbols(self) -> tuple[int, int]:
-        """Ids of the start symbol and of the end symbol of a target."""
-        return self.target.start, self.target.end
+    def symbols(self) -> Symbols:
+        """The symbols of a target."""
+        target = self.target
+        forced = (target.forced_first, target.forced_end) if isinstance(target, PretrainedSubwords) else ()
+        return Symbols(target.start, target.end, *forced)
 
     def __call__(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None

@@ -5,6 +5,7 @@ import pytest
 
 from data import DataError
 from data.byte_pair_text import BytePairText
+from jaxnlp.text.byte_pairs import BytePairs
 
 TEXT = "".join(f"the cat number {n} and the dog number {n * n}\n" for n in range(60))
 
@@ -56,6 +57,10 @@ def test_a_given_tokenizer_is_used(tmp_path):
     path.write_text(json.dumps(given.to_json()["tokenizer"]))
     fields = {"source": "text_file", "path": str(tmp_path / "text.txt"), "sequence_length": 8, "batch_size": 4}
     assert BytePairText(**fields, tokenizer=str(path)).load(0).processor == given
+    BytePairText(**fields, tokenizer=str(path)).load(0, given)  # a run goes on
+    other = BytePairs.of([TEXT], 290)
+    with pytest.raises(DataError, match=r"differs from the model's of 290 tokens; remove --data\.tokenizer"):
+        BytePairText(**fields, tokenizer=str(path)).load(0, other)
     path.write_text("{}")
     with pytest.raises(DataError, match=r"data\.tokenizer: .*tokenizer\.json"):
         BytePairText(**fields, tokenizer=str(path)).load(0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from data import DataError
 from data.span_corruption import CorruptedText
@@ -153,6 +154,19 @@ def test_an_earlier_processor_is_kept(folder):
     assert "saved" not in first.description
     with pytest.raises(DataError, match="this data set needs the class TranslationProcessor, got Subwords"):
         config(folder).load(0, first.processor.source)
+
+
+def test_a_sentencepiece_model_that_is_not_the_vocabulary_of_the_processor_is_refused(folder):
+    texts = (folder / "train.en").read_text().splitlines() + (folder / "train.de").read_text().splitlines()
+    with (folder / "a.model").open("wb") as model:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(texts), model_writer=model, vocab_size=60, hard_vocab_limit=False, minloglevel=9
+        )
+    fields = {"train": files(folder, "train"), "lengths": (8, 16, 32), "sentencepiece": (str(folder / "a.model"),)}
+    first = ParallelText(**fields).load(0)
+    assert ParallelText(**fields).load(0, first.processor).processor == first.processor  # a run goes on
+    with pytest.raises(DataError, match=r"a\.model differs from the model's; remove --data\.sentencepiece"):
+        ParallelText(**fields).load(0, config(folder).load(0).processor)
 
 
 def test_unknown_tokens_of_training_are_counted(folder):

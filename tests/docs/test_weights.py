@@ -86,6 +86,7 @@ ROBERTA = {"num_segments": 1, "padding_id": 1}
 LARGE = {"num_layers": 24, "num_heads": 16, "width": 1024, **ROBERTA}
 GPT2 = {"context_length": 1024, "tie_embeddings": True}
 T5 = {**encoder_decoder_families()["t5"].fixed, "head_width": 64}
+BART = {**encoder_decoder_families()["bart"].fixed, "context_length": 1024, "embeddings": "shared"}
 LLAMA = {"tie_embeddings": True}
 SMALL = {"num_layers": 8, "num_heads": 6, "width": 512, "feed_forward_width": 1024}
 BASE = {"num_layers": 12, "num_heads": 12, "width": 768}
@@ -101,6 +102,7 @@ SHAPES = {
         {"num_layers": 30, "num_heads": 9, "num_key_heads": 3, "width": 576, "feed_forward_width": 1536, **LLAMA},
         49_152,
     ),
+    "bart-large": ({"num_layers": 12, "num_heads": 16, "width": 1024, **BART}, 50_265),
     "Qwen2.5-0.5B": (
         {
             **{"num_layers": 24, "num_heads": 14, "num_key_heads": 2, "width": 896, "feed_forward_width": 4864},
@@ -129,6 +131,7 @@ SHAPES = {
     "bert-base-uncased": ({}, 30_522),
     "gpt2": ({"num_layers": 12, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "roberta-base": (ROBERTA, 50_265),
+    "bart-base": ({"num_layers": 6, "num_heads": 12, "width": 768, **BART}, 50_265),
     "t5-base": ({**BASE, "feed_forward_width": 3072, **TIED}, 32_128),
     "t5-v1_1-base": ({**BASE, "feed_forward_width": 2048, **GATED}, 32_128),
     "xlm-roberta-base": (ROBERTA, 250_002),
@@ -151,7 +154,7 @@ def test_the_memory_of_parameters_is_that_of_their_shapes(page):
     for name, shown, memory in rows:
         fields, size = SHAPES[name.strip("`")]
         tokens = jax.ShapeDtypeStruct((1, 1), np.int32)
-        if "t5" in name:
+        if "t5" in name or "bart" in name:
             model, inputs = EncoderDecoder(EncoderDecoderConfig(**fields), size, size), (tokens, tokens)
         elif "num_key_heads" in fields:
             model, inputs = Llama(LlamaConfig(**fields), size), (tokens,)

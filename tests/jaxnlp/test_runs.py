@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from jaxnlp import runs
+from jaxnlp.convert import PretrainedError
 from jaxnlp.runs import find_task, is_run, load, load_pretrained, load_run
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checksums, find_checkpoint
 from jaxnlp.saving.serialization import to_json
@@ -187,7 +188,7 @@ def test_a_folder_of_runs_is_answered_with_their_names(moved):
 
 def test_the_config_of_a_pretrained_model_is_no_run_s(moved):
     (moved / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(RunError, match="is not the config of a run: it does not have a task and a model"):
+    with pytest.raises(RunError, match=r"has pretrained weights, not .*load_pretrained, or train with --init-from"):
         load_run(moved)
 
 
@@ -216,6 +217,13 @@ def test_two_tasks_for_the_same_pretrained_weights_are_refused(tmp_path, monkeyp
     monkeypatch.setattr(runs, "every_task", lambda: [first, second])
     with pytest.raises(TypeError, match="First and Second both claim weights of bert"):
         load_pretrained(tmp_path)
+
+
+def test_weights_of_an_unknown_model_are_answered_with_the_model_types_that_load(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gptj", "architectures": ["GPTJForCausalLM"]}')
+    with pytest.raises(PretrainedError, match=r"model_type must be one of bert, .*, got 'gptj'") as caught:
+        load_pretrained(tmp_path)
+    assert "ForQuestionAnswering" not in str(caught.value)
 
 
 def test_a_run_without_processor_is_an_error_of_the_run(moved):

@@ -50,7 +50,10 @@ FAMILY = DecoderFamily(
     rules=model_settings(
         "llama",
         applied=APPLIED,
-        supported={"hidden_act": ("silu",), "attention_bias": (False,), "mlp_bias": (False,)},
+        supported={
+            **{"hidden_act": ("silu",), "attention_bias": (False,), "mlp_bias": (False,)},
+            **{"is_llama_config": (True,), "rope_interleaved": (False,)},
+        },
         ignored={
             "padding is masked": ("pad_token_id",),
             "the same numbers, computed or returned in another way": ("pretraining_tp",),

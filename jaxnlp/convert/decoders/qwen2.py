@@ -18,7 +18,7 @@ FAMILY = LLAMA._replace(
     rules=model_settings(
         "qwen2",
         applied=(*(name for name in APPLIED if name != "head_dim"), "layer_types"),
-        supported=SUPPORTED,
+        supported={**SUPPORTED, "use_mrope": (False,)},
         ignored=IGNORED,
     ),
     defaults={"feed_forward_width": 22_016, "num_key_heads": 32, "epsilon": 1e-6, "tie_embeddings": False},

@@ -20,12 +20,16 @@ class StackNames(NamedTuple):
       up: the first feed-forward layer of a block without a gate.
       relative_bias: the table of the relative bias, which the first block has for all.
       norm: the normalisation after the last block.
+      positions: the table of learned positions.
+      embedding_norm: the normalisation of the embeddings.
     """
 
     blocks: BlockNames
     up: str
-    relative_bias: str
-    norm: str
+    relative_bias: str = ""
+    norm: str = ""
+    positions: str = ""
+    embedding_norm: str = ""
 
 
 class EncoderDecoderFamily(NamedTuple):
@@ -40,12 +44,17 @@ class EncoderDecoderFamily(NamedTuple):
       encoder, decoder: the other tensors.
       buffers: whole names of tensors that mean nothing.
       fields: settings of config.json that are fields of `EncoderDecoderConfig`; `feed_forward` is the activation, and
-        whether there is a gate.
+        whether there is a gate. Settings of one field must be equal.
       values: our value for each value of a setting that is written in another way; the first of equal ones is exported.
       rules: what is done with each setting of config.json.
       defaults: fields that a config.json may leave out.
       fixed: fields of `EncoderDecoderConfig` that no setting gives, and their values in this family.
       scales_logits: whether logits may be scaled.
+      prefix: of all tensors but the output layer, in the class with it.
+      output_bias: the biases of the logits, [1, V]; a file may leave them out if they are 0.
+      separates_copies: whether a model with an output layer of its own also has the copies of the table.
+      aliases: further names of fields, which a config.json may have besides the settings.
+      special: ids of special tokens that a config.json may leave out.
     """
 
     title: str
@@ -62,6 +71,15 @@ class EncoderDecoderFamily(NamedTuple):
     defaults: Mapping[str, Any]
     fixed: Mapping[str, Any]
     scales_logits: bool
+    prefix: str = ""
+    output_bias: str = ""
+    separates_copies: bool = False
+    aliases: Mapping[str, str] = {}
+    special: Mapping[str, int] = {"pad_token_id": 0}
+
+    def setting(self, field: str) -> str:
+        """The setting of config.json that is this field."""
+        return next(theirs for theirs, ours in self.fields.items() if ours == field)
 
 
 def families() -> dict[str, EncoderDecoderFamily]:

@@ -84,6 +84,7 @@ FAMILY = EncoderDecoderFamily(
     fixed={
         **{"norm": "pre", "normalization": "rms", "use_bias": False, "positions": "shared_relative_bias"},
         **{"scale_attention": False, "scale_embeddings": False},
+        **{"embedding_norm": False, "output_bias": False},
     },
     scales_logits=True,
 )

@@ -178,9 +178,8 @@ def pretrained_of(trained: Trained) -> Pretrained:
     """The BERT of a model for export. Raises: ValueError when the model does not have one."""
     encoder = encoder_config(trained)
     params = jax.tree.map(np.asarray, dict(trained.params))
-    heads = params.get("heads", {})
     config: Any = trained.model.config
-    bert = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
+    bert = Pretrained(encoder, params["encoder"], params.get("heads"), vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
     if pooling is None:
         return bert

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.inference.batches import Shape, in_batches
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
@@ -30,6 +31,8 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 
     Raises: ValueError for a blank text, and for a model that does not attend to texts.
     """
+    if isinstance(trained.processor, ImageProcessor):
+        raise ValueError(f"attend reads texts, but {trained.name} reads images; draw their maps with: jaxnlp attention")
     if encodings.has_bert(trained.model):
         return encodings.attend(trained, text, pair, max_length=max_length)
     if not attends(trained.model):

@@ -37,7 +37,7 @@ def step(decoder: Decoder, axes: Axes, cache: PyTree, labels: Any = None) -> Exp
 
 
 def _advanced(decoder: Decoder, params: Params, tokens: jax.Array, cache: PyTree) -> dict[str, PyTree]:
-    logits, cache = decoder.read(decoder.prepare(params), tokens, cache, tokens.shape[1])
+    logits, cache = decoder.read(decoder.prepare(params), tokens, cache, None)
     return {"logits": logits, "cache": flat(cache)[0]}
 
 
@@ -47,7 +47,7 @@ def encode_and_step(trained: Trained) -> dict[str, Exportable]:
     Args: trained: its model has `initial_cache`, as a `SequenceToSequenceConfig` says.
     """
     model: Any = trained.model
-    start, end = trained.processor.symbols
+    start, end, *_ = trained.processor.symbols
     decoder, longest = target_decoder_of(model), model.config.max_length
     axes = Axes(S=(1, longest))
 

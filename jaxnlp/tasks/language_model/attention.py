@@ -10,7 +10,7 @@ from jaxnlp.models.gpt import GPT, AttentionAxis
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
-from jaxnlp.text.byte_pairs import BytePairs
+from jaxnlp.tasks.language_model.prompts import text_within
 from jaxnlp.text.raw_texts import require_texts
 
 WHITESPACE_SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
@@ -65,10 +65,8 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 
 def _name(vocabulary: Any, token: int) -> str:
-    """The text of a token, with signs for white space; the start token, which has no text, has its name."""
-    if isinstance(vocabulary, BytePairs) and token == vocabulary.start:
-        return vocabulary.named["bos_token"]
-    return vocabulary.decode([token]).translate(WHITESPACE_SIGNS)
+    """The text of a token, with signs for white space."""
+    return text_within(vocabulary, [token]).translate(WHITESPACE_SIGNS)
 
 
 def attends(model: Any) -> bool:

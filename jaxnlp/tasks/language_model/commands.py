@@ -1,6 +1,7 @@
 """`jaxnlp generate RUN`: text from a language model."""
 
 import dataclasses
+import functools
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import known_prompt, tokens_within
+from jaxnlp.tasks.language_model.prompts import known_prompt, text_within, tokens_within
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.words import WordVocabulary
@@ -144,7 +145,7 @@ class Generate(Command):
         )
         arrays = map(np.asarray, (beams.tokens[0], beams.lengths[0], beams.scores[0]))
         rows = [(row[:length].tolist(), float(score)) for row, length, score in zip(*arrays, strict=True)]
-        return distinct_texts(rows, trained.processor.decode)
+        return distinct_texts(rows, functools.partial(text_within, trained.processor))
 
     def text(self, trained: Trained) -> str:
         """The prompt and one continuation; "" for a prompt without tokens."""
@@ -154,7 +155,7 @@ class Generate(Command):
         if given.num_beams > 1:
             return given.prompt + given._hypotheses(trained, stop)[0].text
         row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
-        return given.prompt + trained.processor.decode(row)
+        return given.prompt + text_within(trained.processor, row)
 
     def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:
         prompt = np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1))
@@ -172,7 +173,7 @@ class Generate(Command):
         return decoder_of(trained.model, prompt.shape[1] + self.max_new_tokens)
 
     def _draw(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
-        decode = trained.processor.decode
+        decode = functools.partial(text_within, trained.processor)
         new_tokens: list[np.ndarray] = []
         stopped, pending = False, list[int]()
         for tokens in self._drawn(trained, stop):

@@ -1,6 +1,7 @@
 """Prompts of samples: one that the vocabulary lacks is replaced."""
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from jaxnlp.corpus import DataError
@@ -23,6 +24,11 @@ def known_prompt(prompt: str, vocabulary: Any) -> str:
 def tokens_within(vocabulary: Any, text: str) -> Any:
     """The ids of a text that continues another one: without the token that starts each text, if there is one."""
     return vocabulary.encode(text, starts=False) if isinstance(vocabulary, BytePairs) else vocabulary.encode(text)
+
+
+def text_within(vocabulary: Any, ids: Iterable[int]) -> str:
+    """The text of ids that continue another text: a start token among them is part of it."""
+    return vocabulary.decode(ids, starts=False) if isinstance(vocabulary, BytePairs) else vocabulary.decode(ids)
 
 
 def check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:

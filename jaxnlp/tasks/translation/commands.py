@@ -67,7 +67,7 @@ class Translate(SearchOptions, Command):
         Raises: ValueError, OSError for texts that are missing or cannot be read, and when the page cannot be written.
         """
         require_place(self.alignment)
-        translator = Translator.of(trained.model, *trained.processor.symbols)
+        translator = Translator.of(trained.model, trained.processor.symbols)
         processor: TranslationProcessor = trained.processor
         max_length = max_source_length(trained)
         count = translated = 0
@@ -192,7 +192,7 @@ def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: Searc
         # Padding repeats a source, since a search ends when all its rows end.
         rows = [sources[index] for index in indices] or [[trained.processor.source.end]]
         source = padded_sources([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
-        return Translator.of(trained.model, *trained.processor.symbols)(
+        return Translator.of(trained.model, trained.processor.symbols)(
             trained.separate_params, *source, options, n_best
         )
 

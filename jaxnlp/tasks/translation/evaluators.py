@@ -33,7 +33,7 @@ class Search(SearchOptions, Evaluator):
         for batch in scoring.split.shapes:
             translator.compile_ahead(scoring.compile, params, batch["source"], batch["source_mask"], self.search)
         (read, mask), (inputs, _) = (
-            padded_sources([[translator.end]], translator.decoder.capacity, length)
+            padded_sources([[translator.symbols.end]], translator.decoder.capacity, length)
             for length in _aligned_lengths(scoring, translator)
         )
         scoring.compile(translator.alignment, params, read, inputs, mask)
@@ -83,7 +83,7 @@ class Translations(Search):
 
 
 def _translator(scoring: Scoring) -> Translator:
-    return scoring.once(Translator.of, scoring.trained.model, *scoring.trained.processor.symbols)
+    return scoring.once(Translator.of, scoring.trained.model, scoring.trained.processor.symbols)
 
 
 def _aligned_lengths(scoring: Scoring, translator: Translator) -> tuple[int, int]:
@@ -134,11 +134,11 @@ def alignment(
       title: title of the heat map.
       lengths: source and translation are padded to multiples of these, so that few programs are compiled.
     """
-    end = translator.end
+    end = translator.symbols.end
     written = list(ids[: ids.index(end) + 1 if end in ids else len(ids)])
     max_length = translator.decoder.capacity
     source, mask = padded_sources([read], max_length, lengths[0])
-    inputs, _ = padded_sources([[translator.start, *written[:-1]]], max_length, lengths[1])
+    inputs, _ = padded_sources([[translator.symbols.start, *written[:-1]]], max_length, lengths[1])
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.tokens(written)),

@@ -13,10 +13,15 @@ from jaxnlp.decoding.beam import beam_search, compile_beam_search
 from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.decoding.rows import by_rows, mesh_of, rows_like, with_rows_for_all
 from jaxnlp.text.subwords import END, START
+from jaxnlp.text.translation import Symbols
 from jaxnlp.typing import Params, PyTree
 
 BUCKET = 16
 """Texts are padded to a multiple of this length, so that few programs are compiled."""
+
+
+SYMBOLS = Symbols(START, END)
+"""The symbols of a vocabulary of one's own."""
 
 
 def max_target_length(source_length: Any) -> Any:
@@ -51,23 +56,22 @@ class Translator(NamedTuple):
       decoder: the model's step function.
       initial_cache: (mesh, capacity, count_coverage, params, source, source_mask) -> the cache of a source.
       alignment: (params, source, inputs, source_mask) -> weights [B, T, S].
-      start, end: ids of the symbols before and after a target.
+      symbols: of a target.
     """
 
     decoder: Decoder
     initial_cache: Any
     alignment: Any
-    start: int
-    end: int
+    symbols: Symbols
 
     @classmethod
     @functools.lru_cache(maxsize=8)  # each new translator compiles its programs again
-    def of(cls, model: Any, start: int = START, end: int = END) -> "Translator":
+    def of(cls, model: Any, symbols: Symbols = SYMBOLS) -> "Translator":
         """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models.
 
         Args:
           model: the module.
-          start, end: `TranslationProcessor.symbols`.
+          symbols: `TranslationProcessor.symbols`.
         """
 
         def initial_cache(mesh: Any, capacity: int, count_coverage: bool, params: Params, *source: Any) -> PyTree:
@@ -75,7 +79,7 @@ class Translator(NamedTuple):
             return by_rows(mesh, of_rows, params, *source)
 
         cache = jax.jit(initial_cache, static_argnums=(0, 1, 2))
-        return cls(target_decoder_of(model), cache, jax.jit(model.alignment), start, end)
+        return cls(target_decoder_of(model), cache, jax.jit(model.alignment), symbols)
 
     def longest_target(self, source_length: int) -> int:
         """Maximum number of tokens in the translation of a source of this many tokens, within the model's capacity."""
@@ -100,10 +104,12 @@ class Translator(NamedTuple):
             len(source),
             num_beams=options.num_beams,
             max_new_tokens=longest,
-            stop=self.end,
+            stop=self.symbols.end,
             coverage=count_coverage,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=1,
+            forced_first=self.symbols.forced_first,
+            forced_stop=self.symbols.forced_end,
             cache=rows_like(mesh, cache),
         )
 
@@ -121,14 +127,16 @@ class Translator(NamedTuple):
         result = beam_search(
             self.decoder,
             params,
-            np.full((len(source), 1), self.start, np.int32),
+            np.full((len(source), 1), self.symbols.start, np.int32),
             num_beams=options.num_beams,
             max_new_tokens=longest,
-            stop=self.end,
+            stop=self.symbols.end,
             length_penalty=options.length_penalty,
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=n_best,
+            forced_first=self.symbols.forced_first,
+            forced_stop=self.symbols.forced_end,
             max_lengths=np.minimum(max_target_length(source_mask.sum(axis=1)), longest),
             cache=self.initial_cache(mesh, capacity, options.coverage_penalty > 0, params, source, source_mask),
         )

@@ -30,14 +30,14 @@ def encoder_decoder_of_transformers(task: Task, path: str | Path, *, ignore: tup
 
 @dataclasses.dataclass(frozen=True)
 class ExportEncoderDecoder(ExportCommand):
-    """Writes a model that was trained from a T5's weights as a directory that Hugging Face Transformers reads.
+    """Writes a model that was trained from the weights of a T5 or a BART as a directory that Hugging Face Transformers
+    reads.
 
-    It is a T5 with its tokenizer. An mT5 is written as a T5, too: it is the same function. The directory is written
-    atomically. `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every translator is
-    written.
+    It has the tokenizer, too. An mT5 is written as a T5: it is the same function. The directory is written atomically.
+    `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every translator is written.
 
     Raises, when it is called:
-      ValueError: for a model that is not a T5: another family, its own vocabulary, or layers that T5 does not have.
+      ValueError: for a model of another family, with its own vocabulary, or with layers that neither T5 nor BART has.
       OSError: when the directory is not empty or cannot be written.
     """
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE
 
 
 class SpecialTokens(NamedTuple):
@@ -39,7 +40,7 @@ class TokenizerClass(NamedTuple):
 
     Attributes:
       names: of the class.
-      model_types: for which it is the default.
+      model_types: for which it is the default, and gives the default special tokens.
       kind: of its model in the `tokenizers` library.
       files: with the tokens, where there is no tokenizer.json; () = it needs tokenizer.json.
       named: its default special tokens, by the name of the setting.
@@ -50,6 +51,8 @@ class TokenizerClass(NamedTuple):
       finish: adds the template, when all tokens have their ids. Further arguments: as `build`, without the first.
       extra: further special tokens that the class adds, from tokenizer_config.json.
       always: model types that have this class whatever their files say.
+      assumed: whether a folder that names no class has this one. Otherwise Transformers uses its tokenizer.json
+        unchanged.
       unchanged: whether Transformers uses a tokenizer.json with this content unchanged, and not this class.
     """
 
@@ -64,6 +67,7 @@ class TokenizerClass(NamedTuple):
     finish: Callable[[Tokenizer, Mapping[str, Any], Mapping[str, Any]], None]
     extra: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
     always: tuple[str, ...] = ()
+    assumed: bool = True
     unchanged: Callable[[Mapping[str, Any]], bool] = lambda whole: False
 
 
@@ -73,6 +77,21 @@ def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:
     if token_id is None:
         raise ValueError(f"the tokenizer does not have the token {token}")
     return token, token_id
+
+
+_CLEANED = (
+    *((f" {mark}", mark) for mark in (".", "?", "!", ",")),
+    (" ' ", "'"),
+    *((f" {end}", end) for end in ("n't", "'m", "'s", "'ve", "'re")),
+)
+
+
+def clean_up_texts(tokenizer: Tokenizer) -> None:
+    """Removes blanks before marks from decoded texts, as `clean_up_tokenization_spaces` of Transformers. BPE keeps them
+    there."""
+    if not isinstance(tokenizer.model, BPE):
+        steps = [tokenizer.decoder, decoders.Fuse(), *(decoders.Replace(*pair) for pair in _CLEANED)]
+        tokenizer.decoder = decoders.Sequence(steps)
 
 
 def classes() -> list[TokenizerClass]:

@@ -44,5 +44,6 @@ CLASS = TokenizerClass(
     read=None,
     build=_build,
     finish=_finish,
+    assumed=False,
     unchanged=_has_byte_level,
 )

@@ -40,7 +40,7 @@ def _finish(tokenizer: Tokenizer, named: Mapping[str, Any], settings: Mapping[st
 
 
 CLASS = TokenizerClass(
-    names=("T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast"),
+    names=("T5Tokenizer", "T5TokenizerFast"),
     model_types=("t5", "mt5"),
     kind="Unigram",
     files=(),

@@ -30,7 +30,7 @@ def test_parameters_become_tensors_and_these_become_the_same_bits(gated, embeddi
     config = dataclasses.replace(CONFIG, gated=gated, embeddings=embeddings)
     params = params_of(config)
     tensors = to_huggingface(params, config, T5)
-    assert ("lm_head.weight" in tensors) == has_head(tensors, T5) == (embeddings == "shared_inputs")
+    assert ("lm_head.weight" in tensors) == has_head(tensors, T5, tied=True) == (embeddings == "shared_inputs")
     assert sum("wi_0" in name for name in tensors) == (4 if gated else 0)
     chex.assert_trees_all_equal(from_huggingface(tensors, config, 5, T5), params)
 

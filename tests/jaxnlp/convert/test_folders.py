@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch
 
 from jaxnlp.convert import folders
-from jaxnlp.convert.folders import PretrainedError
+from jaxnlp.convert.folders import PretrainedError, read_tensors
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 
 
@@ -67,8 +67,14 @@ def test_a_type_that_numpy_has_not_is_refused_with_those_that_can_be_read(theirs
 
 def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(PretrainedError, match=r"pytorch_model.bin, a pickle(?s:.*)save_pretrained"):
-        read_pretrained(folder)
+    settings = json.loads((folder / "config.json").read_text())
+    (kind,) = settings["architectures"]
+    # AutoModel would drop the head; and a command must not have other content of a file.
+    for held, expected in (([kind], kind), (None, "AutoModel"), (["x; import y"], "AutoModel")):
+        (folder / "config.json").write_text(json.dumps(settings | {"architectures": held}))
+        command = rf"a pickle(?s:.*)import {expected}; {expected}.from_pretrained\('.*'\).save_pretrained"
+        with pytest.raises(PretrainedError, match=command):
+            read_pretrained(folder)
     (folder / "pytorch_model.bin").unlink()
     with pytest.raises(PretrainedError, match=r"has no weights: neither model.safetensors nor"):
         read_pretrained(folder)
@@ -174,9 +180,12 @@ def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conv
         assert any(fnmatch.fnmatchcase(name, pattern) for pattern in folders.DOWNLOADED), name
     (folder / "model.safetensors").unlink()
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: str(folder))
-    command = r"AutoModel.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"
-    with pytest.raises(PretrainedError, match=rf"some/model has no weights as safetensors(?s:.*){command}"):
-        read_pretrained("some/model")
+    for inputs in ("AutoTokenizer", "AutoImageProcessor"):
+        for kind in ("BertModel", inputs):
+            command = rf"{kind}.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"
+            with pytest.raises(PretrainedError, match=rf"some/model has no weights as safetensors(?s:.*){command}"):
+                read_tensors(folder, "some/model")
+        (folder / "preprocessor_config.json").write_text("{}")
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": []}'])

@@ -4,7 +4,7 @@ import pytest
 
 from jaxnlp.convert.decoders import families
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.shapes import fields_of
+from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.models.gpt import GPTConfig
 
 
@@ -23,6 +23,14 @@ def test_the_fields_that_a_file_gives_have_our_names_and_values(file):
     family, fields, size = read(file, "num_layers")
     assert family is families()["gpt2"]
     assert (fields, size) == ({"num_layers": 3, "activation": "relu"}, 7)
+
+
+def test_the_settings_of_fields_are_those_that_give_them(file):
+    family, fields, _ = read(file)
+    held = dict.fromkeys(family.fields.values()) | fields
+    settings = {name: value for name, value in settings_of(family, held).items() if value is not None}
+    assert settings == {"n_layer": 3, "activation_function": "relu"}
+    assert settings_of(family, held | {"activation": "gelu_tanh"})["activation_function"] == "gelu_new"  # of two names
 
 
 def test_missing_and_strange_settings_are_listed_together(file):

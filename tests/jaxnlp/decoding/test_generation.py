@@ -192,6 +192,14 @@ def test_parameters_that_need_no_preparation_are_not_copied():
     assert found == given
 
 
+def test_a_prompt_has_the_logits_of_its_last_token_alone():
+    params, decoder, _ = tiny_gpt(6)
+    prompt = random_prompt(2, 5)
+    every, _ = decoder.read(prepare(decoder, params), prompt, decoder.empty_cache(2), None)
+    newest, _ = decoder.read(prepare(decoder, params), np.pad(prompt, [(0, 0), (0, 1)]), decoder.empty_cache(2), 5)
+    np.testing.assert_allclose(newest, every[:, 4:], atol=1e-5, strict=True)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_cache_need_not_be_larger_than_the_sequence(variant):
     params, decoder, _ = tiny_gpt(600, variant)

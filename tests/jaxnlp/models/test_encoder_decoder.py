@@ -184,6 +184,10 @@ T5 = {
     **{"num_buckets": 6, "max_distance": 5, "embeddings": "shared", "scale_embeddings": False},
     **{"scale_attention": False, "scale_logits": True, "epsilon": 1e-6},
 }
+BART = {
+    **{"positions": "learned", "position_offset": 2, "norm": "post", "embedding_norm": True, "activation": "gelu"},
+    **{"embeddings": "shared", "output_bias": True},
+}
 
 
 @pytest.mark.sweep(1)
@@ -197,6 +201,7 @@ T5 = {
         {"positions": "relative_bias"},
         {"positions": "relative_vectors"},
         T5 | {"num_decoder_layers": 3},
+        BART,
     ],
     ids=lambda changes: " ".join(map(str, changes)) or "defaults",
 )
@@ -300,6 +305,20 @@ def test_every_parameter_of_a_t5_has_its_axes_and_layers_share_the_bias(changes)
     assert (("head", "kernel") in found) == (changes["embeddings"] == "shared_inputs")
 
 
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("changes", [BART, BART | {"use_bias": False, "embeddings": "shared_inputs"}])
+def test_every_parameter_of_a_bart_has_its_axes_and_positions_have_rows_before_the_first(changes):
+    model, params = model_of(**changes)
+    found = {path: model.config.parameter(path) for path in flatten_dict(params)}
+    assert {path: len(p.axes) for path, p in found.items()} == {p: x.ndim for p, x in flatten_dict(params).items()}
+    assert found["output_bias",].head
+    assert params["target_positions"].shape == (2 + CONFIG.context_length, WIDTH)
+    assert (("source_norm", "bias") in found) == model.config.use_bias
+    w, b = model.output_layer(params)
+    hidden = forward(model, return_hidden=True)({"params": params}, SOURCE, INPUTS, MASK)
+    np.testing.assert_allclose(hidden @ w + b, logits(model, params), atol=1e-5)
+
+
 def test_more_embeddings_than_tokens_are_built_as_asked():
     model, params = model_of(padded_vocabulary_size=20)
     assert params["source_tokens"]["embedding"].shape == params["target_tokens"]["embedding"].shape == (20, WIDTH)
@@ -336,6 +355,7 @@ def test_the_initial_loss_is_near_that_of_a_uniform_guess(norm, embeddings, more
         ({"width": 7, "num_heads": 1}, "model.width must be even for sinusoidal positions, got 7"),
         ({"width": 6, "positions": "rotary"}, "model.width / model.num_heads must be even for rotary positions, got 3"),
         ({"dropout_rate": 1.0}, "model.dropout_rate must be in [0, 1), got 1.0"),
+        ({"position_offset": 2}, "model.position_offset applies only to learned positions (model.positions)"),
         ({"num_buckets": 8}, "model.num_buckets applies only to a relative bias (model.positions)"),
     ],
 )

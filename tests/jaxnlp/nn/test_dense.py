@@ -9,7 +9,7 @@ import torch
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dense import TRANSPOSED, Dense
 
 ROWS, WIDTH, FEATURES = 5, 6, 9
 X = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
@@ -125,3 +125,11 @@ def test_several_axes_of_features_are_one_axis_in_values_and_initial_weights():
     params = random_params()
     split = {"kernel": params["kernel"].reshape(WIDTH, 3, 3), "bias": params["bias"].reshape(3, 3)}
     np.testing.assert_array_equal(apply(several, split, X), apply(one, params, X))
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_transposed_kernel_is_the_same_layer(joined):
+    layer = Dense((3, 3), joined=joined)
+    params = jax.tree.map(lambda x: np.float32(x) + X[0, 0], initial_params(layer, X))
+    transposed = {TRANSPOSED: params["kernel"].reshape(WIDTH, 9).T, "bias": params["bias"]}
+    np.testing.assert_allclose(apply(layer, transposed, X), apply(layer, params, X), rtol=1e-5, atol=1e-6, strict=True)

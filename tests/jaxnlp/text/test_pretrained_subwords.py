@@ -4,7 +4,7 @@ import pytest
 
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
-from jaxnlp.text.translation import TranslationProcessor
+from jaxnlp.text.translation import Symbols, TranslationProcessor
 from tests.encoder_decoder_folders import save_tokenizer
 
 
@@ -47,7 +47,7 @@ def test_a_processor_puts_its_start_and_end_around_texts(subwords):
     assert batch["source"].tolist() == [[*ids, 1]]
     assert batch["inputs"].tolist() == [[0, *ids]]
     assert processor.encode_target("the cat") == [*ids, 1]
-    assert (processor.symbols, processor.shared) == ((0, 1), True)
+    assert (processor.symbols, processor.shared) == (Symbols(0, 1), True)
     assert TranslationProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor
 
 

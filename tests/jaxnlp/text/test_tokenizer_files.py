@@ -216,6 +216,13 @@ def test_parts_of_tokenizer_json_that_the_library_cannot_follow_are_refused(tmp_
         read_tokenizer(folder)
 
 
+def test_a_tokenizer_json_without_a_model_is_named_with_what_it_lacks(tmp_path):
+    folder = write(tmp_path, {})
+    (folder / WHOLE).write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer.json is not a WordPiece tokenizer: it has no 'model'"):
+        read_tokenizer(folder)
+
+
 def test_all_settings_that_transformers_writes_or_reads_are_known(tmp_path):
     """Those of what it saves, of its constructors, and of what its base class takes out of its arguments."""
     theirs = AutoTokenizer.from_pretrained(write(tmp_path / "theirs", {}))

@@ -364,15 +364,38 @@ def test_rotary_settings_of_earlier_versions_mean_the_same(made, tmp_path):
 
 
 OLDER = {
-    **{"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "bos_token_id": 50256, "n_ctx": 1024},
-    **{"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "output_past": True},
-    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+    "gpt2": {
+        **{
+            "activation_function": "gelu_new",
+            "architectures": ["GPT2LMHeadModel"],
+            "bos_token_id": 50256,
+            "n_ctx": 1024,
+        },
+        **{"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "output_past": True},
+        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+    },
+    "llama": {
+        **{"attention_bias": False, "mlp_bias": False, "head_dim": 64, "pretraining_tp": 1, "eos_token_id": [2, 5]},
+        **{"is_llama_config": True, "rope_interleaved": False, "rope_scaling": None, "rope_theta": 100_000},
+        **{"unsloth_fixed": True, "unsloth_version": "2025.1"},
+        **{"torch_dtype": "bfloat16", "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}}},
+    },
+    "qwen2": {
+        **{"max_window_layers": 24, "sliding_window": 32_768, "use_sliding_window": False, "use_mrope": False},
+        **{"rope_theta": 1_000_000.0, "tie_word_embeddings": True, "torch_dtype": "bfloat16"},
+    },
+    "qwen3": {
+        **{"attention_bias": False, "head_dim": 128, "max_window_layers": 28, "sliding_window": None},
+        **{"use_sliding_window": False, "rope_scaling": None, "rope_theta": 1_000_000},
+    },
 }
-"""What the files of the released GPT-2 and DistilGPT2 have besides the settings of today."""
+"""What the files of released decoders have besides the settings of today: GPT-2 and DistilGPT2; TinyLlama, Llama 3.2
+and SmolLM2; Qwen2.5; Qwen3."""
 
 
-def test_the_settings_of_released_files_are_known():
-    assert GPT2.rules.problems(OLDER) == []
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_the_settings_of_released_files_are_known(model_type):
+    assert FAMILIES[model_type].rules.problems(OLDER[model_type]) == []
 
 
 def test_settings_that_a_file_leaves_out_have_the_defaults_of_transformers(tiny, tmp_path):

@@ -1,7 +1,7 @@
 """A T5 and an mT5 compute what Transformers computes, and go in and out without a change of a bit."""
 
-import functools
 import json
+import shutil
 
 import chex
 import jax
@@ -12,15 +12,14 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from jaxnlp.convert.encoder_decoder import to_huggingface
 from jaxnlp.convert.encoder_decoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder, save_encoder_decoder
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.nn.compute import EXACT, TransformerCompute
-from jaxnlp.text.translation import TranslationProcessor
+from jaxnlp.nn.compute import TransformerCompute
 from tests.encoder_decoder_folders import make_model, save_untied, untie, write_folder
 from tests.encoder_folders import TEXTS
+from tests.jaxnlp.convert.encoder_decoders.parity import assert_equal_gradients, assert_equal_tensors, ours, theirs
 
 T5, MT5 = families()["t5"], families()["mt5"]
 TARGETS = torch.as_tensor(np.random.default_rng(0).integers(1, 95, (len(TEXTS), 7)))
@@ -42,31 +41,6 @@ def inputs_of(tokenizer, side="right"):
     return {**batch, "decoder_input_ids": torch.nn.functional.pad(TARGETS[:, :-1], (1, 0))}
 
 
-def arrays_of(batch):
-    """The arguments of our model."""
-    source, inputs = (batch[name].numpy().astype(np.int32) for name in ("input_ids", "decoder_input_ids"))
-    return source, inputs, batch["attention_mask"].numpy().astype(bool)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def logits_of(model, params, *arrays):
-    return model.apply({"params": params}, *arrays)
-
-
-def built(held, compute=EXACT):
-    config = type(held.config)(**{**vars(held.config), "compute": compute})
-    return config.build(TranslationProcessor(held.vocabulary, held.vocabulary))
-
-
-def ours(held, batch, compute=EXACT):
-    return np.asarray(logits_of(built(held, compute), held.params, *arrays_of(batch)))
-
-
-def theirs(model, batch):
-    with torch.no_grad():
-        return model(**batch).logits.numpy()
-
-
 def assert_equal_logits(held, model, tokenizer):
     for side in ("right", "left"):
         batch = inputs_of(tokenizer, side)
@@ -82,23 +56,8 @@ def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
 
 def test_gradients_are_those_of_transformers(tiny):
     _, model, tokenizer, held = tiny
-    batch = inputs_of(tokenizer)
-    targets = TARGETS.numpy().astype(np.int32)
-    module = built(held)
-
-    def loss(params):
-        scores = jax.nn.log_softmax(module.apply({"params": params}, *arrays_of(batch)))
-        return -jnp.take_along_axis(scores, targets[..., None], axis=-1).sum()
-
-    model.zero_grad()
-    scores = model(**batch).logits.log_softmax(-1)
-    (-scores.gather(-1, TARGETS[..., None])).sum().backward()
-    expected = {name: x.grad.numpy() for name, x in model.named_parameters()}
-    found = to_huggingface(jax.device_get(jax.jit(jax.grad(loss))(held.params)), held.config, T5)
-    assert found.keys() == expected.keys()
+    found = assert_equal_gradients(held, model, inputs_of(tokenizer), TARGETS, T5)
     assert any("relative_attention_bias" in name for name in found)
-    for name, gradient in expected.items():
-        np.testing.assert_allclose(found[name], gradient, atol=1e-4 * max(1.0, np.abs(gradient).max()), err_msg=name)
 
 
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
@@ -142,13 +101,6 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(kind
         assert (read.pad_token, read.eos_token, read.unk_token) == ("<pad>", "</s>", "<unk>")
         batch = inputs_of(tokenizer)
         np.testing.assert_allclose(theirs(found.eval(), batch), theirs(model, batch), atol=1e-5)
-
-
-def assert_equal_tensors(found, expected):
-    held, others = found.state_dict(), expected.state_dict()
-    assert held.keys() == others.keys()
-    for name, tensor in others.items():
-        assert torch.equal(held[name], tensor), name
 
 
 def with_tokenizer(folder, target):
@@ -228,6 +180,16 @@ def test_an_output_layer_that_differs_from_the_table_is_one_of_its_own_as_in_tra
     assert_equal_logits(held, transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval(), tokenizer)
 
 
+def test_an_output_layer_that_the_config_says_is_not_the_table_must_be_in_the_file(tiny, tmp_path):
+    """As in files of T5 1.1 that were written without their head."""
+    folder = tiny[0]
+    shutil.copytree(folder, tmp_path / "bare")
+    settings = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
+    (tmp_path / "bare" / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(WeightsError, match=r"missing: lm_head.weight \(104, 16\)"):
+        read_encoder_decoder(tmp_path / "bare")
+
+
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
@@ -292,7 +254,7 @@ def test_options_of_the_config_change_logits_as_in_transformers(kind, changes, t
         ({"dropout_rate": 2.0}, "dropout_rate"),
         ({"relative_attention_max_distance": 0}, "max_distance"),
         ({"rotary_dim": 8}, "unknown settings: rotary_dim"),
-        ({"model_type": "umt5"}, "model_type must be one of mt5, t5, got 'umt5'"),
+        ({"model_type": "umt5"}, "model_type must be one of bart, mt5, t5, got 'umt5'"),
         ({"vocab_size": 98}, "the tokenizer has 99 tokens, but the model has 98 embeddings"),
     ],
     ids=str,

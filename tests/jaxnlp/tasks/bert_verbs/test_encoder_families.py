@@ -112,6 +112,20 @@ def test_pretrained_weights_embed_compare_and_attend(weights, family, tmp_path, 
     chex.assert_trees_all_equal(read_pretrained(tmp_path / "again").params, read_pretrained(folder).params)
 
 
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("electra", "ForPreTraining"), ("electra", "ForMaskedLM"), ("bert", "ForNextSentencePrediction")],
+)
+def test_each_pretraining_head_goes_out_in_its_own_class(family, kind, tmp_path, capsys):
+    model, _ = write_folder(family, tmp_path / "theirs", kind)
+    assert main(["export", str(tmp_path / "theirs"), str(tmp_path / "again")]) == 0
+    assert f"transformers.{type(model).__name__}.from_pretrained reads it" in capsys.readouterr().out
+    again, report = type(model).from_pretrained(tmp_path / "again", output_loading_info=True)
+    assert not any(report.values())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
 @EACH
 def test_a_folder_of_sentence_transformers_gives_its_embeddings(weights, family, tmp_path):
     folder, _ = weights(family)

@@ -96,6 +96,8 @@ def test_the_verbs_work_on_the_folder(tiny, files, tmp_path, capsys):
 
 def test_weights_without_a_head_attend_and_say_why_they_do_not_predict(tiny, files, tmp_path, capsys):
     folder, _, _, run = tiny["ViTModel"]
+    with pytest.raises(ValueError, match=r"attend reads texts, but .* reads images; draw .*: jaxnlp attention"):
+        run.attend("a text")
     assert main(["attention", str(folder), str(files[0]), "--out", str(tmp_path / "page.html")]) == 0
     assert files[0].name in (tmp_path / "page.html").read_text()
     with pytest.raises(

@@ -9,10 +9,12 @@ import pytest
 import scipy.special
 
 from jaxnlp.__main__ import main
-from jaxnlp.runs import load_run
+from jaxnlp.runs import load_pretrained, load_run
+from jaxnlp.tasks.language_model import commands
 from jaxnlp.tasks.language_model.commands import Generate
 from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 from jaxnlp.text.words import WordVocabulary
+from tests.decoder_folders import write_folder
 
 
 def generate(run, *options):
@@ -281,3 +283,17 @@ def test_as_json_each_text_is_whole_with_its_prompt(finished_run, capsys, option
     assert generate(finished_run.folder, *options, "--json") == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [{"prompt": "ta", "text": text.removesuffix("\n")} for text in plain]
+
+
+def test_a_start_token_that_the_model_writes_is_printed_as_in_the_text(tmp_path, monkeypatch, capsys):
+    """As between two texts of its training."""
+    write_folder(tmp_path, model_type="llama")
+    trained = load_pretrained(tmp_path)
+    ids = trained.processor.encode("sat on").tolist()
+    monkeypatch.setattr(commands, "generate_tokens", lambda *_, **__: (np.array([token]) for token in ids))
+    assert trained.generate("The cat") == "The cat<s> sat on"
+    for options in ({}, {"json": True}):
+        Generate(prompt="The cat", **options)(trained)
+        assert "The cat<s> sat on" in capsys.readouterr().out
+    for stop in (".", "\n", "</s>"):  # each is one token, without a blank before it
+        assert trained.generate("The cat", stop=stop) == "The cat<s> sat on"

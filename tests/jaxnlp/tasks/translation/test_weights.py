@@ -1,6 +1,7 @@
-"""A T5 of Transformers as a translator, and translators as a T5."""
+"""A T5 and a BART of Transformers as translators, and translators as a T5 or a BART."""
 
 import dataclasses
+import functools
 import json
 
 import jax
@@ -11,6 +12,7 @@ import transformers
 
 import jaxnlp
 from jaxnlp.__main__ import main
+from jaxnlp.convert.encoder_decoders import families
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
@@ -19,6 +21,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.translation import Translation
 from jaxnlp.tasks.translation.search import max_target_length
 from jaxnlp.tasks.translation.weights import ExportEncoderDecoder
+from tests import bart_folders
 from tests.encoder_decoder_folders import write_folder
 from tests.encoder_folders import TEXTS
 from tests.processors import translating
@@ -34,16 +37,27 @@ def tiny(tmp_path_factory):
     return folder, model, tokenizer, jaxnlp.load_pretrained(folder)
 
 
-def written(model, tokenizer, **options):
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory):
+    """The same of a tiny BART, which ends some targets early."""
+    folder = tmp_path_factory.mktemp("tiny") / "bart"
+    model, tokenizer = bart_folders.write_folder(folder, vocab_size=341)
+    model.final_logits_bias[:, 2] = 2.5
+    model.save_pretrained(folder)
+    return folder, model, tokenizer, jaxnlp.load_pretrained(folder)
+
+
+def written(model, tokenizer, sources=SOURCES, *, end=1, silent=(0,), **options):
     """The texts that Transformers writes, of at most as many tokens as ours."""
     texts = []
-    for source in SOURCES:
+    for source in sources:
         batch = tokenizer([source], return_tensors="pt")
         longest = max_target_length(batch["input_ids"].shape[1])
         with torch.no_grad():
             (ids,) = model.generate(**batch, max_new_tokens=longest, do_sample=False, **options).tolist()
-        ids = ids[1 : ids.index(1) if 1 in ids else None]
-        texts.append(tokenizer.decode([one for one in ids if one != 0]))
+        ids = ids[1:]
+        ids = ids[: ids.index(end) if end in ids else None]
+        texts.append(tokenizer.decode([one for one in ids if one not in silent]))
     return texts
 
 
@@ -58,6 +72,61 @@ def test_beams_without_a_length_penalty_are_those_of_transformers(tiny):
     _, model, tokenizer, run = tiny
     found = run.translate(SOURCES, num_beams=3, length_penalty=0.0)
     assert found == written(model, tokenizer, num_beams=3, length_penalty=0.0, early_stopping="never")
+
+
+FORCED = [
+    {"forced_bos_token_id": 91, "forced_eos_token_id": 2},
+    {"forced_bos_token_id": None, "forced_eos_token_id": None},
+    {"forced_bos_token_id": 0, "forced_eos_token_id": 2},
+]
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("forced", FORCED, ids=str)
+def test_texts_and_beams_of_a_bart_are_those_of_transformers_token_for_token(forced, bart, tmp_path):
+    folder, model, tokenizer, _ = bart
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for name, value in forced.items():
+        setattr(model.generation_config, name, value)
+    model.generation_config.save_pretrained(tmp_path)
+    run, sources = jaxnlp.load_pretrained(tmp_path), [*SOURCES, TEXTS[3], TEXTS[4]]
+    expected = functools.partial(written, model, tokenizer, sources, end=2, silent=(0, 1))
+    greedy = run.translate(sources, num_beams=1)
+    assert greedy == expected()
+    assert len(set(greedy)) > 2
+    beams = {"num_beams": 3, "length_penalty": 0.0}
+    assert run.translate(sources, **beams) == expected(**beams, early_stopping="never")
+    found = run.translate(sources, **beams, no_repeat_ngram=2)
+    assert found == expected(**beams, early_stopping="never", no_repeat_ngram_size=2)
+
+
+def test_a_bart_is_trained_further_and_exported_with_the_texts_of_the_run(bart, tmp_path, capsys):
+    folder, _, _, before = bart
+    pairs = [f"say {one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs))
+    options = ["--data.lengths", "24", "--total-steps", "3", "--evaluate-every-steps", "3"]
+    options += ["--checkpoint-every-steps", "3", "--optimizer.schedule.warmup", "0", "--init-from", str(folder)]
+    files = ["--data.train", str(tmp_path / "pairs.tsv"), "--workdir", str(tmp_path / "run")]
+    with jax.numpy_dtype_promotion("standard"):  # as users have it
+        assert main(["train", "t5_finetune", *files, *options]) == 0
+    run = jaxnlp.load_run(tmp_path / "run")
+    assert run.processor == before.processor
+    assert run.processor.encode_target("the cat")[::3] == [0, 2]
+    assert (run.model.config.dropout_rate, run.model.config.context_length) == (0.1, 130)
+    for name in ("source_positions", "target_positions", "output_bias"):
+        changed = np.asarray(run.params[name]) - np.asarray(before.params[name])
+        assert 0.0 < np.abs(changed).max() < 1e-2
+    capsys.readouterr()
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    assert "transformers.BartForConditionalGeneration.from_pretrained reads it" in capsys.readouterr().out
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    exact = dataclasses.replace(run, model=dataclasses.replace(run.model.config, compute=EXACT).build(run.processor))
+    found = exact.translate(SOURCES, num_beams=1)
+    assert found == written(theirs, tokenizer, end=2, silent=(0, 1))
+    assert jaxnlp.load_pretrained(tmp_path / "out").translate(SOURCES, num_beams=1) == found
+    assert main(["attention", str(tmp_path / "out"), "The cat", "--out", str(tmp_path / "page.html")]) == 0
 
 
 def test_attention_is_that_of_transformers(tiny):
@@ -143,9 +212,19 @@ def test_what_is_no_t5_is_not_exported(config, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_transformer_with_biases_is_no_t5(tiny, tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"Transformers' BART does not support model\.norm = pre, model\.positions = sinusoidal, "),
+        ({**families()["t5"].fixed, "use_bias": True}, r"Transformers' T5 does not support model\.use_bias = True"),
+        ({**families()["bart"].fixed, "norm": "pre"}, r"Transformers' BART does not support model\.norm = pre"),
+        ({**families()["bart"].fixed, "head_width": 3}, r"BART does not support model\.head_width = 3"),
+    ],
+    ids=str,
+)
+def test_other_transformers_are_refused_by_the_family_that_has_most_of_their_options(changes, message, tiny, tmp_path):
     _, _, _, run = tiny
-    config = EncoderDecoderConfig(num_layers=1, num_heads=2, width=4, embeddings="shared")
+    config = EncoderDecoderConfig(num_layers=1, num_heads=2, width=4, embeddings="shared", **changes)
     other = dataclasses.replace(run, model=config.build(run.processor))
-    with pytest.raises(WeightsError, match=r"Transformers' T5 does not support model\.normalization = layer, "):
+    with pytest.raises(WeightsError, match=message):
         ExportEncoderDecoder(tmp_path / "out")(other)

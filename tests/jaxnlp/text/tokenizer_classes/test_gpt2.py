@@ -50,6 +50,7 @@ def test_ten_thousand_random_texts_of_every_script_have_the_tokens_and_texts_of_
         {"tokenizer_class": "PreTrainedTokenizerFast"},
         {"eos_token": "<end>", "pad_token": "<pad>"},
         {"padding_side": "left", "truncation_side": "left"},
+        {"vocab_size": 49_152},
         {
             "added_tokens_decoder": {
                 "340": {"content": END, "special": True},

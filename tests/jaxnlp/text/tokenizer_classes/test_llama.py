@@ -57,14 +57,57 @@ def test_each_setting_changes_tokens_as_in_transformers(folder, changes, tmp_pat
     assert BytePairs.from_json(json.loads(json.dumps(ours.to_json()))) == ours
 
 
+EARLIER = {
+    "normalizer": {
+        "type": "Sequence",
+        "normalizers": [
+            {"type": "Prepend", "prepend": "\u2581"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+        ],
+    },
+    "pre_tokenizer": None,
+}
+"""Parts of tokenizer.json as Transformers 4 wrote it: a blank at the start of a text becomes two."""
+
+
+def test_without_the_name_of_its_class_tokenizer_json_is_used_unchanged(folder):
+    whole = json.loads((folder / "tokenizer.json").read_text()) | EARLIER
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    found = []
+    for name in ("LlamaTokenizer", "absent"):
+        change(folder, "tokenizer_config.json", tokenizer_class=name)
+        found.append(assert_alike(folder).encode(" The").size)
+    assert found[1] == found[0] + 1
+
+
 def test_a_text_starts_with_its_token_and_what_continues_it_keeps_its_blank(folder):
     ours = BytePairs.of_folder(folder)
     whole = ours.encode("The cat sat.")
     assert whole[0] == ours.start == ours.id_of("<s>")
-    assert ours.encode("The cat sat.", starts=False).tolist() == whole[1:].tolist()
+    assert ours.encode(" The cat sat.", starts=False).tolist() == whole[1:].tolist()
+    for first, second in (
+        ("The cat", " sat."),
+        ("The c", "at"),
+        ("The cat sat", "."),
+        ("a", "\n"),
+        ("a\n", "b"),
+        ("a", ""),
+    ):
+        ids = [*ours.encode(first), *ours.encode(second, starts=False)]
+        assert ours.decode(ids) == first + second
+        assert len(ours.encode(second, starts=False)) <= len(second)
     assert ours.encode("").tolist() == [ours.start]
     for cut in range(2, len(whole)):
         assert ours.decode(whole[:cut]) + ours.decode(whole[cut:]) == "The cat sat."
+
+
+def test_a_start_token_within_a_text_is_part_of_it(folder):
+    ours, theirs = BytePairs.of_folder(folder), AutoTokenizer.from_pretrained(folder)
+    first, second = ours.encode("The cat", starts=False).tolist(), ours.encode("sat.").tolist()
+    assert ours.decode(second) == "sat."
+    for split in range(len(second) + 1):
+        parts = [ours.decode(part, starts=False) for part in (second[:split], second[split:])]
+        assert "The cat" + "".join(parts) == theirs.decode(first + second)
 
 
 def test_a_start_token_that_the_tokenizer_lacks_is_refused(folder):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.decoder_folders import save_tokenizer
+from tests.decoder_folders import END, save_tokenizer
 from tests.encoder_folders import TEXTS, random_texts
 from tests.jaxnlp.text.tokenizer_classes.test_gpt2 import assert_alike, change
 
@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"add_prefix_space": None}, {"tokenizer_class": "absent"}, {"eos_token": "<|im_end|>"}],
+    [{}, {"add_prefix_space": None}, {"tokenizer_class": "absent"}, {"eos_token": "<|im_end|>"}, {"unk_token": None}],
     ids=str,
 )
 def test_each_setting_changes_tokens_as_in_transformers(folder, changes, tmp_path):
@@ -51,6 +51,22 @@ def test_a_token_that_a_setting_says_is_none_is_no_token_with_this_name(folder):
     ours = assert_alike(folder, [*STRANGE, "None of them"])
     assert ours.id_of("None") is not None
     assert "bos_token" not in ours.named
+
+
+def test_a_tokenizer_without_the_tokens_of_its_class_is_written_without_them(folder, tmp_path):
+    """As that of a Qwen2 that was trained further with other special tokens."""
+    (folder / "config.json").write_text('{"model_type": "qwen2"}')
+    names = {"bos_token": "<begin>", "eos_token": "<end>", "pad_token": "<end>", "unk_token": None}
+    change(folder, "tokenizer_config.json", **names, added_tokens_decoder="absent")
+    whole = json.loads((folder / "tokenizer.json").read_text())
+    del whole["model"]["vocab"][END]
+    (folder / "tokenizer.json").write_text(json.dumps(whole | {"added_tokens": []}))
+    ours = assert_alike(folder, STRANGE)
+    assert ours.id_of(END) is None
+    (tmp_path / "again").mkdir()
+    ours.save(tmp_path / "again", max_length=9)
+    (tmp_path / "again" / "config.json").write_text('{"model_type": "qwen2"}')
+    assert assert_alike(tmp_path / "again", [*STRANGE, END]) == ours
 
 
 def test_accents_become_one_character_with_their_letter(folder):

@@ -1,0 +1,63 @@
+"""Outputs and gradients of encoder-decoders, ours and those of Transformers, at equal weights."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+from jaxnlp.convert.encoder_decoder import to_huggingface
+from jaxnlp.nn.compute import EXACT
+from jaxnlp.text.translation import TranslationProcessor
+
+
+def arrays_of(batch):
+    """The arguments of our model."""
+    source, inputs = (batch[name].numpy().astype(np.int32) for name in ("input_ids", "decoder_input_ids"))
+    return source, inputs, batch["attention_mask"].numpy().astype(bool)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def logits_of(model, params, *arrays):
+    return model.apply({"params": params}, *arrays)
+
+
+def built(held, compute=EXACT):
+    config = type(held.config)(**{**vars(held.config), "compute": compute})
+    return config.build(TranslationProcessor(held.vocabulary, held.vocabulary))
+
+
+def ours(held, batch, compute=EXACT):
+    return np.asarray(logits_of(built(held, compute), held.params, *arrays_of(batch)))
+
+
+def theirs(model, batch):
+    with torch.no_grad():
+        return model(**batch).logits.numpy()
+
+
+def assert_equal_gradients(held, model, batch, targets, family):
+    """Compares the gradients of the cross-entropy of targets [B, T], and returns ours by their names."""
+    module, ids = built(held), targets.numpy().astype(np.int32)
+
+    def loss(params):
+        scores = jax.nn.log_softmax(module.apply({"params": params}, *arrays_of(batch)))
+        return -jnp.take_along_axis(scores, ids[..., None], axis=-1).sum()
+
+    model.zero_grad()
+    scores = model(**batch).logits.log_softmax(-1)
+    (-scores.gather(-1, targets[..., None])).sum().backward()
+    expected = {name: x.grad.numpy() for name, x in model.named_parameters()}
+    found = to_huggingface(jax.device_get(jax.jit(jax.grad(loss))(held.params)), held.config, family)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(found[name], gradient, atol=1e-4 * max(1.0, np.abs(gradient).max()), err_msg=name)
+    return found
+
+
+def assert_equal_tensors(found, expected):
+    held, others = found.state_dict(), expected.state_dict()
+    assert held.keys() == others.keys()
+    for name, tensor in others.items():
+        assert torch.equal(held[name], tensor), name
