@@ -44,8 +44,8 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
     if quantised:
         if not hasattr(model, "decoding_params") or not any(path[-1] == TRANSPOSED for path in flatten_dict(changed)):
             raise ValueError(
-                "int8 makes generation with Transformer blocks faster, and other models slower; use "
-                f"{type(model).__name__} without it"
+                "int8 is for models that generate with Transformer blocks; others would be slower: leave it out for a "
+                f"{type(model).__name__}"
             )
         changed[OUTPUT_ROWS] = _quantised(model.output_layer(params)[0])
     return jax.device_put(changed)

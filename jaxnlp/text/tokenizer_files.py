@@ -54,10 +54,7 @@ TOKENIZER_SETTINGS = ForeignSettings(
             *("device_map", "from_slow", "use_fast", "trust_remote_code", "tokenizer_type", "transformers_version"),
         ),
         "chats": (
-            "use_default_system_prompt",
-            "chat_template",
-            "response_template",
-            "response_schema",
+            *("use_default_system_prompt", "chat_template", "response_template", "response_schema"),
             "chat_control_tokens",
         ),
         "how ids become a text": ("errors",),

@@ -315,8 +315,8 @@ def test_every_parameter_of_a_bart_has_its_axes_and_positions_have_rows_before_t
     assert params["target_positions"].shape == (2 + CONFIG.context_length, WIDTH)
     assert (("source_norm", "bias") in found) == model.config.use_bias
     w, b = model.output_layer(params)
-    hidden = np.asarray(forward(model, return_hidden=True)({"params": params}, SOURCE, INPUTS, MASK))
-    np.testing.assert_allclose(hidden @ np.asarray(w) + np.asarray(b), logits(model, params), atol=1e-5)
+    hidden = forward(model, return_hidden=True)({"params": params}, SOURCE, INPUTS, MASK)
+    np.testing.assert_allclose(np.asarray(hidden @ w) + np.asarray(b), logits(model, params), atol=1e-5)
 
 
 def test_more_embeddings_than_tokens_are_built_as_asked():
