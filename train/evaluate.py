@@ -65,7 +65,7 @@ class Options(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        self.data.check_files((self.file,), table=self.file)
+        self.data.check_files(self.file)
         if self.file is not None and self.split is not None:
             raise ValueError(f"--file cannot be combined with --split {self.split}")
         if self.file is not None and self.record is not None:

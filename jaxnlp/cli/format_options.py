@@ -1,7 +1,7 @@
 """Options for files that are written otherwise than those of training."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from jaxnlp.config import Config
@@ -33,9 +33,9 @@ class FileFormat(Config):
         """The fields that are not None."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def check_files(self, files: Sequence[object], *, table: object) -> None:
-        """Raises: ValueError when a field is given, but no file. Args: files: that have the encoding; table: that may
-        be a table, which has all fields."""
+    def check_files(self, file: object, *others: object) -> None:
+        """Raises: ValueError when a field is given, but no file. Args: file: that may be a table, which has all fields;
+        others: that have only the encoding."""
         for name in self.given:
-            if table is None and (name != "encoding" or files.count(None) == len(files)):
+            if file is None and (name != "encoding" or others.count(None) == len(others)):
                 raise ValueError(f"--data.{name} applies only to files, such as --file; give a file")

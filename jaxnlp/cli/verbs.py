@@ -67,7 +67,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     command, options = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
-    options.data.check_files(command.text_files(), table=getattr(command, "file", None))
+    options.data.check_files(getattr(command, "file", None), *command.further_files())
     trained = load(path, checkpoint=options.checkpoint, ignore=options.ignore)
     data = {**trained.config.get("data", {}), **options.data.given}
     trained = dataclasses.replace(trained, config={**trained.config, "data": data})

@@ -301,9 +301,10 @@ class Command(Config):
         """Paths of further trained models; `__call__` gets these models after the first one."""
         return ()
 
-    def text_files(self) -> tuple[Path | None, ...]:
-        """The files whose encoding is that of the training files or `--data.encoding`; None = not given."""
-        return (getattr(self, "file", None),)
+    def further_files(self) -> tuple[Path | None, ...]:
+        """Files other than `file` whose encoding is that of the training files, or `--data.encoding`; None = not
+        given."""
+        return ()
 
     def __call__(self, trained: Trained) -> None:
         raise TypeError(f"{type(self).__name__} does not define __call__()")

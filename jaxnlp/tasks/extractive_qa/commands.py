@@ -50,8 +50,8 @@ class Ask(Command):
     html: Path | None = None
     """Also write a page of the text with the best answer to each question marked."""
 
-    def text_files(self) -> tuple[Path | None, ...]:
-        return (self.context, self.file)
+    def further_files(self) -> tuple[Path | None, ...]:
+        return (self.context,)
 
     def __call__(self, trained: Trained) -> None:
         """Prints the answers.

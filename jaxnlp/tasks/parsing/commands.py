@@ -68,8 +68,8 @@ class Parse(Command):
         if self.conllu is not None and (self.texts or self.file is not None):
             raise ValueError("sentences come from --conllu, or from texts and --file, not from both")
 
-    def text_files(self) -> tuple[Path | None, ...]:
-        return (self.conllu, self.file)
+    def further_files(self) -> tuple[Path | None, ...]:
+        return (self.conllu,)
 
     def further_models(self) -> tuple[str, ...]:
         return () if self.tagger is None else (self.tagger,)

@@ -55,8 +55,8 @@ class Predict(Command):
     out: Path | None = None
     """Write the lines of --conll to this file instead of printing them."""
 
-    def text_files(self) -> tuple[Path | None, ...]:
-        return (self.conll, self.file)
+    def further_files(self) -> tuple[Path | None, ...]:
+        return (self.conll,)
 
     def __call__(self, trained: Trained) -> None:
         """Prints or writes the predictions.

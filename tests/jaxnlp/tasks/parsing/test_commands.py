@@ -25,7 +25,7 @@ def test_a_file_of_words_has_the_encoding_of_files_of_texts(tmp_path):
     path = tmp_path / "a.conllu"
     path.write_bytes(written([sentence]).encode("cp1252"))
     assert [one.words for one in Parse(conllu=path)._sentences(columns)] == [sentence.words]
-    assert Parse(conllu=path).text_files() == (path, None)
+    assert Parse(conllu=path).further_files() == (path,)
 
 
 def test_sentences_come_from_one_place():
