@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from jaxnlp.convert.encoder_decoder import to_huggingface
-from jaxnlp.nn.compute import EXACT
+from jaxnlp.nn.compute import EXACT, TransformerCompute
 from jaxnlp.text.translation import TranslationProcessor
+from tests.encoder_folders import TEXTS
 
 
 def arrays_of(batch):
@@ -35,6 +36,29 @@ def ours(held, batch, compute=EXACT):
 def theirs(model, batch):
     with torch.no_grad():
         return model(**batch).logits.numpy()
+
+
+def inputs_of(tokenizer, side="right", *, targets, start):
+    """What Transformers reads of texts of several lengths, and targets [B, T] after the start symbol."""
+    tokenizer.padding_side = side
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    assert not batch["attention_mask"].all()
+    return {**batch, "decoder_input_ids": torch.nn.functional.pad(targets[:, :-1], (1, 0), value=start)}
+
+
+def assert_equal_logits(held, model, tokenizer, **of_targets):
+    for side in ("right", "left"):
+        batch = inputs_of(tokenizer, side, **of_targets)
+        found = ours(held, batch)
+        np.testing.assert_allclose(found, theirs(model, batch), atol=1e-5)
+        assert found.std(axis=(0, 1)).min() > 0.05
+
+
+def assert_near_in_bfloat16(held, model, batch):
+    """Within three percent of the largest value."""
+    expected = theirs(model, batch)
+    error = np.abs(ours(held, batch, TransformerCompute(dtype="bfloat16")) - expected).max()
+    assert 0.0 < error < 0.03 * np.abs(expected).max()
 
 
 def assert_equal_gradients(held, model, batch, targets, family):

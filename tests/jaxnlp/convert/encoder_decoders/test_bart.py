@@ -1,5 +1,6 @@
 """A BART computes what Transformers computes, and goes in and out without a change of a bit."""
 
+import functools
 import json
 
 import chex
@@ -17,12 +18,19 @@ from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder, save_encoder_decoder
 from jaxnlp.convert.settings import GENERATION_SETTINGS
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.nn.compute import TransformerCompute
 from tests.bart_folders import make_model, save_tokenizer, write_folder
 from tests.encoder_folders import TEXTS
-from tests.jaxnlp.convert.encoder_decoders.parity import assert_equal_gradients, assert_equal_tensors, ours, theirs
+from tests.jaxnlp.convert.encoder_decoders import parity
+from tests.jaxnlp.convert.encoder_decoders.parity import (
+    assert_equal_gradients,
+    assert_equal_tensors,
+    assert_near_in_bfloat16,
+    theirs,
+)
 
 TARGETS = torch.as_tensor(np.random.default_rng(0).integers(3, 300, (len(TEXTS), 7)))
+inputs_of = functools.partial(parity.inputs_of, targets=TARGETS, start=2)
+assert_equal_logits = functools.partial(parity.assert_equal_logits, targets=TARGETS, start=2)
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +39,6 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny") / "bart"
     model, tokenizer = write_folder(folder)
     return folder, model, tokenizer, read_encoder_decoder(folder)
-
-
-def inputs_of(tokenizer, side="right"):
-    """What Transformers reads of texts of several lengths, and targets after the start symbol."""
-    tokenizer.padding_side = side
-    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    assert not batch["attention_mask"].all()
-    return {**batch, "decoder_input_ids": torch.nn.functional.pad(TARGETS[:, :-1], (1, 0), value=2)}
-
-
-def assert_equal_logits(held, model, tokenizer):
-    for side in ("right", "left"):
-        batch = inputs_of(tokenizer, side)
-        found = ours(held, batch)
-        np.testing.assert_allclose(found, theirs(model, batch), atol=1e-5)
-        assert found.std(axis=(0, 1)).min() > 0.05
 
 
 def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
@@ -64,10 +56,7 @@ def test_gradients_are_those_of_transformers(tiny):
 
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
     _, model, tokenizer, held = tiny
-    batch = inputs_of(tokenizer)
-    expected = theirs(model, batch)
-    error = np.abs(ours(held, batch, TransformerCompute(dtype="bfloat16")) - expected).max()
-    assert 0.0 < error < 0.03 * np.abs(expected).max()
+    assert_near_in_bfloat16(held, model, inputs_of(tokenizer))
 
 
 def test_the_tensors_are_those_of_the_class_in_transformers(tiny):

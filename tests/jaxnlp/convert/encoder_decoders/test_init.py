@@ -1,5 +1,6 @@
 """A T5 and an mT5 compute what Transformers computes, and go in and out without a change of a bit."""
 
+import functools
 import json
 import shutil
 
@@ -16,13 +17,20 @@ from jaxnlp.convert.encoder_decoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder, save_encoder_decoder
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.nn.compute import TransformerCompute
 from tests.encoder_decoder_folders import make_model, save_untied, untie, write_folder
 from tests.encoder_folders import TEXTS
-from tests.jaxnlp.convert.encoder_decoders.parity import assert_equal_gradients, assert_equal_tensors, ours, theirs
+from tests.jaxnlp.convert.encoder_decoders import parity
+from tests.jaxnlp.convert.encoder_decoders.parity import (
+    assert_equal_gradients,
+    assert_equal_tensors,
+    assert_near_in_bfloat16,
+    theirs,
+)
 
 T5, MT5 = families()["t5"], families()["mt5"]
 TARGETS = torch.as_tensor(np.random.default_rng(0).integers(1, 95, (len(TEXTS), 7)))
+inputs_of = functools.partial(parity.inputs_of, targets=TARGETS, start=0)
+assert_equal_logits = functools.partial(parity.assert_equal_logits, targets=TARGETS, start=0)
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +39,6 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny") / "t5"
     model, tokenizer = write_folder(folder)
     return folder, model, tokenizer, read_encoder_decoder(folder)
-
-
-def inputs_of(tokenizer, side="right"):
-    """What Transformers reads of texts of several lengths, and targets after the start symbol."""
-    tokenizer.padding_side = side
-    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    assert not batch["attention_mask"].all()
-    return {**batch, "decoder_input_ids": torch.nn.functional.pad(TARGETS[:, :-1], (1, 0))}
-
-
-def assert_equal_logits(held, model, tokenizer):
-    for side in ("right", "left"):
-        batch = inputs_of(tokenizer, side)
-        found = ours(held, batch)
-        np.testing.assert_allclose(found, theirs(model, batch), atol=1e-5)
-        assert found.std(axis=(0, 1)).min() > 0.05
 
 
 def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
@@ -62,10 +54,7 @@ def test_gradients_are_those_of_transformers(tiny):
 
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
     _, model, tokenizer, held = tiny
-    batch = inputs_of(tokenizer)
-    expected = theirs(model, batch)
-    error = np.abs(ours(held, batch, TransformerCompute(dtype="bfloat16")) - expected).max()
-    assert 0.0 < error < 0.03 * np.abs(expected).max()
+    assert_near_in_bfloat16(held, model, inputs_of(tokenizer))
 
 
 NAMES = [*T5.fields, "pad_token_id", "eos_token_id", "decoder_start_token_id", "vocab_size", "is_encoder_decoder"]
