@@ -129,6 +129,7 @@ OPTIONS = {
     "bfloat16": {"model.compute.dtype": "bfloat16", "model.compute.matmul_dtype": None},
     "Muon": {"optimizer": "muon"},
     "layer-wise rates": {"optimizer.layer_decay": 0.7},
+    "LoRA": {"optimizer.lora_rank": 2},
     "untied embeddings": {"model.tie_embeddings": False},
     "frozen encoder": {"model.freeze_encoder": True, "optimizer.layer_decay": 1.0},
 }
