@@ -12,6 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_factors
 from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.saving.atomic_files import new_folder
@@ -28,7 +29,8 @@ LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
 _PARTS = (CONFIG, GENERATION, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
-DOWNLOADED = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+_FILES = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, ADAPTER_CONFIG, "*.safetensors")
+DOWNLOADED = (*_FILES, *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 
@@ -46,17 +48,30 @@ class PretrainedError(ValueError):
 
 
 def find_folder(path: str | Path) -> Path:
-    """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub.
+    """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub; for an
+    adapter of PEFT the folder of the model that it belongs to, to which `read_tensors` adds it.
 
     Raises: PretrainedError when neither exists.
     """
-    folder = Path(path).expanduser()
-    if folder.is_dir():
+    folder = _given_folder(str(path))
+    file = folder / ADAPTER_CONFIG
+    if not file.is_file() or (folder / CONFIG).is_file():
         return folder
-    name = str(path)
-    local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
-        raise PretrainedError(f"there is no folder {name}")
+    base = read_object(file).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise PretrainedError(f"{file}: expected the folder of a model as base_model_name_or_path, got {base!r}")
+    try:
+        found = _given_folder(base)
+    except PretrainedError as error:
+        raise PretrainedError(f"{file}: base_model_name_or_path: {error}") from error
+    if not (found / CONFIG).is_file() and (found / ADAPTER_CONFIG).is_file():
+        raise PretrainedError(f"{file}: base_model_name_or_path {base} is an adapter, too, expected a model")
+    return found
+
+
+@functools.lru_cache
+def _downloaded(name: str) -> Path:
+    """The folder of a name on the Hub."""
     from huggingface_hub import snapshot_download
 
     fetch = functools.partial(snapshot_download, name, allow_patterns=list(DOWNLOADED))
@@ -73,6 +88,18 @@ def find_folder(path: str | Path) -> Path:
                 f"{type(error).__name__}: {first}; check the connection, or give a folder of weights instead of the "
                 "name (in training, --init-from FOLDER)"
             ) from error
+
+
+def _given_folder(path: str) -> Path:
+    """The folder of this path or this name on the Hub, which may be an adapter."""
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(path)
+    local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
+        raise PretrainedError(f"there is no folder {name}")
+    return _downloaded(name)
 
 
 def read_json(file: Path) -> Any:
@@ -177,7 +204,7 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
 
     Args:
       folder: the folder with the files.
-      name: the name that the user gave, for messages.
+      name: the name that the user gave: for messages, and because it may be an adapter, which is added.
       ignore: names, or prefixes of names, of tensors to leave out.
 
     Raises: PretrainedError when the files are missing or damaged, and for pickles and unsupported types.
@@ -213,7 +240,21 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
     if weight_map is not None and tensors.keys() != weight_map.keys():
         different = sorted(tensors.keys() ^ weight_map.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
+    tensors = _with_adapter(tensors, _given_folder(name), folder)
     return {name: tensor for name, tensor in tensors.items() if not name.startswith(ignore)}
+
+
+def _with_adapter(tensors: dict[str, np.ndarray], given: Path, folder: Path) -> dict[str, np.ndarray]:
+    """The tensors, with an adapter of PEFT if the folder that the user gave is one and not the model's."""
+    file = given / ADAPTER_CONFIG
+    if given == folder or not file.is_file() or (given / CONFIG).is_file():
+        return tensors
+    settings = read_object(file)
+    refuse_settings(file, settings, SETTINGS)
+    with _opened(given / ADAPTER) as held:
+        adapter = {name: _tensor(held, name, given / ADAPTER) for name in held.keys()}  # noqa: SIM118 (not a dict)
+    with errors_name(given / ADAPTER):
+        return add_factors(tensors, adapter, settings)
 
 
 def _conversion(folder: Path, source: str, target: str, *further: str) -> str:

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from jaxnlp.convert.adapters import ADAPTER_CONFIG
 from jaxnlp.convert.folders import CONFIG, EXPORTED, MODULES, PretrainedError, find_folder, read_object
 from jaxnlp.convert.sentence_transformers import encoder_folder
 
 
 def is_pretrained(folder: str | Path) -> bool:
-    """Whether a folder has the config of pretrained weights, or the modules of sentence-transformers."""
-    return any((Path(folder).expanduser() / name).is_file() for name in (CONFIG, MODULES))
+    """Whether a folder has the config of pretrained weights or of an adapter, or sentence-transformers' modules."""
+    return any((Path(folder).expanduser() / name).is_file() for name in (CONFIG, MODULES, ADAPTER_CONFIG))
 
 
 def pretrained_types(path: str | Path) -> list[str]:

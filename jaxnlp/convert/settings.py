@@ -173,7 +173,7 @@ SENTENCE_MODEL = ForeignSettings(
 """config_sentence_transformers.json."""
 
 REFUSED_FILES = {
-    "adapter_config.json": "an adapter that changes the weights; merge it into them with PEFT's merge_and_unload()",
+    "adapter_config.json": "an adapter that changes the weights; move it into a folder of its own, and give that",
     "processor_config.json": "a processor of other or several kinds of inputs",
     "preprocessor_config.json": "a processor of other inputs than texts",
     "video_preprocessor_config.json": "a processor of other or several kinds of inputs",

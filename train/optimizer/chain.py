@@ -59,8 +59,14 @@ def make_optimizer(
 
     has_factors = adapted(parameter, config.lora_targets)
     trained = leave_frozen(optax.chain(*steps), frozen_beside_factors)
-    options = {"rank": config.lora_rank, "alpha": config.lora_alpha, "seed": seed}
-    return low_rank(trained, lambda path: has_factors(path) and not frozen(path), parameter, **options)
+    return low_rank(
+        trained,
+        lambda path: has_factors(path) and not frozen(path),
+        parameter,
+        rank=config.lora_rank,
+        alpha=config.lora_alpha,
+        seed=seed,
+    )
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:

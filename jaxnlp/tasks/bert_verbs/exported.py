@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.convert.pretrained import CONFIG
+from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
@@ -72,8 +73,8 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
     processor = processor_from_json(parts.get("processor"), where=f"{folder / EXPORTED}: processor")
     head = _head(folder, parts.get("head"))
-    bert = flatten_dict(read_pretrained(folder, ignore=() if head is None else (head.prefix,)).params)
-    others = flatten_dict(_other_params(folder, head))
+    bert = flatten_dict(read_pretrained(path, ignore=() if head is None else (head.prefix,)).params)
+    others = flatten_dict(_other_params(path, head))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     model = config.build(processor)
     expected = parameter_shapes(model, *config.inputs(processor))
@@ -109,20 +110,20 @@ def _check_names(folder: Path, names: tuple[str, ...]) -> None:
         )
 
 
-def _other_params(folder: Path, head: ExportedHead | None) -> Params:
+def _other_params(path: str | Path, head: ExportedHead | None) -> Params:
     """The parameters outside the BERT, [inputs, outputs] for kernels."""
     if head is not None:
-        return read_head(folder, head)
-    return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
+        return read_head(path, head)
+    return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(find_folder(path) / HEADS).items()})
 
 
-def read_head(folder: Path, head: ExportedHead) -> Params:
+def read_head(path: str | Path, head: ExportedHead) -> Params:
     """The parameters of a head, from the weights of Transformers. Raises: PretrainedError for a missing tensor."""
-    tensors = read_tensors(folder, str(folder))
+    tensors = read_tensors(encoder_folder(find_folder(path)), str(path))
     try:
         weight, bias = (np.asarray(tensors[f"{head.prefix}{name}"], np.float32) for name in ("weight", "bias"))
     except KeyError as error:
-        raise PretrainedError(f"{folder}: the weights do not have the tensor {error}") from error
+        raise PretrainedError(f"{path}: the weights do not have the tensor {error}") from error
     kernel = np.ascontiguousarray(weight.T) / head.scale
     bias = (bias.reshape(-1) - head.shift) / head.scale  # [1, C] next to a program of its own
     return {head.name: {"kernel": kernel, "bias": bias}}

@@ -33,7 +33,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     pretrained = read_pretrained(path, ignore=(family.classifier,))
     file = encoder_folder(find_folder(path)) / CONFIG
     settings = read_object(file)
-    head = read_head(file.parent, ExportedHead(HEAD, family.classifier))
+    head = read_head(path, ExportedHead(HEAD, family.classifier))
     try:
         targets = _targets(settings, head[HEAD]["bias"].size)
     except ValueError as error:

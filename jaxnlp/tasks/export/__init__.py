@@ -13,7 +13,8 @@ from jaxnlp.tasks import Command, Trained
 
 @dataclasses.dataclass(frozen=True)
 class ExportCommand(Command):
-    """Writes a model as a folder that JAX reads without this library, with --format jax; or ONNX, with --format onnx.
+    """Writes a model as a folder that JAX reads without this library, with --format jax; ONNX, with --format onnx; or
+    the adapter of a model that was trained with LoRA, with --format peft.
 
     The folder has a program for each function of the model, for CPUs, GPUs and TPUs and for any number of inputs;
     export.json, which describes them; the parameters; the vocabulary and the labels as processor.json; and load.py,
@@ -28,12 +29,18 @@ class ExportCommand(Command):
 
     folder: tyro.conf.Positional[Path]
     """Directory to write: new, or empty."""
-    format: Literal["transformers", "jax", "onnx"] = "transformers"
-    """For Hugging Face Transformers, if it has such a model; for JAX, any model; or for ONNX, with the extra onnx."""
+    format: Literal["transformers", "peft", "jax", "onnx"] = "transformers"
+    """For Hugging Face Transformers, if it has such a model; for PEFT, the factors of LoRA; for JAX, any model; or for
+    ONNX, with the extra onnx."""
 
     def __call__(self, trained: Trained) -> None:
         if self.format == "transformers":
             self.write_transformers(trained)
+            return
+        if self.format == "peft":
+            from jaxnlp.tasks.export.adapters import write_adapter
+
+            write_adapter(self, trained)
             return
         from jaxnlp.tasks.export.onnx_files import onnx_files
         from jaxnlp.tasks.export.programs import DESCRIPTION, LOADER, jax_files

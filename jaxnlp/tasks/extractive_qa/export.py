@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
-from jaxnlp.convert.folders import EXPORTED, find_folder
+from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
@@ -54,7 +54,7 @@ def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = (
     pretrained = read_pretrained(path, ignore=(*ignore, OF_SPANS.prefix))
     longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions, 384)
     processor = QuestionProcessor(pretrained.vocabulary, longest, QuestionProcessor.max_overlap(longest) // 2)
-    head = read_head(find_folder(path), OUR_HEAD)
+    head = read_head(path, OUR_HEAD)
     if (outputs := head[HEAD]["bias"].size) != 2:
         raise PretrainedError(f"{path}: expected 2 outputs of {OF_SPANS.prefix[:-1]}, got {outputs}")
     config = BertSpanConfig(encoder=pretrained.config, compute=EXACT)

@@ -32,7 +32,7 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
     family = CLASSES[kind]
     pretrained = read_pretrained(path, ignore=(OF_TOKENS.prefix,))
     settings = read_object(folder / CONFIG)
-    head = read_head(folder, ExportedHead(HEAD, OF_TOKENS.prefix))
+    head = read_head(path, ExportedHead(HEAD, OF_TOKENS.prefix))
     longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
     inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
     try:

@@ -1,0 +1,193 @@
+"""LoRA's factors of weights, as PEFT has them: added to the tensors of a model, and found in the change of a model.
+
+A module's weight W [outputs, inputs] becomes W + s B A, with A [r, inputs] and B [outputs, r]. Other tensors, such as
+those of a new head, are stored whole.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
+_PREFIX, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+_CONV1D = ("gpt2",)
+"""Model types whose weights are [inputs, outputs]."""
+_HEADS = dict.fromkeys(("SEQ_CLS", "TOKEN_CLS"), ("classifier", "score")) | {"QUESTION_ANS": ("qa_outputs",)}
+"""Modules that PEFT always stores whole, by its names of tasks."""
+_LARGEST_REST = 0.01
+"""Of a change that is no product of factors: its largest norm relative to that of the change."""
+
+_UNSUPPORTED = (
+    *("layer_replication", "megatron_config", "alora_invocation_tokens", "arrow_config", "kasa_config"),
+    *("use_bdlora", "monteclora_config", "velora_config", "trainable_token_indices", "target_parameters"),
+)
+
+SETTINGS = ForeignSettings(
+    applied=(
+        *("base_model_name_or_path", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"),
+        *("fan_in_fan_out", "target_modules", "modules_to_save", "bias"),
+    ),
+    supported={
+        "peft_type": ("LORA",),
+        **dict.fromkeys(("use_dora", "use_qalora", "lora_bias"), (False,)),
+        **dict.fromkeys(_UNSUPPORTED, (None,)),
+    },
+    ignored={
+        "training and the first factors": (
+            *("lora_dropout", "init_lora_weights", "inference_mode", "loftq_config", "corda_config", "eva_config"),
+            *("lora_ga_config", "ensure_weight_tying", "runtime_config"),
+        ),
+        "the tensors say which modules there are": ("exclude_modules", "layers_to_transform", "layers_pattern"),
+        "names for PEFT": (
+            *("task_type", "auto_mapping", "revision", "peft_version", "megatron_core", "qalora_group_size"),
+        ),
+    },
+)
+"""What is done with adapter_config.json."""
+
+
+def add_factors(
+    tensors: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray], settings: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The tensors of a model with those of an adapter in them.
+
+    Args:
+      tensors: of the model, [...] each, by name.
+      adapter: of PEFT's file, [...] each, by name.
+      settings: of adapter_config.json, which `SETTINGS` allows.
+
+    Raises: WeightsError for tensors that do not fit each other.
+    """
+    found = dict(tensors)
+    for name, tensor in adapter.items():
+        if not name.startswith(_PREFIX):
+            raise WeightsError(f"unknown tensor {name}, expected a name that begins with {_PREFIX}")
+        own = name.removeprefix(_PREFIX)
+        if own.endswith(_B) and name.removesuffix(_B) + _A in adapter:
+            continue
+        if not own.endswith(_A):
+            if "lora_" in own:
+                raise WeightsError(f"{name} is not supported, expected factors {_A} and {_B} of a dense layer")
+            own = own.replace(".base_layer.", ".")
+            found[_name_in(tensors, own) or own] = np.asarray(tensor, np.float32)
+            continue
+        module = own.removesuffix(_A)
+        held = _name_in(tensors, f"{module}.weight")
+        if held is None:
+            raise WeightsError(f"{name}: the model has no tensor {module}.weight")
+        try:
+            b = adapter[f"{_PREFIX}{module}{_B}"]
+        except KeyError as error:
+            raise WeightsError(f"{name}: the factor {error} is missing") from error
+        change = _scale(settings, module, len(tensor)) * (np.asarray(b, np.float32) @ np.asarray(tensor, np.float32))
+        change = change.T if settings.get("fan_in_fan_out") else change
+        if change.shape != found[held].shape:
+            raise WeightsError(f"{name} makes {change.shape}, but {held} is {found[held].shape}")
+        found[held] = np.asarray(found[held], np.float32) + change
+    return found
+
+
+def _scale(settings: Mapping[str, Any], module: str, rank: int) -> float:
+    """The factor of a module's product; the first pattern that ends the module's name decides on its alpha."""
+    alpha = settings.get("lora_alpha", 8)
+    for pattern, own in (settings.get("alpha_pattern") or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            alpha = own
+            break
+    return float(alpha / (rank**0.5 if settings.get("use_rslora") else rank))
+
+
+def _name_in(tensors: Mapping[str, Any], name: str) -> str | None:
+    """The tensor of this name, or of one that has a model's prefix more or less, such as `bert.`."""
+    if name in tensors:
+        return name
+    same = [held for held in tensors if f".{held}".endswith(f".{name}") or name.endswith(f".{held}")]
+    return same[0] if len(same) == 1 else None
+
+
+class Adapter(NamedTuple):
+    """The files of an adapter: tensors [...] by name, and settings."""
+
+    tensors: dict[str, np.ndarray]
+    settings: dict[str, Any]
+
+
+def factors_of_change(
+    base: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray], *, rank: int, model_type: str, task_type: str
+) -> Adapter:
+    """The adapter that makes one model of another.
+
+    Weights whose change is a product of factors have these. Other modules that change, such as new heads, are whole.
+
+    Args:
+      base: tensors [...] of the model that was trained further, by name.
+      tensors: after training.
+      rank: of the factors. Where one weight has queries, keys and values, it may have three times the rank.
+      model_type, task_type: in Transformers and in PEFT.
+    """
+    held = {name: _name_in(base, name) for name in tensors}
+    known = {prefix for name, own in held.items() if own is not None for prefix in _prefixes(name)}
+    factors: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    whole: set[str] = set()
+    for name, tensor in tensors.items():
+        module, _, kind = name.rpartition(".")
+        head, own = name.partition(".")[0], held[name]
+        if head in _HEADS.get(task_type, ()):
+            whole.add(head)
+        elif own is None:
+            whole.add(next((prefix for prefix in _prefixes(name) if prefix not in known), module))
+        elif not np.array_equal(before := np.asarray(base[own], np.float32), tensor):
+            two = None
+            if kind == "weight" and tensor.ndim == 2 and before.shape == tensor.shape:
+                change = tensor - before
+                two = _factored(change.T if model_type in _CONV1D else change, rank)
+            if two is None:
+                whole.add(module)
+            else:
+                factors[module] = two
+    low = {module: two for module, two in factors.items() if module not in whole}
+    stored = {f"{_PREFIX}{module}{_A}": a for module, (a, _) in low.items()}
+    stored |= {f"{_PREFIX}{module}{_B}": b for module, (_, b) in low.items()}
+    stored |= {
+        _PREFIX + name: np.asarray(x, np.float32)
+        for name, x in tensors.items()
+        if not whole.isdisjoint(_prefixes(name))
+    }
+    patterns = {module: len(a) for module, (a, _) in low.items() if len(a) != rank}
+    settings = {
+        **{"peft_type": "LORA", "task_type": task_type, "inference_mode": True, "bias": "none"},
+        **{"r": rank, "lora_alpha": rank, "rank_pattern": patterns, "alpha_pattern": patterns},
+        **{"target_modules": sorted(low), "modules_to_save": sorted(whole) or None, "lora_dropout": 0.0},
+        **{"fan_in_fan_out": model_type in _CONV1D, "use_rslora": False, "use_dora": False},
+    }
+    return Adapter(stored, settings)
+
+
+def _prefixes(name: str) -> list[str]:
+    """The modules around a tensor, the outermost first: a and a.b of a.b.weight."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _factored(change: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """A [r, inputs] and B [outputs, r] of a change [outputs, inputs] = B A, with this rank or three times as much; None
+    = it has a higher one.
+
+    The range of the change is found by products with random vectors. Source: Halko et al. 2011, algorithm 4.1.
+    """
+    most = min(3 * rank + 8, *change.shape)
+    basis, _ = np.linalg.qr(np.float64(change) @ np.random.default_rng(0).normal(size=(change.shape[1], most)))
+    left, values, right = np.linalg.svd(basis.T @ change, full_matrices=False)
+    whole = np.sum(np.square(change, dtype=np.float64))
+    for each in (rank, 3 * rank):
+        roots = np.sqrt(values[:each])
+        if whole - np.sum(values[:each] ** 2) <= _LARGEST_REST**2 * whole:
+            missing = [(0, each - len(roots)), (0, 0)]
+            a, b = roots[:, None] * right[:each], roots[:, None] * (basis @ left[:, :each]).T
+            return np.pad(a, missing).astype(np.float32), np.pad(b, missing).T.astype(np.float32)
+    return None

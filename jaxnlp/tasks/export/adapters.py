@@ -1,0 +1,64 @@
+"""The adapter of a model that was trained with LoRA, as a folder that PEFT reads."""
+
+import contextlib
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors.numpy import save_file
+
+from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, factors_of_change
+from jaxnlp.convert.folders import CONFIG, find_folder, read_object, read_tensors
+from jaxnlp.convert.sentence_transformers import encoder_folder
+from jaxnlp.saving.atomic_files import new_folder, refuse_contents
+from jaxnlp.tasks import Trained
+
+if TYPE_CHECKING:
+    from jaxnlp.tasks.export import ExportCommand
+
+_TASKS = {
+    "ForSequenceClassification": "SEQ_CLS",
+    "ForTokenClassification": "TOKEN_CLS",
+    "ForQuestionAnswering": "QUESTION_ANS",
+    "ForCausalLM": "CAUSAL_LM",
+    "LMHeadModel": "CAUSAL_LM",
+    "ForConditionalGeneration": "SEQ_2_SEQ_LM",
+}
+"""PEFT's names of tasks, by the end of the name of a class of Transformers."""
+
+
+def write_adapter(command: "ExportCommand", trained: Trained) -> None:
+    """Writes the difference from the weights that the run began with: the factors, and whole tensors of new heads.
+
+    Args:
+      command: writes the whole model for Transformers.
+      trained: a run with LoRA that began with weights of Transformers.
+
+    Raises: ValueError for another model; OSError when the folder is not empty or cannot be written.
+    """
+    rank = trained.config.get("optimizer", {}).get("lora_rank", 0)
+    base = trained.config.get("init_from")
+    if not rank or base is None:
+        raise ValueError(
+            f"{trained.name}: only a run that was trained with LoRA has an adapter: give --optimizer.lora-rank and "
+            "--init-from in training, or another --format here"
+        )
+    refuse_contents(command.folder)
+    held = encoder_folder(find_folder(base))
+    before = read_tensors(held, base)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        whole = Path(folder) / "model"
+        dataclasses.replace(command, folder=whole, format="transformers").write_transformers(trained)
+        after, settings = read_tensors(whole, str(whole)), read_object(whole / CONFIG)
+    (kind, *_), model_type = settings["architectures"], settings["model_type"]
+    task = next((name for end, name in _TASKS.items() if kind.endswith(end)), "FEATURE_EXTRACTION")
+    adapter = factors_of_change(before, after, rank=rank, model_type=model_type, task_type=task)
+    name = str(Path(base).expanduser().resolve()) if Path(base).expanduser().is_dir() else base
+    with new_folder(command.folder) as partial:
+        save_file(adapter.tensors, partial / ADAPTER, metadata={"format": "pt"})
+        (partial / ADAPTER).chmod(0o644)  # safetensors lets only the owner read it
+        content = {**adapter.settings, "base_model_name_or_path": name}
+        (partial / ADAPTER_CONFIG).write_text(json.dumps(content, indent=2) + "\n")
+    print(f"{command.folder}: peft.PeftModel.from_pretrained adds it to a transformers.{kind} of {name}")

@@ -1,0 +1,165 @@
+"""Adapters of PEFT: their models compute what PEFT computes, and a change of a model is found as factors."""
+
+import json
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.numpy import save_file
+
+import jaxnlp
+from jaxnlp.convert import PretrainedError
+from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_factors, factors_of_change
+from jaxnlp.convert.tensors import WeightsError
+from tests import decoder_folders, encoder_folders
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
+]
+"""PEFT warns of what it does itself."""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """The folder of a tiny GPT-2."""
+    folder = tmp_path_factory.mktemp("base") / "gpt2"
+    decoder_folders.write_folder(folder)
+    return folder
+
+
+def adapted(model, **options):
+    """The model with random factors of PEFT."""
+    torch.manual_seed(1)
+    return peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **options)).eval()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"r": 2, "target_modules": ["c_attn"]},
+        {"r": 4, "target_modules": ["c_attn", "c_proj", "c_fc"], "lora_alpha": 3, "use_rslora": True},
+        {
+            **{"r": 2, "target_modules": ["c_attn", "mlp.c_fc"], "rank_pattern": {"c_fc": 3}},
+            **{"alpha_pattern": {r"h.1.mlp.c_fc": 5, "attn.c_attn": 1}, "bias": "all"},
+        },
+    ],
+    ids=["attention", "all layers", "patterns"],
+)
+def test_a_decoder_with_an_adapter_has_the_logits_that_it_has_in_peft(options, base, tmp_path):
+    theirs = adapted(transformers.AutoModelForCausalLM.from_pretrained(base), task_type="CAUSAL_LM", **options)
+    theirs.save_pretrained(tmp_path / "adapter")
+    ours = jaxnlp.load_pretrained(tmp_path / "adapter")
+    tokens = np.arange(3, 13)[None]
+    with torch.no_grad():
+        expected = theirs(torch.tensor(tokens)).logits.numpy()
+    found = ours.model.apply({"params": ours.params}, tokens)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+    plain = jaxnlp.load_pretrained(base)
+    assert np.abs(plain.model.apply({"params": plain.params}, tokens) - expected).max() > 0.01
+
+
+def test_an_encoder_and_its_head_take_an_adapter_of_a_classifier(tmp_path):
+    encoder_folders.write_folder("roberta", tmp_path / "base", "ForSequenceClassification", num_labels=3)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
+    theirs = adapted(model, task_type="SEQ_CLS", target_modules=["query", "value"], r=2)
+    with torch.no_grad():
+        theirs.base_model.model.classifier.modules_to_save["default"].out_proj.weight.add_(0.3)
+    theirs.save_pretrained(tmp_path / "adapter")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    text = encoder_folders.TEXTS[0]
+    with torch.no_grad():
+        expected = theirs(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0].tolist()
+    before, after = (jaxnlp.load_pretrained(tmp_path / name) for name in ("base", "adapter"))
+    found = [*after.predict([text])[0].probabilities.values()]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(np.subtract([*before.predict([text])[0].probabilities.values()], expected)).max() > 1e-3
+    assert after.name == str(tmp_path / "adapter")
+
+
+def draw(*shape):
+    return np.random.default_rng(len(shape) + shape[0]).normal(size=shape).astype(np.float32)
+
+
+BASE = {"bert.layer.weight": draw(6, 5), "bert.layer.bias": draw(6), "bert.packed.weight": draw(9, 5)}
+
+
+def changed():
+    """The tensors after training: a change of rank 2, one of rank 3, and a new head."""
+    after = {name: tensor.copy() for name, tensor in BASE.items()}
+    after["bert.layer.weight"] += draw(6, 2) @ draw(2, 5)
+    after["bert.packed.weight"] += draw(9, 3) @ draw(3, 5)
+    return after | {"classifier.weight": draw(2, 5), "classifier.bias": draw(2)}
+
+
+def test_a_change_is_factors_where_its_rank_is_low_and_whole_tensors_elsewhere():
+    found = factors_of_change(BASE, changed(), rank=2, model_type="bert", task_type="SEQ_CLS")
+    assert {name.removeprefix("base_model.model."): x.shape for name, x in found.tensors.items()} == {
+        "bert.layer.lora_A.weight": (2, 5),
+        "bert.layer.lora_B.weight": (6, 2),
+        "bert.packed.lora_A.weight": (6, 5),
+        "bert.packed.lora_B.weight": (9, 6),
+        "classifier.weight": (2, 5),
+        "classifier.bias": (2,),
+    }
+    assert found.settings["rank_pattern"] == found.settings["alpha_pattern"] == {"bert.packed": 6}
+    assert found.settings["target_modules"] == ["bert.layer", "bert.packed"]
+    assert found.settings["modules_to_save"] == ["classifier"]
+    again = add_factors(BASE, found.tensors, found.settings)
+    assert again.keys() == changed().keys()
+    for name, tensor in changed().items():
+        np.testing.assert_allclose(again[name], tensor, atol=1e-5, err_msg=name)
+
+
+def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_the_model():
+    base = {name.removeprefix("bert."): tensor for name, tensor in BASE.items()}
+    after = changed() | {"bert.layer.weight": draw(6, 5) * 2}
+    found = factors_of_change(base, after, rank=1, model_type="bert", task_type="SEQ_CLS")
+    assert found.settings["modules_to_save"] == ["bert.layer", "classifier"]
+    assert "base_model.model.bert.layer.bias" in found.tensors
+    again = add_factors(base, found.tensors, found.settings)
+    np.testing.assert_array_equal(again["layer.weight"], after["bert.layer.weight"])
+    np.testing.assert_allclose(again["packed.weight"], after["bert.packed.weight"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tensors", "words"),
+    [
+        ({"peft_type": "IA3"}, {}, r"adapter_config\.json: not supported: peft_type 'IA3', expected 'LORA'"),
+        ({"use_dora": True}, {}, r"use_dora True, expected False"),
+        ({"new": 1}, {}, r"unknown settings: new"),
+        ({"base_model_name_or_path": None}, {}, r"expected the folder of a model as base_model_name_or_path, got None"),
+        ({"base_model_name_or_path": "/no/where"}, {}, r"base_model_name_or_path: there is no folder /no/where"),
+        ({}, {"x": draw(1)}, r"unknown tensor x, expected a name that begins with base_model\.model\."),
+        ({}, {"base_model.model.a.lora_A.weight": draw(1, 2)}, r"the model has no tensor a\.weight"),
+        ({}, {"base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 16)}, r"lora_B\.weight' is missing"),
+        ({}, {"base_model.model.wte.lora_embedding_A": draw(1, 2)}, r"lora_embedding_A is not supported"),
+        (
+            {},
+            {
+                "base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 3),
+                "base_model.model.h.0.attn.c_attn.lora_B.weight": draw(2, 1),
+            },
+            r"makes \(2, 3\), but transformer\.h\.0\.attn\.c_attn\.weight is \(16, 48\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(settings, tensors, words, base, tmp_path):
+    given = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 1, "lora_alpha": 1} | settings
+    (tmp_path / ADAPTER_CONFIG).write_text(json.dumps(given))
+    save_file(tensors or {"base_model.model.transformer.ln_f.weight": draw(16)}, tmp_path / ADAPTER)
+    with pytest.raises((PretrainedError, WeightsError), match=words):
+        jaxnlp.load_pretrained(tmp_path)
+
+
+def test_an_adapter_without_its_file_of_tensors_names_it(base, tmp_path):
+    (tmp_path / ADAPTER_CONFIG).write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": str(base)}))
+    with pytest.raises(PretrainedError, match=rf"{ADAPTER} is missing"):
+        jaxnlp.load_pretrained(tmp_path)
+
+
+def test_each_setting_that_peft_writes_has_a_rule():
+    written = peft.LoraConfig().to_dict().keys() | {"peft_version"}
+    assert written <= set(SETTINGS.names)

@@ -1,0 +1,93 @@
+"""A run with LoRA as an adapter of PEFT: both compute the same, and the folder is read back."""
+
+import csv
+
+import jax
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from flax.traverse_util import flatten_dict
+
+import jaxnlp
+from jaxnlp.__main__ import main
+from tests import decoder_folders, encoder_folders
+from tests.encoder_folders import TEXTS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
+]
+"""PEFT warns of what it does itself."""
+STEPS = ["--total-steps", "4", "--evaluate-every-steps", "4", "--checkpoint-every-steps", "2"]
+STEPS += ["--optimizer.schedule.warmup", "0", "--optimizer.learning-rate", "0.01", "--optimizer.lora-rank", "2"]
+
+
+def train(*words):
+    with jax.numpy_dtype_promotion("standard"):  # as users have it
+        assert main(["train", *map(str, words), *STEPS]) == 0
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory):
+    """Folders of a tiny GPT-2, of a run with LoRA on a text, and of its adapter."""
+    folder = tmp_path_factory.mktemp("decoder")
+    decoder_folders.write_folder(folder / "base")
+    (folder / "text.txt").write_text("\n".join(TEXTS * 12))
+    data = ["--data.path", folder / "text.txt", "--data.sequence-length", "16", "--task.sample-prompt", "None"]
+    train("gpt2_finetune", "--init-from", folder / "base", *data, "--workdir", folder / "run")
+    assert main(["export", str(folder / "run"), str(folder / "adapter"), "--format", "peft"]) == 0
+    return folder
+
+
+def test_a_decoder_has_the_logits_of_the_run_in_peft_and_here(decoder):
+    run = jaxnlp.load_run(decoder / "run")
+    again, before = (jaxnlp.load_pretrained(decoder / name) for name in ("adapter", "base"))
+    expected = flatten_dict(run.params)
+    for path, tensor in flatten_dict(again.params).items():
+        np.testing.assert_allclose(tensor, expected[path], atol=1e-6, err_msg="/".join(path))
+    moved = {path[-2] for path, tensor in flatten_dict(before.params).items() if (tensor != expected[path]).any()}
+    assert moved == {"qkv", "out", "up", "down"}
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(decoder / "base")
+    theirs = peft.PeftModel.from_pretrained(theirs, decoder / "adapter").eval()
+    tokens = run.processor.encode(TEXTS[0])[None]
+    with torch.no_grad():
+        logits = theirs(torch.tensor(tokens)).logits.numpy()
+    found = jax.jit(again.model.apply)({"params": again.params}, tokens)
+    np.testing.assert_allclose(found, logits, atol=2e-5)
+
+
+def test_the_factors_of_the_run_are_in_the_adapter(decoder):
+    config = peft.LoraConfig.from_pretrained(decoder / "adapter")
+    assert (config.r, config.task_type, config.fan_in_fan_out) == (2, "CAUSAL_LM", True)
+    assert config.modules_to_save is None
+    ranks = {module.rpartition(".")[2]: rank for module, rank in config.rank_pattern.items()}
+    assert ranks == {"c_attn": 6}  # queries, keys and values have factors of their own
+    assert sum(file.stat().st_size for file in (decoder / "adapter").iterdir()) < 40_000
+
+
+def test_a_run_without_lora_has_no_adapter(decoder, tmp_path, capsys):
+    assert main(["export", str(decoder / "base"), str(tmp_path / "out"), "--format", "peft"]) == 2
+    assert "only a run that was trained with LoRA has an adapter: give --optimizer.lora-rank" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.thorough
+def test_a_classifier_has_the_predictions_of_the_run_in_peft(tmp_path):
+    encoder_folders.write_folder("roberta", tmp_path / "base", "ForMaskedLM")
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerows([["text", "stars"], *([text, index % 3] for index, text in enumerate(TEXTS * 6))])
+    data = ["--data.path", tmp_path / "reviews.csv", "--data.text", "text", "--data.label", "stars"]
+    data += ["--data.max-length", "40", "--data.batch-size", "4", "--model.pooling", "pooler"]
+    train("bert_classify", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    run = jaxnlp.load_run(tmp_path / "run")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=3)
+    theirs = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    for text, one in zip(TEXTS, run.predict(TEXTS), strict=True):
+        with torch.no_grad():
+            logits = theirs(**tokenizer(text, return_tensors="pt", truncation=True, max_length=40)).logits
+        np.testing.assert_allclose([*one.probabilities.values()], logits.softmax(-1)[0], atol=1e-4)
