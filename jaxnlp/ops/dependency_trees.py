@@ -56,6 +56,14 @@ def possible_arcs(lengths: Array, positions: int) -> Array:
     return within & (word[None, :, None] != head[None, None])
 
 
+def allowed_arcs(scores: Array, lengths: Array) -> Array:
+    """Scores of arcs [B, T, T + 1]; a very low finite score for those that a tree cannot have, also at padding.
+
+    With -inf, the gradient of a softmax at padding would be NaN.
+    """
+    return jnp.where(possible_arcs(lengths, scores.shape[1]), scores, jnp.finfo(scores.dtype).min / 2)
+
+
 def tree_scores(scores: Array, heads: Array, lengths: Array) -> Array:
     """s(h) of each tree [B]; 0 for a tree without words.
 

@@ -15,10 +15,10 @@ than the others. The gradient, by hand, passes through the words in reverse: eac
 result by the shares of its terms.
 
 **The best tree.** Each word, and then each component, takes its best incoming arc from another component. The words
-or components of a cycle become one component. An arc into a word of the component replaces the arc that enters the word's
-part, so the difference of the two is added to its score. In the end all words are one component, and the word at which
-ROOT enters it decides the tree. The best arc from ROOT is chosen last, so that each tree has one root. All cycles of
-all sentences of a batch are contracted together. If the best heads are a tree already, nothing is contracted.
+or components of a cycle become one component. An arc from outside then replaces the arc into the word at which it
+enters the cycle, so the score that the tree loses is added to the arc's score. In the end all words are one component.
+Then the best arc from ROOT is chosen, so each tree has one root. All cycles of a batch are contracted together. If the
+best heads are a tree already, nothing is contracted.
 
 Sources: Koo et al. 2007, Smith and Smith 2007 for the matrix-tree theorem; Grassmann et al. 1985 for elimination
 without subtraction. Chu and Liu 1965, Edmonds 1967, McDonald et al. 2005 for the best tree; Gabow et al. 1986 for
