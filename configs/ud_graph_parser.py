@@ -2,8 +2,8 @@
 
 Source: Dozat and Manning 2017. Differs: two LSTM layers of 300 instead of three of 400; characters, no tags, no
 pretrained vectors; a moving average of the parameters.
-Cost: 
-Expect: 
+Cost:
+Expect:
 Command: jaxnlp train ud_graph_parser --workdir runs/ud_graph_parser
 """
 

@@ -30,9 +30,11 @@ class Parsing(Task):
     """Predicts the oracle's transitions, or the head and the relation of each word, by cross-entropy.
 
     A parser by transitions is trained on the configurations of gold trees; transitions that are not allowed have the
-    probability 0. A graph parser is trained on gold heads, and on the relations to them. Validation parses whole sentences: UAS is the share of
-    words with the right head, and LAS the share of words with the right head and relation. The CoNLL 2018 shared task
-    defines both on gold words. Punctuation counts, and relations are compared without their subtypes.
+    probability 0. A graph parser is trained on gold heads, and on the relations to them.
+
+    Validation parses whole sentences: UAS is the share of words with the right head, and LAS the share of words with
+    the right head and relation. The CoNLL 2018 shared task defines both on gold words. Punctuation counts, and
+    relations are compared without their subtypes.
     """
 
     l2: NonNegative = 0.0

@@ -137,7 +137,7 @@ def test_search_and_normalisation_are_no_part_of_the_architecture():
 
 
 def test_transitions_and_bert_without_its_tokenizer_are_refused():
-    with pytest.raises(ValueError, match="set data.system graph, not arc_standard"):
+    with pytest.raises(ValueError, match=r"set data\.system graph, not arc_standard"):
         CONFIG.check(PROCESSOR)
     with pytest.raises(ValueError, match="give a BERT with --init-from"):
         WITH_BERT.check(GRAPH)

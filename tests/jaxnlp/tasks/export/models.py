@@ -14,9 +14,9 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.models.tagger import TaggerConfig
