@@ -76,7 +76,7 @@ class GraphParserConfig(WordEncoderConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries({("tags", "embedding"): "VD"}) | parameter_table.entries({("root",): "E"})
         table |= parameter_table.entries(parameter_table.dense(("words",), "ED"))
-        heads = {("arcs_kernel",): "DD", ("arcs_bias",): "D", ("relations_kernel",): "DCD"}
+        heads: dict[tuple[str, ...], str] = {("arcs_kernel",): "DD", ("arcs_bias",): "D", ("relations_kernel",): "DCD"}
         table |= parameter_table.entries(heads, head=True)
         parameter: Parameter = self.find_parameter(table, path)
         return parameter
@@ -140,14 +140,15 @@ class GraphParser(nn.Module):
             self.tags = Embed(self.num_tags, config.tag_width, config.compute.activation_dtype, embedding_init=initial)
             width += 0 if config.recurrent_widths else config.tag_width
         self.root = self.param("root", nn.initializers.normal(0.1), (width,))
-        xavier, zeros = nn.initializers.xavier_uniform(), nn.initializers.zeros
+        xavier = nn.initializers.xavier_uniform()
         features = 2 * (config.arc_width + config.relation_width)
         self.words = Dense(features, kernel_init=xavier, compute=config.compute)
         self.dropout = LockedDropout(config.dropout_rate)
-        self.arcs_kernel = self.param("arcs_kernel", zeros, (config.arc_width, config.arc_width))
-        self.arcs_bias = self.param("arcs_bias", zeros, (config.arc_width,))
+        self.arcs_kernel = self.param("arcs_kernel", xavier, (config.arc_width, config.arc_width))
+        self.arcs_bias = self.param("arcs_bias", nn.initializers.zeros, (config.arc_width,))
         shape = (config.relation_width + 1, self.num_relations, config.relation_width + 1)
-        self.relations_kernel = self.param("relations_kernel", zeros, shape)
+        initial = nn.initializers.normal(1.0 / config.relation_width)
+        self.relations_kernel = self.param("relations_kernel", initial, shape)
 
     def __call__(self, heads: jax.Array, *inputs: jax.Array, deterministic: bool = True) -> ArcScores:
         """Scores all arcs, and the relations of the words to given heads.

@@ -124,8 +124,8 @@ def _probabilities(steps: tuple[Array, Array], lengths: Array) -> Array:
         return (jnp.where(real[:, :, None], before, p_words), jnp.where(real, before_roots, p_roots)), None
 
     last = jnp.zeros_like(all_words[0]), jnp.zeros_like(all_roots[0]).at[:, 0].set(jnp.where(lengths > 0, 1.0, 0.0))
-    steps = (all_words[:-1], all_roots[:-1], all_words[1:], all_roots[1:], jnp.arange(length - 1, 0, -1))
-    (words, roots), _ = jax.lax.scan(step, last, steps, reverse=True)
+    each = (all_words[:-1], all_roots[:-1], all_words[1:], all_roots[1:], jnp.arange(length - 1, 0, -1))
+    (words, roots), _ = jax.lax.scan(step, last, each, reverse=True)
     return jnp.concatenate([roots[:, :, None], words], axis=-1)
 
 
