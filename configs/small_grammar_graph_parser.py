@@ -26,5 +26,7 @@ def get_config() -> TrainConfig:
             output_dropout_rate=0.2,
             dropout_rate=0.2,
         ),
+        total_steps=1_000,
+        evaluate_every_steps=500,
         **{"data.system": "graph", "data.tags": "none"},
     )
