@@ -1,8 +1,8 @@
 """A graph parser over words and characters, on sentences of a small grammar, which need no files.
 
 Source: Dozat and Manning 2017; data.small_grammar samples the sentences.
-Cost: a minute on two busy CPU cores with bfloat16 instructions.
-Expect: LAS above 0.98 on 500 held-out sentences, without tags.
+Cost: 3 minutes on two busy CPU cores with bfloat16 instructions.
+Expect: LAS above 0.99 on 500 held-out sentences, without tags.
 Command: jaxnlp train small_grammar_graph_parser --workdir runs/small_grammar_graph_parser
 """
 
