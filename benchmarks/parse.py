@@ -14,10 +14,11 @@ from data.small_grammar import grammar_sentences
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.text.conllu import TreeSentence, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor
-from jaxnlp.text.transitions import ABSENT, LABELLED, Configuration, kinds_of_transitions
+from jaxnlp.text.transitions import ABSENT, LABELLED, Configuration, System, kinds_of_transitions
 from jaxnlp.text.word_inputs import WordInputs
 
 SENTENCES, BATCH = 2_000, 1_024
+SYSTEM: System = "arc_standard"
 
 
 @functools.cache
@@ -31,7 +32,7 @@ def sentences() -> tuple[TreeSentence, ...]:
 def processor() -> ParserProcessor:
     """The vocabularies of both implementations."""
     inputs = WordInputs.of_sentences([one.words for one in sentences()])
-    return ParserProcessor.of_sentences(sentences(), inputs, tag_column="upos", subtypes=True, system="arc_standard")
+    return ParserProcessor.of_sentences(sentences(), inputs, tag_column="upos", subtypes=True, system=SYSTEM)
 
 
 def config() -> FeedForwardParserConfig:
@@ -67,7 +68,7 @@ def theirs(*, bfloat16: bool) -> Step:
 
     @torch.no_grad()
     def step() -> list[list[int]]:
-        parses = [Configuration(reader.system, len(sentence.words)) for sentence in sentences()]
+        parses = [Configuration(SYSTEM, len(sentence.words)) for sentence in sentences()]
         relations = [[0] * (parse.length + 1) for parse in parses]
         unfinished = list(range(len(parses)))
         while unfinished:

@@ -22,8 +22,7 @@ from jaxnlp.config import Count, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
-from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
-from jaxnlp.text.transitions import System
+from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, TreeSystem, tags_of
 from jaxnlp.text.word_inputs import WordInputs
 
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
@@ -35,11 +34,11 @@ EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.
 
 @dataclasses.dataclass(frozen=True)
 class Treebank(TextFiles):
-    """Sentences with dependency trees, and the transitions that build the trees.
+    """Sentences with dependency trees, and the transitions that build the trees; or for graph parsers, the heads.
 
-    Training leaves out trees that are not projective, since no transitions build them; the description counts them.
-    Other splits keep them: their loss is computed with a similar projective tree, and their scores with the tree
-    itself.
+    Transitions do not build trees that are not projective. Training by transitions leaves these trees out; the
+    description counts them. Other splits keep them: their loss is computed with a similar projective tree, and their
+    scores with the tree itself. Graph parsers are trained on all trees.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -62,8 +61,8 @@ class Treebank(TextFiles):
     """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), the pairs of both, or none."""
     subtypes: bool = True
     """Whether the parser predicts subtypes of relations, as in nsubj:pass."""
-    system: System = "arc_standard"
-    """The transition system."""
+    system: TreeSystem = "arc_standard"
+    """The transition system; or graph, for a graph parser, which has no transitions."""
     minimum_count: Count = 2
     """Minimum number of occurrences of a word, in lowercase, in the training sentences; others are unknown words."""
     max_length: Count = 256
@@ -128,9 +127,11 @@ class Treebank(TextFiles):
             self._require_tags(sentences)
         train = splits.pop("train")
         short = [sentence for sentence in train if len(sentence.words) <= self.max_length]
-        kept = [sentence for sentence in short if is_projective(sentence.heads or ())]
+        graph = self.system == "graph"
+        kept = [sentence for sentence in short if graph or is_projective(sentence.heads or ())]
         if not kept:
-            raise DataError("no training sentence is left: none is projective and short enough for data.max_length")
+            fits = "short enough" if graph else "projective and short enough"
+            raise DataError(f"no training sentence is left: none is {fits} for data.max_length")
         processor = self._processor(kept, processor)
         trees = [self._derived(sentence, processor) for sentence in kept]
         description = f"{len(kept):,} trees for training"
@@ -144,8 +145,9 @@ class Treebank(TextFiles):
             description += f", {len(sentences):,} for {name} ({crossed:,} not projective, {unknown:.0%} unknown words)"
         description += (
             f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
-            f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         )
+        if not graph:
+            description += f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         description += "".join(f"\ntraining: {note}" for note in processor.tag_note(kept))
         if self.source == "files" and self.validation is None:
             held_out = len(splits["validation"])

@@ -1,4 +1,4 @@
-"""Batches of sentences with the transitions that build their trees."""
+"""Batches of sentences with their trees: the transitions that build them, or the heads of the words."""
 
 import functools
 from collections.abc import Sequence
@@ -16,52 +16,80 @@ from jaxnlp.text.transitions import NODES
 
 
 class DerivedTree(NamedTuple):
-    """A sentence, and the transitions of its tree.
+    """A sentence, and the heads or the transitions of its tree.
 
     Attributes:
       encoded: the sentence of n words, see `ParserProcessor.encode`.
       relations: the id of each word's relation; -1 = no training sentence has it [n].
-      derivation: transitions of the tree; if it is not projective, transitions of the lifted tree.
+      heads: the head of each word; 0 = the root [n].
+      derivation: transitions of the tree; if it is not projective, transitions of the lifted tree. None = the parser
+        has no transitions.
     """
 
     encoded: EncodedSentence
     relations: tuple[int, ...]
-    derivation: Derivation
+    heads: tuple[int, ...]
+    derivation: Derivation | None
 
 
 def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
-    """The transitions of a sentence's tree. A sentence without a tree has the unused transitions of a chain.
+    """The heads or the transitions of a sentence's tree. A sentence without a tree has those of a chain, for no use.
 
     Raises: ValueError for a sentence that is too long.
     """
     encoded = processor.encode(sentence)
-    heads = range(len(sentence.words)) if sentence.heads is None else lifted(sentence.heads)
+    heads = tuple(range(len(sentence.words))) if sentence.heads is None else sentence.heads
     ids = [processor.relation_id(relation) for relation in sentence.relations or ()]
     relations = [-1 if relation is None else relation for relation in ids] or [0] * len(sentence.words)
-    return DerivedTree(
-        encoded,
-        tuple(relations),
-        derivation(
-            list(heads),
-            [max(relation, 0) for relation in relations],
-            processor.system,
-            num_relations=processor.num_relations,
-        ),
+    if processor.system == "graph":
+        return DerivedTree(encoded, tuple(relations), heads, None)
+    transitions = derivation(
+        lifted(heads),
+        [max(relation, 0) for relation in relations],
+        processor.system,
+        num_relations=processor.num_relations,
     )
+    return DerivedTree(encoded, tuple(relations), heads, transitions)
 
 
 def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
-    """Sentences as a batch of B rows of T words, or tokens of BERT, and S = 2 T transitions; the last rows are padding.
+    """Sentences with their trees as a batch of B rows of T words, or tokens of BERT; the last rows are padding.
 
     Returns:
-      What `ParserProcessor.batch` returns, and
+      What `ParserProcessor.batch` returns, and the arrays of `_head_targets` or of `_transition_targets`.
+    """
+    batch = processor.batch([tree.encoded for tree in trees], size, length)
+    targets = _head_targets if processor.system == "graph" else _transition_targets
+    return batch | targets(trees, size, length)
+
+
+def _head_targets(trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
+    """The heads and relations of words.
+
+    Returns:
+      `heads` [B, T] int32, 0 for the root and at padding;
+      `relations` [B, T] int32, -1 for a relation that no training sentence has;
+      `loss_mask` [B, T] bool, False for padding.
+    """
+    heads, relations = np.zeros((2, size, length), np.int32)
+    loss_mask = np.zeros((size, length), bool)
+    for row, tree in enumerate(trees):
+        count = len(tree.heads)
+        heads[row, :count], relations[row, :count] = tree.heads, tree.relations
+        loss_mask[row, :count] = True
+    return {"heads": heads, "relations": relations, "loss_mask": loss_mask}
+
+
+def _transition_targets(trees: Sequence[DerivedTree], size: int, length: int) -> NumpyBatch:
+    """The S = 2 T transitions of each sentence.
+
+    Returns:
       `nodes` [B, S, 18] int32, the nodes of the configurations, -1 for a missing node;
       `relations` [B, T + 1] int32, the relation of each word, by the word's number;
       `legal` [B, S, 5] bool, which kinds of transitions are allowed;
       `transitions` [B, S] int32, their ids;
       `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
     """
-    batch = processor.batch([tree.encoded for tree in trees], size, length)
     steps = 2 * length
     nodes = np.full((size, steps, NODES), -1, np.int32)
     relations = np.zeros((size, length + 1), np.int32)
@@ -69,14 +97,15 @@ def tree_batch(processor: ParserProcessor, trees: Sequence[DerivedTree], size: i
     legal[:, :, 0] = True  # at padding, so that each row of logits has a legal transition
     transitions = np.zeros((size, steps), np.int32)
     loss_mask = np.zeros((size, steps), bool)
-    for row, (_, gold, oracle) in enumerate(trees):
+    for row, (_, gold, _, oracle) in enumerate(trees):
+        assert oracle is not None
         count = len(oracle.transitions)
         nodes[row, :count], legal[row, :count] = oracle.nodes, oracle.legal
         transitions[row, :count] = oracle.transitions
         relations[row, 1 : len(gold) + 1] = np.maximum(gold, 0)
         loss_mask[row, :count] = np.array([0, *gold])[np.maximum(oracle.dependents, 0)] >= 0
-    batch |= {"nodes": nodes, "relations": relations, "legal": legal, "transitions": transitions}
-    return batch | {"loss_mask": loss_mask}
+    targets = {"nodes": nodes, "relations": relations, "legal": legal, "transitions": transitions}
+    return targets | {"loss_mask": loss_mask}
 
 
 def training_batches(trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int) -> Epochs:

@@ -34,7 +34,7 @@ class Trees(NamedTuple):
     Attributes:
       heads: the position of each word's head, from 1; 0 for the root [B, T] int32.
       relations: the id of each word's relation to its head [B, T] int32.
-      scores: the log-probability of each sequence of transitions [B] float32.
+      scores: the log-probability of each tree, or of its sequence of transitions [B] float32.
     """
 
     heads: Array

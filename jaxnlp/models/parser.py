@@ -60,6 +60,10 @@ class ParserConfig(ModelConfig):
     dropout_rate: Rate = 0.5
     """Share of the hidden layer dropped in training."""
 
+    def check(self, processor: Any) -> None:
+        if processor.system == "graph":
+            raise ValueError("this parser builds trees by transitions; set data.system arc_standard or arc_eager")
+
     @property
     def nodes(self) -> tuple[int, ...]:
         """The nodes that the parser reads, among the 18 of `Configuration.nodes`."""

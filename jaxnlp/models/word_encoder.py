@@ -136,6 +136,7 @@ class WordEncoderConfig(ModelConfig):
         return (ids, characters, mask, *((ids, mask, ids) if self.bert else ()))
 
     def check(self, processor: Any) -> None:
+        super().check(processor)
         if not self.bert:
             return
         inputs: WordInputs = processor.inputs

@@ -1,4 +1,4 @@
-"""The processor of dependency parsers: words, tags, relations and the transition system."""
+"""The processor of dependency parsers: words, tags, relations, and how trees are built."""
 
 import dataclasses
 import functools
@@ -13,6 +13,8 @@ from jaxnlp.text.conllu import ROOT, UNSPECIFIED, TreeSentence, universal
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
+TreeSystem = Literal[System, "graph"]
+"""How a parser builds a tree: by a system of transitions, or from the scores of all arcs."""
 TagColumn = Literal["upos", "xpos", "both", "none"]
 """Tags that a parser reads: universal POS tags, the treebank's own tags, pairs of both, or none."""
 EncodedSentence = dict[str, np.ndarray]
@@ -27,7 +29,7 @@ class ParserProcessor:
       inputs: the vocabularies of words and characters, and BERT's tokenizer if there is one.
       tags: the tags, in the order of their ids, which start at FIRST_ID; () = the parser reads no tags.
       relations: the relations in the order of their ids; the first is root.
-      system: of the transitions.
+      system: how trees are built: by transitions, or graph.
       tag_column: the tags that the parser reads.
       subtypes: whether relations have their subtypes, as in nsubj:pass.
     """
@@ -35,7 +37,7 @@ class ParserProcessor:
     inputs: WordInputs
     tags: tuple[str, ...]
     relations: tuple[str, ...]
-    system: System = "arc_standard"
+    system: TreeSystem = "arc_standard"
     tag_column: TagColumn = "upos"
     subtypes: bool = True
 
@@ -47,7 +49,7 @@ class ParserProcessor:
         for name in ("tags", "relations"):
             if len(set(getattr(self, name))) != len(getattr(self, name)):
                 raise ValueError(f"{name} must be distinct")
-        for name, choices in (("system", get_args(System)), ("tag_column", get_args(TagColumn))):
+        for name, choices in (("system", get_args(TreeSystem)), ("tag_column", get_args(TagColumn))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
 
@@ -59,7 +61,7 @@ class ParserProcessor:
         *,
         tag_column: TagColumn,
         subtypes: bool,
-        system: System,
+        system: TreeSystem,
     ) -> Self:
         """The processor with the tags and the relations of training sentences; the arguments are those of the class.
 

@@ -56,6 +56,14 @@ def test_trees_that_are_not_projective_are_left_out_of_training_and_counted_and_
     assert corpus.splits["validation"].notes == ("1 of 3 trees are not projective",)
 
 
+def test_a_graph_parser_is_trained_on_trees_that_are_not_projective_too(files):
+    corpus = files([*PLAIN, CROSSED], system="graph").load(0)
+    assert corpus.description.startswith("3 trees for training, 3 for validation (1 not projective")
+    assert "transitions" not in corpus.description
+    heads = [row.tolist() for row in next(iter(corpus.train))["heads"]]
+    assert [3, 4, 0, 3] in [row[:4] for row in heads]
+
+
 def test_long_sentences_are_left_out_of_training_and_refused_elsewhere(files):
     long = sentence("w " * 9, [0, *range(1, 9)], name="long")
     corpus = files([*PLAIN, long], PLAIN, max_length=8).load(0)

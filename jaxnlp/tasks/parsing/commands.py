@@ -53,7 +53,7 @@ class Parse(Command):
     tagger: UserPath | None = None
     """Run of a tagger that predicts the Universal POS tags; None = the tags of --conllu."""
     num_beams: Count = 1
-    """Number of beams; 1 = greedy: the most probable transition at each step."""
+    """Number of beams; 1 = greedy: the most probable transition at each step, or a graph parser's best tree."""
     json: bool = False
     """Print a JSON object for each sentence: words, tags, heads and relations."""
     out: Path | None = None
@@ -186,9 +186,10 @@ def parse(
       texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
         list of its words: `[["Ann", "sleeps"]]`. Blank words are left out.
       tagger: a trained tagger; parsers that read tags need it.
-      num_beams: number of beams; 1 = greedy.
+      num_beams: number of beams; 1 = greedy, the only choice for graph parsers.
 
-    Raises: ValueError for a sentence that is too long, when tags are missing, and for a tagger that does not fit.
+    Raises: ValueError for a sentence that is too long, when tags are missing, for a tagger that does not fit, and for
+      beams of a graph parser.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_sentences(texts), 1)]
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor

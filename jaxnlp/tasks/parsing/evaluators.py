@@ -33,7 +33,7 @@ class Validation(Evaluator):
     """
 
     num_beams: Count = 1
-    """Number of beams; 1 = greedy: the most probable transition at each step."""
+    """Number of beams; 1 = greedy: the most probable transition at each step, or a graph parser's best tree."""
     tagger: UserPath | None = None
     """Run of a tagger: also parse with its predicted tags, and score these trees."""
 

@@ -16,6 +16,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
+from jaxnlp.text.transitions import System
 from jaxnlp.typing import Batch, Params
 
 
@@ -27,27 +28,58 @@ def parse_of(
     Args:
       model: the module.
       processor: its processor.
-      num_beams: N; 1 = greedy.
+      num_beams: N of transitions; 1 = greedy, the only choice for graph parsers.
       positions: the length of the results, at least the length of the batches; None = the batch's length.
+
+    Raises: ValueError for beams of a graph parser.
     """
+    if processor.system == "graph":
+        if num_beams != 1:
+            raise ValueError(f"num_beams is for parsers by transitions; a graph parser needs 1, got {num_beams}")
+        trees_of_batch = _by_arcs(model)
+    else:
+        trees_of_batch = _by_transitions(model, processor.system, num_beams)
 
     def parse(params: Params, batch: Batch) -> Trees:
-        variables = {"params": params}
-        inputs = [batch[name] for name in model.config.reads]
-        vectors = model.apply(variables, *inputs, method="encode")
-        trees = beam_parse(
-            lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),
-            batch["word_mask"].sum(axis=1, dtype=jnp.int32),
-            batch["word_mask"].shape[1],
-            num_relations=processor.num_relations,
-            system=processor.system,
-            num_beams=num_beams,
-        )
+        trees = trees_of_batch(params, batch)
         more = 0 if positions is None else positions - batch["word_mask"].shape[1]
         heads, relations = (jnp.pad(x, [(0, 0), (0, more)]) for x in (trees.heads, trees.relations))
         return Trees(heads, relations, trees.scores)
 
     return parse
+
+
+def _by_transitions(model: Any, system: System, num_beams: int) -> Callable[[Params, Batch], Trees]:
+    """The trees of the most probable transitions."""
+
+    def trees(params: Params, batch: Batch) -> Trees:
+        variables = {"params": params}
+        vectors = model.apply(variables, *(batch[name] for name in model.config.reads), method="encode")
+        return beam_parse(
+            lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),
+            batch["word_mask"].sum(axis=1, dtype=jnp.int32),
+            batch["word_mask"].shape[1],
+            num_relations=model.num_relations,
+            system=system,
+            num_beams=num_beams,
+        )
+
+    return trees
+
+
+def _by_arcs(model: Any) -> Callable[[Params, Batch], Trees]:
+    """The trees with the highest scores of arcs; then each arc gets its best relation."""
+
+    def trees(params: Params, batch: Batch) -> Trees:
+        variables, lengths = {"params": params}, batch["word_mask"].sum(axis=1, dtype=jnp.int32)
+        arcs, vectors = model.apply(variables, *(batch[name] for name in model.config.reads), method="score_arcs")
+        heads = model.config.best_heads(arcs, lengths)
+        logprobs = jax.nn.log_softmax(model.apply(variables, vectors, heads, method="score_relations"), axis=-1)
+        relations = jnp.where(batch["word_mask"], logprobs.argmax(axis=-1), 0).astype(jnp.int32)
+        best = jnp.where(batch["word_mask"], logprobs.max(axis=-1), 0.0).sum(axis=-1)
+        return Trees(heads, relations, model.config.log_probability(arcs, heads, lengths) + best)
+
+    return trees
 
 
 def trees_of(sentences: Sequence[TreeSentence], arrays: Trees, processor: ParserProcessor) -> list[Tree]:
@@ -132,7 +164,7 @@ def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> Enco
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`parse`: the trees of sentences, greedy."""
+    """`parse`: the trees of sentences; by transitions, greedy."""
     model: Any = trained.model
     processor: ParserProcessor = trained.processor
     parse = parse_of(model, processor)

@@ -82,6 +82,20 @@ def test_padding_has_no_loss_and_a_legal_transition():
     }
 
 
+def test_a_graph_parser_gets_heads_and_relations_of_all_trees_and_nothing_at_padding():
+    reader = processor("graph")
+    crossed = sentence_of(["a", "b", "c", "d"], ["DET"] * 4, [3, 4, 0, 3], ["det", "new", "root", "obj"])
+    batch = tree_batch(reader, [derived(one, reader) for one in (crossed, SENTENCES[0])], 3, 24)
+    for row, one in enumerate((crossed, SENTENCES[0])):
+        n = len(one.words)
+        assert batch["heads"][row].tolist() == [*one.heads, *[0] * (24 - n)]
+        ids = [-1 if relation == "new" else reader.relations.index(relation) for relation in one.relations]
+        assert batch["relations"][row].tolist() == [*ids, *[0] * (24 - n)]
+    np.testing.assert_array_equal(batch["loss_mask"], batch["word_mask"])
+    assert not batch["loss_mask"][2].any()
+    assert batch.keys() == {"words", "characters", "tags", "word_mask", "heads", "relations", "loss_mask"}
+
+
 def test_a_relation_that_training_does_not_have_has_no_loss():
     reader = processor()
     one = sentence_of(["the", "dog"], ["DET", "NOUN"], [2, 0], ["det:new", "root"])

@@ -14,6 +14,7 @@ import pytest
 from configs import invented_people_qa, number_words, small_grammar_parser, small_grammar_tagger, vit_digits
 from jaxnlp.inference import compilation
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
@@ -70,6 +71,11 @@ def small_parser():
     data = {"sentences": 64, "held_out_sentences": 16, "lengths": (), "max_length": 40, "batch_words": 320}
     fields = {f"model.{name}": value for name, value in model.items()} | {"task.l2": 1e-8}
     return update(small_grammar_parser.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
+
+
+def small_graph_parser():
+    model = GraphParserConfig(word_width=8, recurrent_widths=(8,), arc_width=8, relation_width=8)
+    return update(small_parser(), model=model, **{"data.system": "graph"})
 
 
 CONFIGS = {
@@ -277,9 +283,10 @@ FURTHER = {
     "attention_lstm": lambda files: dataclasses.replace(
         translation(files), model=AttentionLSTMConfig(embedding_width=8, width=8, embeddings="shared")
     ),
-    "biaffine_parser": lambda files: dataclasses.replace(
+    "recurrent_parser": lambda files: dataclasses.replace(
         small_parser(), task=Parsing(), model=RecurrentParserConfig(word_width=8, recurrent_widths=(8,), hidden_width=8)
     ),
+    "graph_parser": lambda files: small_graph_parser(),
 }
 """Families that share their task with another one."""
 

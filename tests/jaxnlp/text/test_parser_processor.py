@@ -107,7 +107,7 @@ def test_reads_back_equal_from_json(pieces):
         ({"relations": ["det"]}, "the first relation must be root, got det"),
         ({"relations": []}, "the first relation must be root, got none"),
         ({"tags": ["X", "X"]}, "tags must be distinct"),
-        ({"system": "other"}, "system must be one of arc_standard, arc_eager, got 'other'"),
+        ({"system": "other"}, "system must be one of arc_standard, arc_eager, graph, got 'other'"),
         ({"tag_column": "x"}, "tag_column must be one of upos, xpos, both, none, got 'x'"),
         ({"subtypes": 1}, "subtypes is missing or not of type bool"),
         ({"inputs": None}, "inputs is missing or not of type dict"),

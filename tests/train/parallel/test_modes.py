@@ -59,7 +59,8 @@ FAMILIES = {
     "attention LSTM": FURTHER["attention_lstm"],
     "CRF tagger": CONFIGS["Tagging"],
     "parser": CONFIGS["Parsing"],
-    "biaffine parser": FURTHER["biaffine_parser"],
+    "BiLSTM parser": FURTHER["recurrent_parser"],
+    "graph parser": FURTHER["graph_parser"],
     "TextCNN": text_cnn,
     "ViT": lambda files: update(CONFIGS["Classification"](files), **{"model.num_heads": 2}),
 }

@@ -1,5 +1,6 @@
 """A small random model of each family, and inputs of its exported functions."""
 
+import dataclasses
 import functools
 
 import jax
@@ -13,6 +14,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
@@ -73,6 +75,11 @@ MODELS = {
     "bert_tagger": (Tagging, TaggerConfig(bert=True, encoder=BERT, crf=False, recurrent_widths=()), TAGGER),
     "parser": (Parsing, FeedForwardParserConfig(hidden_width=8, word_width=8), PARSER),
     "bert_parser": (Parsing, RecurrentParserConfig(bert=True, encoder=BERT, recurrent_widths=(8,)), PARSER),
+    "graph_parser": (
+        Parsing,
+        GraphParserConfig(word_width=8, character_features=4, recurrent_widths=(8,), arc_width=8, relation_width=8),
+        dataclasses.replace(PARSER, system="graph"),
+    ),
     "gpt": (LanguageModel, GPTConfig(num_layers=2, **GPT), CHARACTERS),
     "perceiver": (QuestionAnswering, PerceiverConfig(num_layers=3, num_latents=4, **GPT), CHARACTERS),
     "synthesizer": (QuestionAnswering, SynthesizerConfig(num_layers=2, **GPT), CHARACTERS),

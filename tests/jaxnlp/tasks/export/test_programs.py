@@ -113,6 +113,7 @@ VARIANTS = [
     ("vit", {"pooling": "cls", "stem": "convolutional"}, {}),
     ("crf", {"bigram_width": 4}, {"scheme": "none"}),
     ("parser", {}, {"system": "arc_eager"}),
+    ("graph_parser", {"decoder": "eisner", "normalised_over": "trees"}, {}),
 ]
 
 

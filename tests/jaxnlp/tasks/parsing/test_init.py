@@ -15,6 +15,7 @@ from data.treebank import Treebank
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import Split
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.parsing.scores import SCORES
@@ -246,9 +247,11 @@ def test_wrong_fields_are_refused(fields, message):
         Parsing(**fields)
 
 
-def test_a_model_that_is_no_parser_is_refused():
-    with pytest.raises(ValueError, match="parsing needs a ParserConfig, got model GPTConfig"):
+def test_a_model_that_is_no_parser_and_an_option_of_transitions_for_a_graph_parser_are_refused():
+    with pytest.raises(ValueError, match="parsing needs a ParserConfig or GraphParserConfig, got model GPTConfig"):
         Parsing().check(GPTConfig(), Treebank())
+    with pytest.raises(ValueError, match=r"task\.label_smoothing is for parsers by transitions"):
+        Parsing(label_smoothing=0.1).check(GraphParserConfig(), Treebank())
 
 
 def test_the_loss_is_the_cross_entropy_over_allowed_transitions_and_padding_counts_for_nothing(run):

@@ -5,7 +5,10 @@ import pytest
 from data.small_grammar import grammar_sentences
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of
-from jaxnlp.text.conllu import sentence_of
+from jaxnlp.text.conllu import sentence_of, tree_problem
+from tests.jaxnlp.models.parser_helpers import SENTENCES
+from tests.jaxnlp.ops.tree_helpers import by_enumeration
+from tests.jaxnlp.tasks.parsing.graph_helpers import CONFIG, NEW, batch, log_softmax, trained_of
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +53,36 @@ def test_a_sentence_that_is_too_long_is_named(trained):
 def test_a_sentence_without_words_is_named_and_not_called_long(trained):
     with pytest.raises(ValueError, match=r"line 1, sentence s8: a sentence needs at least one word, got none$"):
         SentenceParser(trained)([sentence_of([], name="s8")])
+
+
+def test_a_graph_parser_takes_the_best_tree_and_the_best_relation_of_each_arc():
+    trained, arrays = trained_of(), batch()
+    trees = jax.device_get(jax.jit(parse_of(trained.model, trained.processor))(trained.params, arrays))
+    inputs = [arrays[name] for name in CONFIG.reads]
+    scores = jax.device_get(jax.jit(trained.model.apply)({"params": trained.params}, trees.heads, *inputs))
+    for row, one in enumerate((*SENTENCES, NEW)):
+        n = len(one.words)
+        heads = trees.heads[row, :n].tolist()
+        assert heads == list(by_enumeration(scores.arcs[row].astype(np.float64), n, projective=False)[0])
+        assert trees.relations[row, :n].tolist() == scores.relations[row, :n].argmax(axis=1).tolist()
+        assert [relation == 0 for relation in trees.relations[row, :n]] == [head == 0 for head in heads]
+        total = 0.0
+        for word, head in enumerate(heads):
+            others = [h for h in range(n + 1) if h != word + 1]
+            total += log_softmax(scores.arcs[row, word, others])[others.index(head)]
+            total += log_softmax(scores.relations[row, word]).max()
+        np.testing.assert_allclose(trees.scores[row], total, rtol=1e-4)
+        assert not trees.heads[row, n:].any()
+        assert not trees.relations[row, n:].any()
+    assert trees.scores[3] == 0.0
+
+
+def test_a_graph_parser_parses_texts_into_trees_and_refuses_beams():
+    run = trained_of()
+    found = run.parse(["the dog sees a cat", "cats sleep", ""])
+    assert [len(one.heads) for one in found] == [5, 2, 0]
+    for one in found[:2]:
+        assert tree_problem(one.heads) is None
+        assert [relation == "root" for relation in one.relations] == [head == 0 for head in one.heads]
+    with pytest.raises(ValueError, match="num_beams is for parsers by transitions; a graph parser needs 1, got 4"):
+        run.parse("cats sleep", num_beams=4)
