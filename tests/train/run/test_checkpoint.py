@@ -320,6 +320,17 @@ def test_an_error_of_the_disk_while_a_checkpoint_is_written_names_the_folder(tmp
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
 
 
+def test_a_write_that_fails_in_a_thread_names_the_folder_and_leaves_no_other_write_open(tmp_path, request, capfd):
+    states = [make_state(step) for step in (1, 2)]
+    request.getfixturevalue("small_disk")  # now, since the programs above are kept on disk
+    with Checkpoints(tmp_path, keep=10) as checkpoints:
+        save_state(checkpoints, 1, state=states[0])
+        with pytest.raises(OSError, match="File too large") as caught:
+            save_state(checkpoints, 2, state=states[1])  # which waits for the first
+    assert caught.value.filename == str(tmp_path / "checkpoints")
+    assert "Event loop is closed" not in capfd.readouterr().err
+
+
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "left", [(), ("params",), ("params", "training"), ("record",)], ids=lambda x: "-".join(x) or "none"
