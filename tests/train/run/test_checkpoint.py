@@ -1,7 +1,6 @@
 import errno
 import logging
 import shutil
-import sys
 import types
 
 import chex
@@ -323,7 +322,7 @@ def test_an_error_of_the_disk_while_a_checkpoint_is_written_names_the_folder(tmp
 
 def test_a_write_that_fails_in_a_thread_names_the_folder_and_leaves_no_other_write_open(tmp_path, request, monkeypatch):
     states, unraisable = [make_state(step) for step in (1, 2)], []
-    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
     request.getfixturevalue("small_disk")  # now, since the programs above are kept on disk
 
     def save_both():
