@@ -13,6 +13,7 @@ import pytest
 
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, read_record
 from tests.run_folders import EVERY_SIGN
+from tests.small_disk import small_disk
 from train.run.checkpoint import Checkpoints, _items, _to_write, bytes_on_disk
 from train.run.folder import RunMismatchError, RunSpec
 from train.run.progress import RunProgress
@@ -320,18 +321,12 @@ def test_an_error_of_the_disk_while_a_checkpoint_is_written_names_the_folder(tmp
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
 
 
-def test_a_write_that_fails_in_a_thread_names_the_folder_and_leaves_no_other_write_open(tmp_path, request, monkeypatch):
-    states, unraisable = [make_state(step) for step in (1, 2)], []
+def test_a_write_that_fails_in_a_thread_names_the_folder_and_leaves_no_other_write_open(tmp_path, monkeypatch):
+    make_state(1)  # its programs are compiled, and kept on disk
+    unraisable = []
     monkeypatch.setattr("sys.unraisablehook", unraisable.append)
-    request.getfixturevalue("small_disk")  # now, since the programs above are kept on disk
-
-    def save_both():
-        with Checkpoints(tmp_path, keep=10) as checkpoints:
-            for step, state in enumerate(states, 1):  # the second save waits for the first
-                save_state(checkpoints, step, state=state)
-
-    with pytest.raises(OSError, match="File too large") as caught:
-        save_both()
+    with small_disk(), pytest.raises(OSError, match="File too large") as caught:
+        save(tmp_path, [1, 2])  # the second save waits for the first
     assert caught.value.filename == str(tmp_path / "checkpoints")
     assert not unraisable
 
