@@ -1,4 +1,5 @@
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -129,6 +130,7 @@ def source_files(*packages):
     return [path.relative_to(ROOT) for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
 
 
+@functools.cache
 def parsed(path):
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
@@ -242,13 +244,14 @@ def test_every_module_has_a_rule_of_its_room():
     assert rooms <= ALLOWED.keys()
 
 
-@pytest.mark.parametrize("path", source_files("jaxnlp", "data", "train"), ids=str)
-def test_every_source_file_that_defines_something_has_its_test_file(path):
-    defines_something = any(isinstance(node, FUNCTIONS | ast.ClassDef) for node in parsed(path).body)
-    if path.name == "__init__.py" or not defines_something:
-        return
-    name = "test_main.py" if path.stem == "__main__" else f"test_{path.stem}.py"
-    assert (ROOT / "tests" / path.parent / name).is_file()
+def test_every_source_file_that_defines_something_has_its_test_file():
+    def has_none(path):
+        defines_something = any(isinstance(node, FUNCTIONS | ast.ClassDef) for node in parsed(path).body)
+        name = "test_main.py" if path.stem == "__main__" else f"test_{path.stem}.py"
+        return defines_something and not (ROOT / "tests" / path.parent / name).is_file()
+
+    paths = [path for path in source_files("jaxnlp", "data", "train") if path.name != "__init__.py"]
+    assert [str(path) for path in paths if has_none(path)] == []
 
 
 CLASSES = {
@@ -280,9 +283,9 @@ def undocumented(tree, classes):
     return missing
 
 
-@pytest.mark.parametrize("path", source_files("jaxnlp", "data", "train"), ids=str)
-def test_everything_public_has_a_docstring(path):
-    assert undocumented(parsed(path), CLASSES) == []
+def test_everything_public_has_a_docstring():
+    paths = source_files("jaxnlp", "data", "train")
+    assert {str(path): names for path in paths if (names := undocumented(parsed(path), CLASSES))} == {}
 
 
 ARRAYS = re.compile(r"\b(Array|ndarray|ArrayLike)\b")
@@ -301,9 +304,8 @@ def without_shapes(tree):
     return found
 
 
-@pytest.mark.parametrize("path", source_files("jaxnlp"), ids=str)
-def test_functions_of_arrays_say_their_shapes(path):
-    assert without_shapes(parsed(path)) == []
+def test_functions_of_arrays_say_their_shapes():
+    assert {str(path): names for path in source_files("jaxnlp") if (names := without_shapes(parsed(path)))} == {}
 
 
 def test_a_missing_shape_would_be_found():

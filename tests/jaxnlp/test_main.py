@@ -76,7 +76,8 @@ def test_a_reader_that_closes_its_end_ends_the_command_without_an_error(finished
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "gpt_python_docs", "--help", "all"]])
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("words", [["train", "gpt_python_docs", "--help", "all"], ["--help"], ["train", "--help"]])
 def test_output_that_nobody_reads_is_no_error(words):
     reader, writer = os.pipe()
     os.close(reader)

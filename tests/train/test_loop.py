@@ -387,7 +387,7 @@ def live_bytes():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["new", "resumed", "begun"])
 def test_one_state_is_in_memory_while_a_run_trains(tiny_config, quick_fit, stop_at, tmp_path, monkeypatch, kind):
     """Not the initial one too, nor the restored one, nor the parameters that the run begins with."""

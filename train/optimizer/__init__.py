@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import jax
 import optax
 
-from jaxnlp.config import Choice, Count, NonNegative, Positive, Rate, Within
+from jaxnlp.config import Choice, Count, Natural, NonNegative, Positive, Rate, Within
 from jaxnlp.models import Parameter
 from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer.muon import scale_by_muon
@@ -47,6 +47,23 @@ class OptimizerConfig(Choice):
     reference_tokens: Count | None = None
     """Multiply the learning rate of each step by its number of tokens divided by N, for batches of different lengths;
     None = no scaling."""
+
+    lora_rank: Natural = 0
+    """LoRA: each matrix stays, a product of two factors of rank N is added to it, and only the factors and the output
+    layers are trained; 0 = train all parameters."""
+    lora_alpha: Positive = 16.0
+    """LoRA: the product of the factors is multiplied by N divided by the rank."""
+    lora_targets: tuple[str, ...] = ()
+    """LoRA: names of the dense layers that have factors, or of modules around them, such as attention; none = all dense
+    layers."""
+    lora_heads: bool = True
+    """LoRA: also train the output layers, which are not factored."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.only_if(
+            self.lora_rank > 0, "LoRA, a positive optimizer.lora_rank", "lora_alpha", "lora_targets", "lora_heads"
+        )
 
     def rate(self, progress: Array, *, total_steps: int) -> Array:
         """The learning rate, [] float32, of an update in a run of this length; see `Schedule`."""

@@ -13,6 +13,7 @@ from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer import OptimizerConfig
 from train.optimizer.layer_rates import scale_by_layer
+from train.optimizer.lora import A, B, adapted, low_rank, with_factors
 from train.optimizer.parameters import Describe, describe, names
 
 
@@ -22,6 +23,7 @@ def make_optimizer(
     total_steps: int,
     parameter: Callable[[tuple[str, ...]], Parameter],
     frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
+    seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Gradient clipping, the optimizer, weight decay, layer-wise rates, the learning rate and the bound on the output
     weights, in this order.
@@ -35,8 +37,9 @@ def make_optimizer(
       parameter: the model's table, `ModelConfig.parameter`. Matrices have weight decay; matrices that are not heads
         have Muon; heads have bounded norms; the depth gives layer-wise rates.
       frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
+      seed: of the first factors of LoRA, around all of this: see `train.optimizer.lora`.
     """
-    described = functools.partial(describe, parameter)
+    described = functools.partial(describe, with_factors(parameter))
     steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]
     steps.append(config.direction(described))
     if config.weight_decay:
@@ -48,7 +51,16 @@ def make_optimizer(
     steps.append(scale_by_progress(rate, by_tokens=by_tokens, reference_tokens=config.reference_tokens))
     if config.head_max_norm is not None:
         steps.append(bound_head_norms(config.head_max_norm, described))
-    return leave_frozen(optax.chain(*steps), frozen)
+    if not config.lora_rank:
+        return leave_frozen(optax.chain(*steps), frozen)
+
+    def frozen_beside_factors(path: tuple[str, ...]) -> bool:
+        return path[-1] not in (A, B) and (frozen(path) or not (config.lora_heads and parameter(path).head))
+
+    has_factors = adapted(parameter, config.lora_targets)
+    trained = leave_frozen(optax.chain(*steps), frozen_beside_factors)
+    options = {"rank": config.lora_rank, "alpha": config.lora_alpha, "seed": seed}
+    return low_rank(trained, lambda path: has_factors(path) and not frozen(path), parameter, **options)
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:

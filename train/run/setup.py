@@ -131,6 +131,7 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
         total_steps=config.total_steps,
         parameter=config.model.parameter,
         frozen=config.model.frozen,
+        seed=config.seed,
     )
     step = functools.partial(
         train_step,

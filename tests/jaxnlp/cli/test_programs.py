@@ -114,6 +114,7 @@ def test_runs_train_in_such_a_folder_with_worker_processes_and_are_resumed_and_s
     assert len((strange_folder / "runs" / "sweep" / "sweep.csv").read_text().splitlines()) == 2
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_script_with_the_name_of_a_package_uses_recipes(strange_folder, name):
     for other in (*OF_LIBRARIES, "jaxnlp"):

@@ -200,6 +200,7 @@ def test_a_prompt_has_the_logits_of_its_last_token_alone():
     np.testing.assert_allclose(newest, every[:, 4:], atol=1e-5, strict=True)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_cache_need_not_be_larger_than_the_sequence(variant):
     params, decoder, _ = tiny_gpt(600, variant)

@@ -16,6 +16,7 @@ from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from tests.jaxnlp.models.parameter_helpers import assert_described
 from tests.processors import sized
+from tests.random_parameters import random_parameters
 
 VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
@@ -181,7 +182,7 @@ def test_embeddings_may_be_narrower_than_the_model():
     config = dataclasses.replace(CONFIG, encoder=dataclasses.replace(ENCODER, embedding_width=6))
     model = config.build(sized(VOCABULARY))
     tokens = batch()["tokens"]
-    params = model.init(jax.random.key(0), tokens)["params"]
+    params = random_parameters(model, tokens)
     assert_described(config, params)
     hidden, _ = model.apply({"params": params}, tokens)
     kernel, bias = model.output_layer(params)

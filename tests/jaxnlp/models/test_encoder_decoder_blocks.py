@@ -8,6 +8,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.encoder_decoder_blocks import Blocks, attention_positions, parameters_of_blocks
 from jaxnlp.nn.attention import RelativeBias, Rotary
 from jaxnlp.nn.compute import EXACT
+from tests.random_parameters import random_parameters
 
 CONFIG = EncoderDecoderConfig(
     num_layers=3, num_heads=2, width=4, positions="shared_relative_bias", num_buckets=4, max_distance=6
@@ -18,8 +19,7 @@ X, MEMORY = np.random.default_rng(0).normal(size=(2, 2, 5, 4)).astype(np.float32
 def blocks(side, compute=EXACT, **changes):
     module = Blocks(dataclasses.replace(CONFIG, **changes), cross=side == "decoder")
     read = {"memory": MEMORY} if side == "decoder" else {}
-    params = module.init(jax.random.key(0), X, EXACT, deterministic=True, **read)["params"]
-    params = jax.tree.map(lambda x: x + 0.3 * np.random.default_rng(1).normal(size=x.shape).astype(np.float32), params)
+    params = random_parameters(module, X, EXACT, deterministic=True, **read)
     return module, params, lambda params, x: module.apply({"params": params}, x, compute, deterministic=True, **read)
 
 

@@ -68,6 +68,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_equal_those_of_autodiff(case, platform):

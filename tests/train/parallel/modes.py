@@ -24,18 +24,24 @@ MODES = {
 """Every mode, its mesh, and a number of devices."""
 
 
-def trained(config, mode="jit", mesh=None, devices=1, steps=STEPS):
-    """The losses of the first steps, and the state after them as on one device."""
-    config = with_few_lengths(update(config, total_steps=max(steps, config.total_steps)))  # a program a length
-    if config.optimizer.kind != "sgd":
-        # Adam divides by the size of the gradient: where it should be 0, only rounding would be compared.
-        config = update(config, **{"optimizer.epsilon": 1e-3})
+def first_state(config):
+    """The state before the first step, on one device: compiling what makes it takes as long as a step's program."""
+    setup = set_up(begin(smoothly_trained(config)))
+    return make_parallel("jit", jax.devices()[:1]).initialise(setup.initial_state, setup.given)
+
+
+def trained(config, mode="jit", mesh=None, devices=1, steps=STEPS, start=None):
+    """The losses of the first steps, and the state after them as on one device.
+
+    `start` is the state before the first step; None = the one that the mode makes.
+    """
+    config = smoothly_trained(update(config, total_steps=max(steps, config.total_steps)))
     layout = make_parallel(mode, jax.devices()[:devices], mesh=mesh)
     setup = set_up(begin(config), devices=layout.devices)
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
     step = layout.compile_train(setup.step, setup.abstract_state)
-    state, batches = layout.initialise(setup.initial_state, setup.given), iter(setup.corpus.train)
-    losses = []
+    state = layout.initialise(setup.initial_state, setup.given) if start is None else layout.place(copy_of(start))
+    batches, losses = iter(setup.corpus.train), []
     for index in range(steps):
         if config.nt_asgd_patience is not None and index == steps // 2:  # as `train.run.progress` does after a stall
             state = dataclasses.replace(state, averaged=layout.place(np.int32(1)))
@@ -43,6 +49,20 @@ def trained(config, mode="jit", mesh=None, devices=1, steps=STEPS):
         losses.append(weighted(output.metrics))
     total, count = np.array(jax.device_get(losses)).T
     return total / count, jax.device_get(layout.fetch(state).replace(key=None))
+
+
+def copy_of(state):
+    """A step takes the memory of the state that it is given."""
+    return jax.tree.map(jax.numpy.copy, state)
+
+
+def smoothly_trained(config):
+    """The config with few lengths, each of which is a program, and no division by the size of a gradient.
+
+    Where a gradient should be 0, Adam would compare only rounding.
+    """
+    config = with_few_lengths(config)
+    return config if config.optimizer.kind == "sgd" else update(config, **{"optimizer.epsilon": 1e-3})
 
 
 def largest_difference(tree, other):

@@ -1,4 +1,4 @@
-"""Every family is evaluated in every mode: what evaluators measure on several devices is what they measure on one."""
+"""What the evaluators of every family measure on several devices is what they measure on one."""
 
 import functools
 
@@ -63,8 +63,16 @@ def test_several_devices_measure_what_one_does(family, mode, on_one_device, file
     assert_measures_the_same(FAMILIES[family](files), mode, on_one_device(family))
 
 
+BOTH_AXES = "tensor and fsdp"
+OTHERS = [mode for mode in MODES if mode != BOTH_AXES]
+
+
 @pytest.mark.thorough
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_evaluators_of_every_family_measure_the_same_in_every_mode(family, mode, on_one_device, files):
+@pytest.mark.parametrize(
+    ("family", "mode"),
+    [(name, mode) for index, name in enumerate(FAMILIES) for mode in (BOTH_AXES, OTHERS[index % len(OTHERS)])],
+)
+def test_evaluators_of_every_family_measure_the_same_over_both_axes_and_in_a_further_mode(
+    family, mode, on_one_device, files
+):
     assert_measures_the_same(FAMILIES[family](files), mode, on_one_device(family))

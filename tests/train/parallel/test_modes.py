@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from jaxnlp.models.llama import LlamaConfig
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
-from tests.train.parallel.modes import MODES, largest_difference, trained
+from tests.train.parallel.modes import MODES, first_state, largest_difference, trained
 from train.config import update
 from train.recipes import load_recipe
+from train.step import TrainState
 
 files = guards.files
 
@@ -73,21 +75,33 @@ def standard_promotion():
 @pytest.fixture(scope="module")
 def on_one_device(files):
     """Trains a family on one device, once."""
-    return functools.cache(lambda family: trained(FAMILIES[family](files)))
+    return functools.cache(lambda family: Trained.of(FAMILIES[family](files)))
 
 
 @pytest.fixture(scope="module")
 def options_on_one_device(files):
     """Trains with an option on one device, once."""
-    return functools.cache(lambda option: trained(with_option(option, files)))
+    return functools.cache(lambda option: Trained.of(with_option(option, files)))
 
 
-def assert_takes_the_same_steps(config, mode, one, rtol=1e-5, of_parameters=1e-4):
-    losses, state = one
-    found, shared = trained(config, *MODES[mode])
-    np.testing.assert_allclose(found, losses, rtol=rtol)
+class Trained(NamedTuple):
+    """On one device: the state before the first step, the loss at each step, and the state after the last one."""
+
+    start: TrainState
+    losses: np.ndarray
+    state: TrainState
+
+    @classmethod
+    def of(cls, config):
+        start = first_state(config)
+        return cls(start, *trained(config, start=start))
+
+
+def assert_takes_the_same_steps(config, mode, one, start=None, rtol=1e-5, of_parameters=1e-4):
+    found, shared = trained(config, *MODES[mode], start=start)
+    np.testing.assert_allclose(found, one.losses, rtol=rtol)
     for name in ("params", "ema"):
-        assert largest_difference(getattr(state, name), getattr(shared, name)) < of_parameters
+        assert largest_difference(getattr(one.state, name), getattr(shared, name)) < of_parameters
 
 
 @pytest.mark.parametrize(("family", "mode"), [("GPT", "tensor and fsdp"), ("CRF tagger", "fsdp")])
@@ -99,7 +113,8 @@ def test_several_devices_take_the_twenty_steps_of_one(family, mode, on_one_devic
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "tensor"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_takes_the_same_steps_in_every_mode(family, mode, on_one_device, files):
-    assert_takes_the_same_steps(FAMILIES[family](files), mode, on_one_device(family))
+    one = on_one_device(family)
+    assert_takes_the_same_steps(FAMILIES[family](files), mode, one, one.start)
 
 
 def gpt(files):
@@ -114,6 +129,7 @@ OPTIONS = {
     "bfloat16": {"model.compute.dtype": "bfloat16", "model.compute.matmul_dtype": None},
     "Muon": {"optimizer": "muon"},
     "layer-wise rates": {"optimizer.layer_decay": 0.7},
+    "LoRA": {"optimizer.lora_rank": 2},
     "untied embeddings": {"model.tie_embeddings": False},
     "frozen encoder": {"model.freeze_encoder": True, "optimizer.layer_decay": 1.0},
 }
@@ -129,7 +145,7 @@ def with_option(option, files):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_takes_the_same_steps_in_every_mode(option, mode, files, options_on_one_device):
-    config = with_option(option, files)
+    config, one = with_option(option, files), options_on_one_device(option)
     # Sums of rounded numbers in another order.
     tolerances = {"bfloat16": (2e-3, 0.1), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
-    assert_takes_the_same_steps(config, mode, options_on_one_device(option), *tolerances)
+    assert_takes_the_same_steps(config, mode, one, one.start, *tolerances)

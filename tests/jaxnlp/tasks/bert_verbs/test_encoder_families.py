@@ -40,7 +40,11 @@ from tests.encoder_folders import PREFIXES, TEXTS, make_model, save_tokenizer, w
 from tests.random_parameters import random_parameters
 
 FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra"]
-EACH = pytest.mark.parametrize("family", FAMILIES)
+THOROUGH = ("xlm-roberta", "distilbert")
+"""Each differs from one of the others by its tokenizer or by what it leaves out."""
+EACH = pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=pytest.mark.thorough) if name in THOROUGH else name for name in FAMILIES]
+)
 LABELS = OneClass(("arts", "sport", "world"))
 ROWS = [(text, other) for text, other in zip(TEXTS, [*TEXTS[1:], "A cat."], strict=True)]
 WORDS = ("The", "cats", "sat", "in", "Rome", ",", "猫")

@@ -21,6 +21,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.image_weights import ExportClassifier
 from tests.image_folders import CLASSES, write_folder, write_images
+from tests.random_parameters import random_parameters
 
 TEACHER = "DeiTForImageClassificationWithTeacher"
 
@@ -153,6 +154,7 @@ def test_weights_are_trained_further_on_other_classes_and_exported_with_the_pred
     np.testing.assert_allclose(shares, probabilities(model, processor, files), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_recipe_of_image_folders_takes_weights_and_another_size_interpolates_positions(tiny, tmp_path, capsys):
     folder, _, _, before = tiny["ViTModel"]
     images = write_classes(tmp_path / "images")
@@ -190,11 +192,12 @@ def trained_here(classes=("a", "b"), **changes):
     config = ViTConfig(patch=4, num_layers=2, num_heads=2, width=8, compute=EXACT, **changes)
     processor = ImageProcessor(12, 3, (0.4,) * 3, (0.3,) * 3, classes, Preprocessing.square(12))
     model = config.build(processor)
-    params = model.init(jax.random.key(0), np.zeros((1, 12, 12, 3), np.uint8))["params"]
+    params = random_parameters(model, np.zeros((1, 12, 12, 3), np.uint8))
     return Trained(Classification(), model, params, processor, name="runs/mine")
 
 
-@pytest.mark.parametrize("distillation", ["none", "head"])
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("distillation", ["head", "none"])
 def test_a_model_that_began_at_random_goes_out_and_comes_back_to_the_same_bits(distillation, files, tmp_path):
     run = trained_here(distillation=distillation)
     ExportClassifier(tmp_path / "out")(run)

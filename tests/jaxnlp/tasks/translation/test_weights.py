@@ -81,7 +81,7 @@ FORCED = [
 ]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("forced", FORCED, ids=str)
 def test_texts_and_beams_of_a_bart_are_those_of_transformers_token_for_token(forced, bart, tmp_path):
     folder, model, tokenizer, _ = bart
@@ -101,6 +101,7 @@ def test_texts_and_beams_of_a_bart_are_those_of_transformers_token_for_token(for
     assert found == expected(**beams, early_stopping="never", no_repeat_ngram_size=2)
 
 
+@pytest.mark.thorough  # like a T5
 def test_a_bart_is_trained_further_and_exported_with_the_texts_of_the_run(bart, tmp_path, capsys):
     folder, _, _, before = bart
     pairs = [f"say {one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
