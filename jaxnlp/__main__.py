@@ -15,6 +15,7 @@ from jaxnlp.cli.malloc import use_huge_pages
 from jaxnlp.cli.messages import exit_status, program_name, say_that_jax_loads, table, wrapped
 from jaxnlp.cli.programs import PROGRAMS, run_program
 from jaxnlp.cli.suggestions import suggestion
+from jaxnlp.cli.utf8 import restart_in_utf8
 
 USAGE = """usage: {program} VERB RUN [options]
 
@@ -63,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     written."""
     if arguments is None:  # a process of its own
         arguments = sys.argv[1:]
+        restart_in_utf8()
         if {*arguments[:1]} & PROGRAMS.keys():
             use_huge_pages()
         os.environ["PYTHONSAFEPATH"] = "1"  # worker processes import nothing from the current folder, either

@@ -87,7 +87,8 @@ class Config:
                     f"{self.full_name(name)} must be one of {', '.join(map(str, choices))}, got {value!r}{hint}"
                 )
             if not _fits(value, expected):
-                raise ValueError(f"{self.full_name(name)} must be {_described(expected)}, got {value!r}")
+                hint = f"; give [{value!r}]" if _fits((value,), expected) else ""
+                raise ValueError(f"{self.full_name(name)} must be {_described(expected)}, got {value!r}{hint}")
             outside = _outside(value, expected)
             if outside:
                 raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
@@ -249,6 +250,6 @@ def _described_one(option: Any) -> str:
         return f"one of {', '.join(map(str, typing.get_args(option)))}"
     if typing.get_origin(option) is tuple:
         first, *others = typing.get_args(option)
-        count = "any number of values" if ... in others else f"{1 + len(others)} values"
-        return f"{count}, each {_described(first)}"
+        count = "" if ... in others else f"{1 + len(others)} "
+        return f"a list of {count}values, each {_described(first)}"
     return _NAMES.get(option, f"of the type {option.__name__ if isinstance(option, type) else option}")

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import resource
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -157,15 +156,6 @@ def few_programs() -> Iterator[None]:
     if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
         gc.collect()
-
-
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Files may have a hundred bytes: a write of more takes a part, and then there is an error, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

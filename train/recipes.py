@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import difflib
 import importlib
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,9 @@ def load_recipe(name: str) -> "TrainConfig":
         _given[name] = path
     names = recipe_names()
     if name not in names and name not in _given:
+        if Path(name).expanduser().is_dir():
+            hint = f"jaxnlp train --resume {shlex.quote(name)} continues a run"
+            raise UnknownRecipeError(f"{name} is a folder, not a recipe; {hint}")
         nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
         raise UnknownRecipeError(f"unknown recipe {name!r}; {hint}")

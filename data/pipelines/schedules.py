@@ -1,10 +1,11 @@
 """Schedules of multi-task data: the part of each training step, as a pure function of the step."""
 
-import functools
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
+
+from data.pipelines.epochs import keeps_last
 
 ScheduleName = Literal["round_robin", "proportional", "annealed", "sequential"]
 LEAST_POWER = 0.2
@@ -32,7 +33,7 @@ class Schedule:
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}")
         self._name, self._sizes, self._length, self._seed = name, np.asarray(sizes, float), length, seed
-        self._drawn = functools.lru_cache(maxsize=4)(self._draw)
+        self._drawn = keeps_last(self._draw)
         self._before: list[np.ndarray] = [np.zeros(len(sizes), int)]  # turns of each part before each block
 
     def turn(self, step: int) -> tuple[int, int]:

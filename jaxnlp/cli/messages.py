@@ -100,8 +100,11 @@ def is_full(error: BaseException) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk with what to
-    do."""
+    """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk, and for a
+    character that the locale does not have, with what to do."""
+    if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+        character = error.object[error.start : error.start + 1]
+        return f"the locale has the encoding {error.encoding}, without {character!a}; set PYTHONUTF8=1 for UTF-8"
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     file = "" if error.filename is None else f"{os.fspath(error.filename)}: "

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jaxnlp.cli.messages import program_name, say_that_jax_loads
+from jaxnlp.cli.utf8 import restart_in_utf8
 from jaxnlp.training import import_training
 
 STARTED = time.time()
@@ -45,6 +46,7 @@ def run_program(name: str, arguments: list[str]) -> int:
 
 def run_module(name: str) -> NoReturn:
     """Runs one of `PROGRAMS` whose module was started with `python -m`, and ends the process."""
+    restart_in_utf8()
     sys.exit(importlib.import_module("jaxnlp.__main__").main([name, *sys.argv[1:]]))
 
 

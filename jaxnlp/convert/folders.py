@@ -284,4 +284,5 @@ def _opened(file: Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise PretrainedError(f"{file} is missing") from error
     except SafetensorError as error:
-        raise PretrainedError(f"{file} is not a safetensors file, or is damaged: {error}") from error
+        remedy = "copy or download it again (git lfs pull, in a clone of its repository)"
+        raise PretrainedError(f"{file} is not a safetensors file, or is damaged; {remedy}: {error}") from error

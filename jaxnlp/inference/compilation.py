@@ -46,6 +46,11 @@ def compilation_announced() -> Iterator[None]:
         _stop()
 
 
+def announce_no_more() -> None:
+    """Ends the announcements of this block: a line that is not complete follows."""
+    _watch.spent = max(_watch.spent, PATIENCE_SECONDS)
+
+
 def _announce() -> None:
     if sys.stderr is not None and sys.stderr.isatty():
         print(f"{_MESSAGE} ...", file=sys.stderr, flush=True)

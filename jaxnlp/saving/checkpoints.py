@@ -15,9 +15,9 @@ import logging
 import math
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import jax
 
@@ -30,6 +30,8 @@ with logging_unchanged():
     import orbax.checkpoint as ocp
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
@@ -212,22 +214,27 @@ def restore_items(checkpoint: Path, **like: PyTree) -> Any:
 
 
 class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
-    """Reads arrays in parallel, and waits for all of them even if one cannot be read.
-
-    Orbax raises the first error at once. The unfinished reads then fail when Python deletes them.
-    """
+    """Reads arrays in parallel, and waits for all of them even if one cannot be read."""
 
     async def deserialize(self, infos: Sequence[Any], args: Sequence[Any] | None = None) -> Sequence[jax.Array]:
         """See Orbax."""
         read = super().deserialize
         each = [None] * len(infos) if args is None else [[arg] for arg in args]
         reads = [read([info], arg) for info, arg in zip(infos, each, strict=True)]
-        arrays: list[jax.Array] = []
-        for result in await asyncio.gather(*reads, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-            arrays += result
-        return arrays
+        return [array for arrays in await all_ended(*reads) for array in arrays]
+
+
+async def all_ended(*parts: Coroutine[Any, Any, T]) -> list[T]:
+    """The results of parallel coroutines. Raises: the first error, when all of them have ended.
+
+    `asyncio.gather` raises it at once. An unfinished read or write of TensorStore then prints a traceback, because its
+    event loop is closed.
+    """
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(list[T], results)
 
 
 def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:

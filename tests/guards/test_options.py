@@ -69,6 +69,12 @@ def test_every_path_is_declared_as_one_and_its_class_replaces_the_home_folder(mo
     assert checked > 30
 
 
+def test_an_option_of_a_vocabulary_is_declared_so_that_init_from_refuses_it():
+    for data in (load_recipe(name).data for name in recipe_names()):
+        names = {field.name for field in dataclasses.fields(data)}
+        assert names >= {*data.vocabulary_fields} >= names & {"vocabulary_size"}, data
+
+
 @pytest.mark.parametrize("words", [["--{}", EMPTY], ["--{}=" + EMPTY], ["--{}"]], ids=["empty", "=empty", "no value"])
 def test_a_list_of_a_recipe_can_be_empty(words):
     refused: list[str] = []

@@ -33,6 +33,7 @@ class Cup(Config):
     volume: float | None = 0.5
     price: float | Size = 2.0
     marks: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
     corners: tuple[int, int] | None = None
     lid: bool = False
     shelf: Path | None = None
@@ -97,10 +98,11 @@ def test_a_whole_number_in_a_field_of_floats_is_a_float():
         ({"colour": None}, "cup.colour must be a text, got None"),
         ({"colour": b"blue"}, "cup.colour must be a text, got b'blue'"),
         ({"volume": True}, "cup.volume must be a number or None, got True"),
-        ({"marks": 1.0}, "cup.marks must be any number of values, each a number, got 1.0"),
-        ({"marks": [1, "2"]}, "cup.marks must be any number of values, each a number, got (1.0, '2')"),
-        ({"corners": (1,)}, "cup.corners must be 2 values, each a whole number or None, got (1,)"),
-        ({"corners": (1, True)}, "cup.corners must be 2 values, each a whole number or None, got (1, True)"),
+        ({"marks": 1.0}, "cup.marks must be a list of values, each a number, got 1.0; give [1.0]"),
+        ({"marks": [1, "2"]}, "cup.marks must be a list of values, each a number, got (1.0, '2')"),
+        ({"names": "me.txt"}, "cup.names must be a list of values, each a text, got 'me.txt'; give ['me.txt']"),
+        ({"corners": (1,)}, "cup.corners must be a list of 2 values, each a whole number or None, got (1,)"),
+        ({"corners": (1, True)}, "cup.corners must be a list of 2 values, each a whole number or None, got (1, True)"),
     ],
     ids=str,
 )

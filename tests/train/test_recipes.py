@@ -49,6 +49,7 @@ def test_all_recipes_are_found_by_their_file_name():
         ("FOLDER/nothing.py", "does not exist"),
         ("FOLDER/empty.py", "empty.py must define get_config"),
         ("~/other.py", "other.py must define get_config"),
+        ("FOLDER", "is a folder, not a recipe; jaxnlp train --resume .* continues a run"),
         ("FOLDER/train.py", "train.py has the name of another module, .*; rename the file"),
         ("FOLDER/data.py", "data.py has the name of another module, .*; rename the file"),
         ("FOLDER/numpy.py", "numpy.py has the name of another module, .*; rename the file"),

@@ -73,6 +73,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         adopted = config.model.adopt(source)
         digest = params_digest(adopted.params if adopted.matching_heads is None else source.params)
         _refuse_overridden(config, adopted.config)
+        if adopted.processor is not None:
+            _refuse_unread(config)
         return Initialisation(
             dataclasses.replace(config, model=adopted.config),
             params=adopted.params,
@@ -91,18 +93,33 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
 
 def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     """Raises ConfigError for a field that the user set to a value other than the pretrained model's."""
-    recipe: Any
-    try:
-        recipe = load_recipe(config.recipe).model
-    except UnknownRecipeError:
-        fields, missing = dataclasses.fields(config.model), dataclasses.MISSING
-        made = {f.name: f.default if f.default_factory is missing else f.default_factory() for f in fields}
-        recipe = to_json(config.model) | {name: to_json(value) for name, value in made.items() if value is not missing}
-    typed = {line.partition(":")[0] for line in differences(recipe, config.model)}
+    typed = _typed(config, "model")
     lost = [line for line in differences(config.model, adopted) if line.partition(":")[0] in typed]
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
         raise ConfigError(f"--init-from {config.init_from} sets these fields of the model; remove them:{lines}")
+
+
+def _refuse_unread(config: TrainConfig) -> None:
+    """Raises ConfigError for a field that the user set, and that a given vocabulary makes unread."""
+    typed = _typed(config, "data")
+    unread = [f"data.{name}" for name in config.data.vocabulary_fields if name in typed]
+    if unread:
+        raise ConfigError(f"--init-from {config.init_from} has a vocabulary; remove {', '.join(unread)}")
+
+
+def _typed(config: TrainConfig, section: str) -> set[str]:
+    """The fields of a section, such as `model`, in which a config differs from its recipe, or from the defaults if it
+    has none."""
+    part: Any = getattr(config, section)
+    recipe: Any
+    try:
+        recipe = getattr(load_recipe(config.recipe), section)
+    except UnknownRecipeError:
+        fields, missing = dataclasses.fields(part), dataclasses.MISSING
+        made = {f.name: f.default if f.default_factory is missing else f.default_factory() for f in fields}
+        recipe = to_json(part) | {name: to_json(value) for name, value in made.items() if value is not missing}
+    return {line.partition(":")[0] for line in differences(recipe, part)}
 
 
 def params_digest(params: Params) -> str:

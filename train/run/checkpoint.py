@@ -25,6 +25,7 @@ from jaxnlp.saving.checkpoints import (
     DamagedCheckpointError,
     Record,
     RunError,
+    all_ended,
     check_arrays,
     checkpoint_steps,
     json_digest,
@@ -118,7 +119,8 @@ class Checkpoints:
         manager = self._open()
         if step in manager.all_steps():
             return
-        manager.wait_until_finished()  # so that only one copy is held; Orbax would wait after it
+        with naming(self._folder):
+            manager.wait_until_finished()  # so that only one copy is held; Orbax would wait after it
         items = jax.tree.map(_to_write, _items(state))
         record = Record(
             step=step,
@@ -256,7 +258,7 @@ def bytes_on_disk(items: Any) -> int:
 def _handlers() -> dict[str, Any]:
     """Orbax's handlers of the items: without a second copy, and without compressed ones, which are hardly smaller."""
     registry = ocp.type_handlers.create_type_handler_registry(
-        (np.ndarray, ocp.type_handlers.NumpyHandler(deepcopy_host_arrays=False)),  # `_to_write` has copied them
+        (np.ndarray, _WaitingNumpyHandler(deepcopy_host_arrays=False)),  # `_to_write` has copied them
         (jax.Array, ocp.type_handlers.ArrayHandler()),
     )
     items: dict[str, Any] = {
@@ -264,6 +266,15 @@ def _handlers() -> dict[str, Any]:
         for name in (PARAMS, TRAINING, EMA)
     }
     return items | {RECORD: ocp.JsonCheckpointHandler()}
+
+
+class _WaitingNumpyHandler(ocp.type_handlers.NumpyHandler):
+    """Writes arrays in parallel, and waits for all of them even if one cannot be written."""
+
+    async def _background_serialize(self, *arguments: Sequence[Any]) -> None:
+        """See Orbax. Args: the arrays, and for each its description and its options."""
+        write = super()._background_serialize
+        await all_ended(*(write(*([one] for one in array)) for array in zip(*arguments, strict=True)))
 
 
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):

@@ -70,7 +70,8 @@ def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ..
     pooling: Any = pretrained.pooling or "mean"
     if others or pooling not in get_args(Pooling):
         what = ", ".join(others) or f"pooling {pooling}"
-        raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported")
+        known = f"expected at most Normalize, after pooling {', '.join(get_args(Pooling))}"
+        raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported; {known}")
     processor = TextClassifierProcessor(
         pretrained.vocabulary,
         _max_length(pretrained),

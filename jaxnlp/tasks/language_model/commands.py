@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from jaxnlp.decoding.generation import Decoder, decoder_of, prompt_buckets
 from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.compilation import announce_no_more
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import known_prompt, text_within, tokens_within
@@ -176,10 +178,11 @@ class Generate(Command):
         decode = functools.partial(text_within, trained.processor)
         new_tokens: list[np.ndarray] = []
         stopped, pending = False, list[int]()
-        for tokens in self._drawn(trained, stop):
-            if (
-                not new_tokens and not self.json
-            ):  # only once the first token exists, so that nothing is printed before an error
+        drawn = self._drawn(trained, stop)
+        first = list(itertools.islice(drawn, 2))  # before the text: errors, and the compilation of both programs
+        announce_no_more()
+        for tokens in itertools.chain(first, drawn):
+            if not new_tokens and not self.json:
                 print(self._title(1), self.prompt, sep="", end="", flush=True)
             if not stopped and not self.json:  # the other samples may continue
                 pending.append(int(tokens[0]))

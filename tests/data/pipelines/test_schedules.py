@@ -1,3 +1,4 @@
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -19,11 +20,12 @@ def test_each_tasks_turns_are_counted_from_zero_without_a_gap(name):
 
 
 @pytest.mark.parametrize("name", ["round_robin", "proportional", "annealed", "sequential"])
-def test_a_step_may_be_asked_for_in_any_order(name):
+def test_a_step_may_be_asked_for_in_any_order_and_by_another_process(name):
     expected = turns(name, steps=2_500)
     schedule = Schedule(name, (100, 300, 600), length=10, seed=0)
+    of_a_process = cloudpickle.loads(cloudpickle.dumps(schedule))
     for step in (2_499, 3, 1_000, 999, 0, 2_001):
-        assert schedule.turn(step) == tuple(expected[step])
+        assert schedule.turn(step) == of_a_process.turn(step) == tuple(expected[step])
 
 
 @pytest.mark.parametrize("name", ["proportional", "annealed"])

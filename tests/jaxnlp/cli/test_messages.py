@@ -116,6 +116,10 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
             OSError(errno.ENOSPC, "No space left on device", "a/b"),
             "a/b: no space left on device; free some space there, and repeat the command",
         ),
+        (
+            UnicodeEncodeError("latin-1", "a\u2603", 1, 2, "ordinal not in range(256)"),
+            "the locale has the encoding latin-1, without '\\u2603'; set PYTHONUTF8=1 for UTF-8",
+        ),
     ],
     ids=str,
 )

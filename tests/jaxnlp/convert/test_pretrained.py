@@ -20,6 +20,7 @@ from jaxnlp.convert.pretrained import (
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from tests.small_disk import small_disk
 
 TEXTS = ["The cats sat.", "the mat on the mat on the cat"]
 
@@ -187,9 +188,9 @@ def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_export_that_does_not_fit_on_the_disk_names_its_folder_and_leaves_nothing(folder, tmp_path, small_disk):
+def test_an_export_that_does_not_fit_on_the_disk_names_its_folder_and_leaves_nothing(folder, tmp_path):
     held = read_pretrained(folder)
-    with pytest.raises(OSError, match="File too large") as caught:
+    with pytest.raises(OSError, match="File too large") as caught, small_disk():
         save_pretrained(tmp_path / "out" / "new", held)
     assert caught.value.filename == str(tmp_path / "out" / "new")
     assert list((tmp_path / "out").iterdir()) == []

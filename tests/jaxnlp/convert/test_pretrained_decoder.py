@@ -17,9 +17,11 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_a_folder_that_is_not_empty_is_not_written(folder):
-    with pytest.raises(FileExistsError, match="is not empty"):
-        save_decoder(folder, read_decoder(folder))
+def test_a_folder_that_is_not_empty_is_not_written(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    for path in (folder, f"~/{folder.name}"):
+        with pytest.raises(FileExistsError, match=f"{folder} exists and is not empty"):
+            save_decoder(path, read_decoder(folder))
 
 
 def test_a_vocabulary_without_an_end_of_text_is_written_without_one(folder, tmp_path):

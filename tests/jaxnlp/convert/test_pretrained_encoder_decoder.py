@@ -12,9 +12,11 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_a_folder_that_is_not_empty_is_not_written(folder):
-    with pytest.raises(FileExistsError, match="is not empty"):
-        save_encoder_decoder(folder, read_encoder_decoder(folder))
+def test_a_folder_that_is_not_empty_is_not_written(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.parent))
+    for path in (folder, f"~/{folder.name}"):
+        with pytest.raises(FileExistsError, match=f"{folder} exists and is not empty"):
+            save_encoder_decoder(path, read_encoder_decoder(folder))
 
 
 def test_embeddings_without_a_token_are_kept(folder, tmp_path):

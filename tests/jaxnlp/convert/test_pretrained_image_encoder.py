@@ -133,11 +133,13 @@ def test_a_head_of_one_class_is_refused(tmp_path):
         read_image_encoder(tmp_path)
 
 
-def test_a_folder_that_is_not_empty_is_not_written_and_other_models_are_not(tmp_path):
+def test_a_folder_that_is_not_empty_is_not_written_and_other_models_are_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     write_folder(tmp_path / "in")
     held = read_image_encoder(tmp_path / "in")
-    with pytest.raises(FileExistsError, match="is not empty"):
-        save_image_encoder(tmp_path / "in", held)
+    for path in (tmp_path / "in", "~/in"):
+        with pytest.raises(FileExistsError, match=f"{tmp_path / 'in'} exists and is not empty"):
+            save_image_encoder(path, held)
 
     @dataclasses.dataclass(frozen=True)
     class Other(ViTConfig):

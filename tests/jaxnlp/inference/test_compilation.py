@@ -5,7 +5,7 @@ import jax.monitoring
 import pytest
 
 from jaxnlp.inference import compilation
-from jaxnlp.inference.compilation import compilation_announced
+from jaxnlp.inference.compilation import announce_no_more, compilation_announced
 
 LOWERED, COMPILED = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core/compile/backend_compile_duration"
 
@@ -46,6 +46,16 @@ def test_compilation_of_over_a_second_is_said_once(compiles, caplog, programs, m
             compiles(seconds)
     assert len(caplog.records) == messages
     assert all("compiling" in record.message for record in caplog.records)
+
+
+def test_nothing_is_said_in_the_middle_of_a_line(compiles, caplog):
+    caplog.set_level(logging.INFO, "jaxnlp.inference.compilation")
+    for announced in (False, True):
+        with compilation_announced():
+            if not announced:
+                announce_no_more()
+            compiles(3.0)
+        assert len(caplog.records) == announced
 
 
 def test_programs_of_the_user_are_not_announced(compiles, caplog):

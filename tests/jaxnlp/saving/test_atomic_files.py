@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from jaxnlp.saving.atomic_files import AppendedFile, naming, new_folder, refuse_contents, require_place, write_file
+from tests.small_disk import small_disk
 
 
-def test_a_record_is_appended_whole_or_not_at_all(tmp_path, small_disk):
+@small_disk()
+def test_a_record_is_appended_whole_or_not_at_all(tmp_path):
     file = AppendedFile(tmp_path / "x")
     file.append(b"a" * 60)
     with pytest.raises(OSError, match="File too large") as caught:
@@ -18,7 +20,8 @@ def test_a_record_is_appended_whole_or_not_at_all(tmp_path, small_disk):
     assert (tmp_path / "x").read_bytes() == b"a" * 60 + b"c" * 30
 
 
-def test_a_file_that_does_not_fit_is_named_and_the_earlier_one_kept(tmp_path, small_disk):
+@small_disk()
+def test_a_file_that_does_not_fit_is_named_and_the_earlier_one_kept(tmp_path):
     write_file(tmp_path / "x", b"one")
     with pytest.raises(OSError, match="File too large") as caught:
         write_file(tmp_path / "x", b"2" * 200)
@@ -96,7 +99,8 @@ def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monke
         require_place(tmp_path / "new" / "x")
 
 
-def test_a_new_folder_is_whole_or_not_there(tmp_path, small_disk):
+@small_disk()
+def test_a_new_folder_is_whole_or_not_there(tmp_path):
     place = tmp_path / "inner" / "folder"
     with new_folder(place) as partial:
         (partial / "x").write_bytes(b"one")

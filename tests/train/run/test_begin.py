@@ -194,6 +194,14 @@ def test_a_typed_field_that_contradicts_the_pretrained_encoder_is_refused_by_its
     begin(make_config(**{"model.encoder.num_heads": 2, f"model.encoder.{field}": theirs}))
 
 
+@pytest.mark.parametrize("names", [("tokens",), ("vocabulary_size", "minimum_count")], ids="-".join)
+def test_an_option_of_a_vocabulary_that_is_given_is_refused_by_its_name(make_config, names):
+    values = {"tokens": "words", "vocabulary_size": 99, "minimum_count": 3}
+    config = make_config(**{f"data.{name}": values[name] for name in names})
+    with pytest.raises(ConfigError, match=f"has a vocabulary; remove {', '.join(f'data.{name}' for name in names)}$"):
+        begin(config)
+
+
 def test_a_recipe_may_have_an_encoder_of_another_shape(weights):
     recipe = bert_sst.get_config()
     begun = begin(dataclasses.replace(recipe, init_from=str(weights), data=update(recipe.data, max_length=16)))
@@ -283,6 +291,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     config = dataclasses.replace(SHAPE, use_pooler=False)
     save_pretrained(tmp_path / "masked", Pretrained(config, encoder, masked, VOCABULARY))
     changed = update(pretraining_config, init_from=str(tmp_path / "masked"), model=BertPretrainingConfig())
+    changed = update(changed, **{"data.vocabulary_size": MaskedText.vocabulary_size})
     begun = begin(changed)
     missing = "does not have the pooler, the next-sentence head: initialised at random"
     assert any(missing in note for note in begun.notes)

@@ -13,6 +13,7 @@ import pytest
 
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, read_record
 from tests.run_folders import EVERY_SIGN
+from tests.small_disk import small_disk
 from train.run.checkpoint import Checkpoints, _items, _to_write, bytes_on_disk
 from train.run.folder import RunMismatchError, RunSpec
 from train.run.progress import RunProgress
@@ -318,6 +319,16 @@ def test_an_error_of_the_disk_while_a_checkpoint_is_written_names_the_folder(tmp
     with pytest.raises(OSError, match="No space left on device") as caught:
         save(tmp_path, [1])
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
+
+
+def test_a_write_that_fails_in_a_thread_names_the_folder_and_leaves_no_other_write_open(tmp_path, monkeypatch):
+    make_state(1)  # its programs are compiled, and kept on disk
+    unraisable = []
+    monkeypatch.setattr("sys.unraisablehook", unraisable.append)
+    with small_disk(), pytest.raises(OSError, match="File too large") as caught:
+        save(tmp_path, [1, 2])  # the second save waits for the first
+    assert caught.value.filename == str(tmp_path / "checkpoints")
+    assert not unraisable
 
 
 @pytest.mark.sweep(1)

@@ -9,6 +9,8 @@ import pytest
 import scipy.special
 
 from jaxnlp.__main__ import main
+from jaxnlp.inference import compilation
+from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.runs import load_pretrained, load_run
 from jaxnlp.tasks.language_model import commands
 from jaxnlp.tasks.language_model.commands import Generate
@@ -297,3 +299,18 @@ def test_a_start_token_that_the_model_writes_is_printed_as_in_the_text(tmp_path,
         assert "The cat<s> sat on" in capsys.readouterr().out
     for stop in (".", "\n", "</s>"):  # each is one token, without a blank before it
         assert trained.generate("The cat", stop=stop) == "The cat<s> sat on"
+
+
+def test_no_program_is_compiled_or_announced_once_a_text_is_shown_in_part(finished_run, monkeypatch, capsys):
+    trained, shown, drawn = load_run(finished_run.folder), [], commands.generate_tokens
+
+    def watched(*arguments, **options):
+        for tokens in drawn(*arguments, **options):
+            shown.append(capsys.readouterr().out)
+            yield tokens
+
+    monkeypatch.setattr(commands, "generate_tokens", watched)
+    with compilation_announced():
+        Generate(prompt="the t", max_new_tokens=4)(trained)
+        assert compilation._watch.spent >= compilation.PATIENCE_SECONDS
+    assert [bool(text) for text in shown] == [False, False, True, True]
