@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from train.run import agreement
-from train.run.agreement import require_agreement, require_shared_folder
 from train.run.folder import RunMismatchError
+from train.run.process_agreement import require_agreement, require_shared_folder
 
 FACTS = {"--parallel": "fsdp", "data": {"path": "a.txt", "batch_size": 4}, "seed": 0}
 
