@@ -17,7 +17,6 @@ ELSEWHERE = {
     "save_image_encoder": "as save_pretrained",
     "Task.from_pretrained": "subclasses define it",
     "classifier_of_transformers": "the task has read the folder's config before",
-    "read_head": "as classifier_of_transformers",
     "is_run": "a folder without checkpoints is none: see tests/jaxnlp/test_runs.py",
     "recipe": "it names a file that ends in .py: see tests/train/test_recipes.py",
 }
@@ -58,7 +57,7 @@ def test_a_path_may_begin_with_the_home_folder(module, name, tmp_path, monkeypat
     if "config" in inspect.signature(function).parameters:
         given["config"] = jaxnlp.recipe("number_words")
     needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-    arguments = {one.name: given.get(one.name) for one in needed if one.kind is not one.VAR_KEYWORD}
+    arguments = {one.name: given[one.name] for one in needed if one.kind is not one.VAR_KEYWORD}
     try:
         found = function(**arguments)
     except (ValueError, OSError) as error:
