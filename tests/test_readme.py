@@ -82,6 +82,13 @@ def test_commands_have_the_options_that_pages_give_them(page):
             check(name, words)
 
 
+def test_options_in_sentences_have_a_value_only_if_they_take_one():
+    for page in PAGES:
+        for words in re.findall(r"`(--[^`]* (?:True|False))`", page.read_text()):
+            recipe = "conll_tagger" if words.startswith("--data") else "gpt2_finetune"
+            check_train([recipe, *words.split()])
+
+
 def test_pages_have_commands():
     assert sum(1 for page in PAGES for _ in commands_of(page)) > 40
 
