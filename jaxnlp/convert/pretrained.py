@@ -15,11 +15,13 @@ from jaxnlp.convert.folders import (
     EXPORTED,
     errors_name,
     find_folder,
+    read_object,
     read_tensors,
     read_vocabulary,
     refuse_files,
     write_folder,
 )
+from jaxnlp.convert.layer_kinds import layer_kind_fields, layer_kind_settings
 from jaxnlp.convert.sentence_transformers import (
     embedding_settings,
     encoder_folder,
@@ -136,7 +138,8 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
         if tensor.size or name not in family.barriers
     }
     poolers = tuple(f"{name}.weight" for name in (family.names.pooler, family.classifier_pooler))
-    if not any(name.endswith(poolers) for name in tensors):
+    shared = family.names.pooler == family.names.transform and family.names.token_bias in tensors
+    if shared or not any(name.endswith(poolers) for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
     with errors_name(folder):
         params, heads = from_huggingface(tensors, config, size)
@@ -204,6 +207,7 @@ def save_pretrained(
         **{name: config.hidden_width for name, ours in family.fields.items() if ours == "feed_forward_width"},
         **{name: config.embedded_width for name, ours in family.fields.items() if ours == "embedding_width"},
         **own,
+        **(layer_kind_settings(config) if family.layer_kinds else {}),
         "initializer_range": 0.02,
         "vocab_size": size,
     }
@@ -268,12 +272,16 @@ def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig
     family, fields, size = fields_of(file, known, BertConfig, _NEEDED, default="bert", exported=exported)
     if "padding_id" in fields:  # the first position embeddings are those up to that of padding
         fields["max_positions"] = fields.get("max_positions", BertConfig.max_positions) - fields["padding_id"] - 1
+    if family.layer_kinds:
+        fields |= layer_kind_fields(file, read_object(file))
+        if not fields["local_layers"]:
+            fields.pop("local_window", None)  # nothing reads it
     (model_type,) = family.rules.supported["model_type"]
     with errors_name(file):
-        config = BertConfig(**{**family.fixed, **fields, "model_type": model_type})
+        config = BertConfig(**{**family.fixed, **family.defaults, **fields, "model_type": model_type})
     return family, config, size
 
 
 _NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "embedding_width", "padding_id")
-_OWN = ("model_type", "hidden_act", "activation", "position_embedding_type")
+_OWN = ("model_type", "hidden_act", "activation", "hidden_activation", "position_embedding_type")
 """Settings of config.json that always have their only supported value."""

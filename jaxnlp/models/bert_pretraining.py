@@ -83,7 +83,9 @@ class BertPretraining(nn.Module):
         encoder = self.config.encoder
         compute = self.config.compute
         self.encoder = Bert(encoder, self.vocabulary_size, compute)
-        self.heads = PretrainingHeads(self.vocabulary_size, encoder.epsilon, encoder.embedded_width, compute)
+        self.heads = PretrainingHeads(
+            self.vocabulary_size, encoder.epsilon, encoder.embedded_width, encoder.use_bias, compute
+        )
 
     def __call__(
         self,
