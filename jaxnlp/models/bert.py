@@ -1,4 +1,4 @@
-"""BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
+"""BERT: a bidirectional Transformer encoder.
 
 RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT are variants of it: files of `jaxnlp.convert.encoders` say
 which fields they set.
@@ -19,12 +19,12 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.nn.initializers import normal, zeros
+from jax.nn.initializers import normal
 
 from jaxnlp.config import Config, Count, Natural, Positive, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import Rotary, SelfAttention
-from jaxnlp.nn.compute import Compute, TransformerCompute
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
@@ -89,8 +89,9 @@ class BertConfig(Config):
     """Compute a vector for the whole text: a dense layer on its first token, and an activation."""
     pooler_activation: Literal["tanh", "relu", "gelu"] = "tanh"
     """Activation of the pooler: tanh, ReLU as in DistilBERT's classifier, or GELU as in ELECTRA's."""
-    pooler_input: Literal["cls", "mean"] = "cls"
-    """Vector that the pooler reads: that of the first token, or the mean over all tokens."""
+    pooler_input: Literal["cls", "mean", "each"] = "cls"
+    """What the pooler reads: the vector of the first token, or the mean of all. Or each: it is a layer of each
+    token after the last block, and there is no vector of the whole text, as in ModernBERT's classes of tokens."""
     pooler_norm: bool = False
     """Normalise after the activation of the pooler, as ModernBERT's classifier."""
     dropout_rate: Rate = 0.1
@@ -139,6 +140,19 @@ class BertConfig(Config):
     def embedded_width(self) -> int:
         """Width of the embeddings, E."""
         return self.embedding_width or self.width
+
+    @property
+    def pools(self) -> bool:
+        """Whether there is a vector of the whole text."""
+        return self.use_pooler and self.pooler_input != "each"
+
+    def unread_by_tokens(self, path: tuple[str, ...]) -> bool:
+        """Whether models of tokens do not read a parameter, whose path begins below the encoder: that of `pools`."""
+        return self.pools and path[:1] in (("pooler",), ("pooler_norm",))
+
+    def of_tokens(self) -> Self:
+        """This encoder as the classes of tokens in Transformers have it: with a layer of each token, or with none."""
+        return dataclasses.replace(self, use_pooler=True, pooler_input="each") if self.pooler_norm else self
 
     @property
     def position_rows(self) -> int:
@@ -237,12 +251,18 @@ class BertModelConfig(ModelConfig):
         )
 
 
+def notes_of_tokens(encoder: BertConfig, params: Params, name: str) -> tuple[str, ...]:
+    """What to say of a pretrained encoder in a model of tokens: whether its layer of each token is random."""
+    random = encoder.use_pooler and not encoder.pools and "pooler" not in params
+    return (f"{name} does not have the layer of each token: initialised at random",) if random else ()
+
+
 class BertOutput(NamedTuple):
     """The outputs of BERT. jit removes unused ones.
 
     Attributes:
-      hidden: of each token, after the last block [B, T, D].
-      pooled: of each text, a dense layer on its first token and its activation [B, D]; None without `use_pooler`.
+      hidden: of each token, after the last block [B, T, D], or after the pooler if it is a layer of each token.
+      pooled: of each text, a dense layer on its first token and its activation [B, D]; None without such a pooler.
       layers: after the embeddings, and after each block [L + 1, B, T, D]; with `pre_norm` the last is `hidden` before
         the final normalisation.
     """
@@ -346,11 +366,13 @@ class Bert(nn.Module):
         pooled = None
         if config.use_pooler:
             activation = {"tanh": jnp.tanh, "relu": nn.relu, "gelu": gelu}[config.pooler_activation]
-            vector = hidden[:, 0]
+            vectors = hidden.reshape(-1, config.width) if config.pooler_input == "each" else hidden[:, 0]
             if config.pooler_input == "mean":
-                vector = hidden.mean(axis=1, where=None if attention_mask is None else attention_mask[:, :, None])
-            pooled = activation(dense(name="pooler")(vector))
+                vectors = hidden.mean(axis=1, where=None if attention_mask is None else attention_mask[:, :, None])
+            pooled = activation(dense(name="pooler")(vectors))
             pooled = norm(name="pooler_norm")(pooled) if config.pooler_norm else pooled
+            if config.pooler_input == "each":
+                hidden, pooled = pooled.reshape(hidden.shape), None
         return BertOutput(hidden, pooled, layers)
 
     def _layer_inputs(self, positions: int, mask: jax.Array | None) -> Callable[[jax.Array], dict[str, Any]] | None:
@@ -406,41 +428,3 @@ class Bert(nn.Module):
         encoding, state = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
         (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])
         return encoding, weights
-
-
-class PretrainingHeads(nn.Module):
-    """Predicts masked tokens, and whether the second text follows the first one.
-
-    Attributes:
-      vocabulary_size: V.
-      epsilon: of the normalisation.
-      embedding_width: width of the token embeddings, E; None = D.
-      use_bias: whether the transformation before the output layer has biases.
-      compute: types.
-
-    Source: Devlin et al. 2019, section 3.1; the transformation before the output layer is google-research/bert's.
-    """
-
-    vocabulary_size: int
-    epsilon: float = 1e-12
-    embedding_width: int | None = None
-    use_bias: bool = True
-    compute: Compute = Compute()
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array, pooled: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The inputs of the output layer, whose matrix is that of the token embeddings.
-
-        Args:
-          hidden: of the tokens to predict [N, D].
-          pooled: [B, D].
-
-        Returns:
-          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2].
-        """
-        chex.assert_rank([hidden, pooled], 2)
-        width = self.embedding_width or hidden.shape[-1]
-        x = gelu(Dense(width, self.use_bias, compute=self.compute, name="transform")(hidden))
-        x = LayerNorm(self.epsilon, self.use_bias, self.compute, name="norm")(x)
-        bias = self.param("token_bias", zeros, (self.vocabulary_size,))
-        return x, bias, Dense(2, compute=self.compute, name="follows")(pooled)

@@ -65,7 +65,9 @@ class EncoderFamily(NamedTuple):
       reads_segments: whether its classes take the segments of tokens.
       defaults: fields of `BertConfig` of a file without their settings, where they are not those of `BertConfig`.
       layer_kinds: whether layers are local or global, each with its rotary positions, see `jaxnlp.convert.layer_kinds`.
-      dense_heads: whether its classes of tokens and of answers have only dropout and a dense layer after the encoder.
+      answers: first part of the names of the output layer of a class of answers.
+      dense_heads: whether its classes of tokens and of answers have only dropout and a dense layer after the encoder;
+        otherwise also the pooler, as a layer of each token.
       values: our value for each value of a setting that is one of several names.
     """
 
@@ -83,6 +85,7 @@ class EncoderFamily(NamedTuple):
     reads_segments: bool = True
     defaults: Mapping[str, Any] = types.MappingProxyType({})
     layer_kinds: bool = False
+    answers: str = "qa_outputs."
     dense_heads: bool = True
     values: Mapping[str, Mapping[Any, Any]] = types.MappingProxyType({})
 

@@ -1,8 +1,8 @@
 """ModernBERT, as Transformers stores it: rotary positions, local layers, gated feed-forward layers and no biases.
 
-Its classifier has a pooler of its own, with GELU and a normalisation; its classes of tokens and of answers have this
-layer for each token, which no model here has. Differs in training: the outputs of both branches are dropped, not the
-activations in feed-forward layers.
+Its classifier has a pooler of its own, with GELU and a normalisation; its classes of tokens and of answers have it as a
+layer of each token. Differs in training: the outputs of both branches are dropped, not the activations in feed-forward
+layers.
 """
 
 from jaxnlp.convert.encoders import EncoderFamily, EncoderNames
@@ -106,6 +106,7 @@ FAMILY = EncoderFamily(
         "attention_dropout_rate": 0.0,
     },
     layer_kinds=True,
+    answers="classifier.",
     dense_heads=False,
     values={"classifier_pooling": {"cls": "cls", "mean": "mean"}},
 )

@@ -10,7 +10,8 @@ import torch
 import transformers
 
 from jaxnlp.convert.encoder import from_huggingface, to_huggingface
-from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.bert_pretraining import PretrainingHeads
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.positions import sinusoidal_positions
 from tests.random_parameters import random_parameters

@@ -18,7 +18,8 @@ from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.models.bert import Bert, PretrainingHeads
+from jaxnlp.models.bert import Bert
+from jaxnlp.models.bert_pretraining import PretrainingHeads
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from tests.encoder_folders import TEXTS, make_model, write_folder
 
@@ -323,6 +324,7 @@ def test_settings_that_are_not_supported_are_refused_by_name(family, changes, me
         ("bert", {"embedding_width": 4}, "BERT does not support embedding_width = 4"),
         ("electra", {"pooler_activation": "tanh"}, "ELECTRA does not support pooler_activation = tanh"),
         ("bert", {"use_bias": False}, "BERT does not support use_bias = False"),
+        ("bert", {"pooler_input": "mean"}, "BERT does not support pooler_input = mean"),
         ("modernbert", {"gated": False}, "ModernBERT does not support gated = False"),
         ("bert", {"model_type": "roberto"}, "model_type must be one of bert, .*, got 'roberto'"),
     ],
