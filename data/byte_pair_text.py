@@ -21,7 +21,7 @@ class BytePairText(TextWindows):
     """A tokenizer.json with byte-level BPE, such as GPT-2's; None = merges are learned from the training text."""
 
     vocabulary_type = BytePairs
-    vocabulary_fields = ("vocabulary_size",)
+    processor_fields = ("vocabulary_size",)
 
     def __post_init__(self):
         super().__post_init__()

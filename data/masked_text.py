@@ -39,7 +39,7 @@ class MaskedText(TextFiles):
     """
 
     length_field: ClassVar[str] = "sequence_length"
-    vocabulary_fields = ("vocabulary_size",)
+    processor_fields = ("vocabulary_size",)
 
     source: DocumentSource = "python_docs"
     """Documents: Python's embedded language reference, your file (set path), or AFQMC's training pairs."""

@@ -113,7 +113,7 @@ class CorruptedText(TextFiles):
     length_field: ClassVar[str] = "lengths"
 
     usual = ("files", "data_set", "batch_size")
-    vocabulary_fields = ("subwords", "vocabulary_size", "minimum_count")
+    processor_fields = ("subwords", "vocabulary_size", "minimum_count")
 
     files: tuple[UserPath, ...] = ()
     """Text files; required. Files that end in .gz are decompressed."""

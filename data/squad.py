@@ -68,7 +68,7 @@ class QuestionContexts(TextFiles):
     """
 
     usual = ("source", "train", "batch_size")
-    vocabulary_fields = ("vocabulary_size",)
+    processor_fields = ("vocabulary_size",)
 
     source: Literal["invented_people", "files"] = "invented_people"
     """Birth places of invented people, which need no files; or files of your own."""

@@ -62,7 +62,7 @@ class TextTable(TableFiles):
     are `sst/labels`.
     """
 
-    vocabulary_fields = ("tokens", "vocabulary_size", "minimum_count")
+    processor_fields = ("tokens", "vocabulary_size", "minimum_count")
     source: Literal["table", DataSet] = "table"
     """Your own table; MR, SST with five classes or two, TREC's questions, AFQMC's pairs of questions; or data of
     CS224N's default project: SST, film reviews (cfimdb), Quora's pairs of questions, or pairs with similarities

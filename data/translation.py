@@ -48,7 +48,7 @@ class SentencePairs(DataConfig):
     """
 
     length_field: ClassVar[str] = "lengths"
-    vocabulary_fields = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count", "extra_symbols")
+    processor_fields = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count", "extra_symbols")
 
     batch_size: Count = 256
     """Maximum number of pairs in a training step, over all devices."""

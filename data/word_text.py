@@ -34,7 +34,7 @@ class WordText(TextFiles):
     """Articles of words, shuffled and concatenated in each epoch, in windows or in streams."""
 
     length_field: ClassVar[str] = "sequence_length"
-    vocabulary_fields = ("minimum_count",)
+    processor_fields = ("minimum_count",)
 
     source: WordSource = "wikitext2"
     """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your file."""

@@ -206,8 +206,8 @@ class DataConfig(Config):
     section: ClassVar[str] = "data"
     length_field: ClassVar[str] = "max_length"
     """The field that decides `max_length`."""
-    vocabulary_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of a vocabulary that the data set makes itself: not read if `load` gets a processor."""
+    processor_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of the processor that the data set makes itself: not read if `load` gets one."""
 
     batch_size: Count = 32
     """Number of examples in a training step, over all devices."""

@@ -59,10 +59,11 @@ ALLOWED = {
     "jaxnlp.runs": BELOW_RUNS,
     "jaxnlp.cli": (*BELOW_RUNS, "jaxnlp.runs", "jaxnlp.cli"),
     "jaxnlp.cli.malloc": (),
-    "jaxnlp.cli.programs": ("jaxnlp.cli.messages", "jaxnlp.training"),
+    "jaxnlp.cli.programs": ("jaxnlp.cli.messages", "jaxnlp.cli.utf8", "jaxnlp.training"),
     "jaxnlp.cli.messages": (),
     "jaxnlp.cli.options": ("jaxnlp.config", "jaxnlp.cli.messages", "jaxnlp.cli.suggestions"),
     "jaxnlp.cli.suggestions": (),
+    "jaxnlp.cli.utf8": (),
     "data": (
         "jaxnlp.text",
         "jaxnlp.targets",

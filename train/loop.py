@@ -13,7 +13,7 @@ from rich.console import Console
 
 from jaxnlp.cli.messages import is_full
 from jaxnlp.typing import Array
-from train.ahead import Ahead
+from train.compile_ahead import Ahead
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.deferred import Deferred
@@ -22,12 +22,12 @@ from train.parallel import Parallel, ParallelMode, make_parallel
 from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
-from train.run.agreement import require_agreement, require_shared_folder
 from train.run.announcement import announcement, ending, print_lines
 from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.device import for_device
 from train.run.lock import locked
+from train.run.process_agreement import require_agreement, require_shared_folder
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal

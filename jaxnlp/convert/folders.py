@@ -225,7 +225,7 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
                 "If you trust it, write it as safetensors, with PyTorch and Transformers:\n"
                 f"{_conversion(folder, str(folder), str(folder))}"
             )
-        if not Path(name).is_dir():
+        if not Path(name).expanduser().is_dir():
             inputs = "AutoImageProcessor" if (folder / "preprocessor_config.json").is_file() else "AutoTokenizer"
             raise PretrainedError(
                 f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "

@@ -53,7 +53,7 @@ def test_a_path_may_begin_with_the_home_folder(module, name, tmp_path, monkeypat
     for file in ("config.json", "jaxnlp.json"):
         (tmp_path / "here" / file).write_text("{")
     function = operator.attrgetter(name)(importlib.import_module(module))
-    given = {"path": "~/here", "folder": "~/here", "workdir": "~/here", "task": None, "words": ["a"]}
+    given = {"path": "~/here", "folder": "~/here", "workdir": "~/here", "task": None, "head": None, "words": ["a"]}
     if "config" in inspect.signature(function).parameters:
         given["config"] = jaxnlp.recipe("number_words")
     needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]

@@ -72,7 +72,7 @@ def test_every_path_is_declared_as_one_and_its_class_replaces_the_home_folder(mo
 def test_an_option_of_a_vocabulary_is_declared_so_that_init_from_refuses_it():
     for data in (load_recipe(name).data for name in recipe_names()):
         names = {field.name for field in dataclasses.fields(data)}
-        assert names >= {*data.vocabulary_fields} >= names & {"vocabulary_size"}, data
+        assert names >= {*data.processor_fields} >= names & {"vocabulary_size"}, data
 
 
 @pytest.mark.parametrize("words", [["--{}", EMPTY], ["--{}=" + EMPTY], ["--{}"]], ids=["empty", "=empty", "no value"])

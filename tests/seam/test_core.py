@@ -78,7 +78,7 @@ PUBLIC = {
     ),
     jaxnlp.corpus.DataConfig: (
         "section full_name usual only_if batch_size few_lengths num_workers length_field max_length needs parts joint "
-        "stateful check_steps load check_after in_format read_file read_files"
+        "stateful check_steps load check_after in_format read_file read_files processor_fields"
     ),
 }
 
@@ -90,7 +90,7 @@ MAY_ASK = {
     ("jaxnlp/config.py", "isinstance(value, option)"): "the type that a field declares",
     ("jaxnlp/config.py", "isinstance(bound, Within)"): "what a field declares of its numbers",
     ("jaxnlp/models/__init__.py", "isinstance(self.compute, kind)"): "the type that a field declares",
-    ("train/ahead.py", "hasattr(x, 'dtype')"): "arguments of a jitted function are arrays, or static",
+    ("train/compile_ahead.py", "hasattr(x, 'dtype')"): "arguments of a jitted function are arrays, or static",
     ("train/config.py", "isinstance(getattr(config, head), Choice)"): "a name may choose the kind",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
     ("train/logs/log.py", "isinstance(block.content, MarkedText)"): "all kinds of blocks",

@@ -16,7 +16,7 @@ from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
-from train.ahead import Ahead
+from train.compile_ahead import Ahead
 from train.config import update
 from train.loop import fit
 from train.report import read_blocks

@@ -6,7 +6,7 @@ import pytest
 
 from tests.train.loop_helpers import rows
 from train import loop
-from train.ahead import Ahead
+from train.compile_ahead import Ahead
 from train.parallel import MeshParallel
 from train.run.progress import NonFiniteError, all_finite
 

@@ -12,7 +12,7 @@ from jaxnlp.metrics import means, total
 from jaxnlp.runs import load
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
-from train.ahead import Ahead
+from train.compile_ahead import Ahead
 from train.parallel import Parallel
 from train.step import Division, eval_step
 

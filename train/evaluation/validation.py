@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxnlp.tasks import Evaluation, MetricKind, Trained
-from train.ahead import Ahead
+from train.compile_ahead import Ahead
 from train.evaluation.scoring import SplitScoring
 from train.logs.compile_time import compile_seconds
 from train.logs.log import RunLog

@@ -101,11 +101,11 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
 
 
 def _refuse_unread(config: TrainConfig) -> None:
-    """Raises ConfigError for a field that the user set, and that a given vocabulary makes unread."""
+    """Raises ConfigError for a field that the user set, and that a given processor makes unread."""
     typed = _typed(config, "data")
-    unread = [f"data.{name}" for name in config.data.vocabulary_fields if name in typed]
+    unread = [f"data.{name}" for name in config.data.processor_fields if name in typed]
     if unread:
-        raise ConfigError(f"--init-from {config.init_from} has a vocabulary; remove {', '.join(unread)}")
+        raise ConfigError(f"--init-from {config.init_from} has a tokenizer; remove {', '.join(unread)}")
 
 
 def _typed(config: TrainConfig, section: str) -> set[str]:

@@ -198,7 +198,7 @@ def test_a_typed_field_that_contradicts_the_pretrained_encoder_is_refused_by_its
 def test_an_option_of_a_vocabulary_that_is_given_is_refused_by_its_name(make_config, names):
     values = {"tokens": "words", "vocabulary_size": 99, "minimum_count": 3}
     config = make_config(**{f"data.{name}": values[name] for name in names})
-    with pytest.raises(ConfigError, match=f"has a vocabulary; remove {', '.join(f'data.{name}' for name in names)}$"):
+    with pytest.raises(ConfigError, match=f"has a tokenizer; remove {', '.join(f'data.{name}' for name in names)}$"):
         begin(config)
 
 

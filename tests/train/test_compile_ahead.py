@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from train.ahead import Ahead
+from train.compile_ahead import Ahead
 from train.logs.compile_time import compile_seconds
 
 

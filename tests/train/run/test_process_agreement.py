@@ -4,15 +4,15 @@ import jax
 import numpy as np
 import pytest
 
-from train.run import agreement
-from train.run.agreement import require_agreement, require_shared_folder
+from train.run import process_agreement
 from train.run.folder import RunMismatchError
+from train.run.process_agreement import require_agreement, require_shared_folder
 
 FACTS = {"--parallel": "fsdp", "data": {"path": "a.txt", "batch_size": 4}, "seed": 0}
 
 
 def digests(facts):
-    return [agreement._digest(value) for value in facts.values()]
+    return [process_agreement._digest(value) for value in facts.values()]
 
 
 def with_processes(monkeypatch, others):
@@ -38,15 +38,15 @@ def test_a_process_with_another_fact_is_named_with_it(name, monkeypatch):
 def shared(monkeypatch, writes):
     """This is process 0 of two; the other one does `writes(file)` when it writes its file."""
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(agreement, "of_process_0", lambda numbers: [7])
-    monkeypatch.setattr(agreement, "wait_for_all", lambda what: None)
+    monkeypatch.setattr(process_agreement, "of_process_0", lambda numbers: [7])
+    monkeypatch.setattr(process_agreement, "wait_for_all", lambda what: None)
 
     def by_all(act, *refusals):
         if OSError in refusals:
             writes()
         return act()
 
-    monkeypatch.setattr(agreement, "by_all", by_all)
+    monkeypatch.setattr(process_agreement, "by_all", by_all)
 
 
 def test_a_folder_that_all_processes_share_is_left_as_it_was(tmp_path, monkeypatch):
