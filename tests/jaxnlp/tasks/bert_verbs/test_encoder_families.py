@@ -1,4 +1,4 @@
-"""RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT in every task with a BERT: loaded, used, exported and read back."""
+"""RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT in every task with a BERT: loaded, used and exported."""
 
 import dataclasses
 import functools
