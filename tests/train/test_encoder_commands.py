@@ -87,5 +87,6 @@ def test_taggers_parsers_and_models_that_find_answers_begin_with_a_folder(
         capsys.readouterr()
         assert main(["predict", run, "The cat sat in Rome ."]) == 0
         assert "Rome" in capsys.readouterr().out
-    assert main(["parse", str(tmp_path / "ud_parser_bert"), "The cat sat in Rome ."]) == 0
-    assert "sat" in capsys.readouterr().out
+    if recipe == "ud_parser_bert":
+        assert main(["parse", run, "The cat sat in Rome ."]) == 0
+        assert "sat" in capsys.readouterr().out
