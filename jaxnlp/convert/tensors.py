@@ -214,9 +214,9 @@ def blocks(
             yield from layer_of("cross_attention", "out", (names.cross.out,), heads * keys, width)
             yield from norm_of("cross_attention", names.cross.norm)
         if names.gate == names.up:
-            for part, name in enumerate(("gate", "up")):
-                path = (*prefix, "blocks", "feed_forward", name, "kernel", layer)
-                yield kernel(tree, path, (here + names.up,), width, (hidden,), part=part, parts=2)
+            for share, name in enumerate(("gate", "up")):
+                place = (*prefix, "blocks", "feed_forward", name, "kernel", layer)
+                yield kernel(tree, place, (here + names.up,), width, (hidden,), part=share, parts=2)
         else:
             if names.gate:
                 yield from layer_of("feed_forward", "gate", (names.gate,), width, hidden)

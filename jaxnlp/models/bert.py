@@ -406,12 +406,13 @@ class Bert(nn.Module):
             table = self.param("positions", initial, (config.position_rows, width))
         elif config.positions == "sinusoidal":
             table = sinusoidal_positions(config.position_rows, width)
-        if table is not None and config.padding_id is None:
-            x = added(x, table[None, : tokens.shape[1]])
-        elif table is not None:
-            counted = tokens != config.padding_id
-            places = config.padding_id + jnp.where(counted, jnp.cumsum(counted, axis=1), 0)
-            x = added(x, embed(table, places, dtype))
+        if table is not None:
+            if config.padding_id is None:
+                x = added(x, table[None, : tokens.shape[1]])
+            else:
+                counted = tokens != config.padding_id
+                places = config.padding_id + jnp.where(counted, jnp.cumsum(counted, axis=1), 0)
+                x = added(x, embed(table, places, dtype))
         if not config.num_segments:
             return x
         kinds = self.param("segments", initial, (config.num_segments, width))

@@ -58,7 +58,8 @@ class BertSpanConfig(BertModelConfig, AnswerSpanConfig):
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder of any model with a BERT, and the head of a model of this class."""
         adopted = super().adopt(pretrained)
-        notes = notes_of_tokens(adopted.config.encoder, adopted.params["encoder"], pretrained.name)
+        config: Any = adopted.config
+        notes = notes_of_tokens(config.encoder, adopted.params["encoder"], pretrained.name)
         adopted = adopted._replace(notes=(*adopted.notes, *notes))
         head = {HEAD: pretrained.params[HEAD]} if isinstance(pretrained.model.config, BertSpanConfig) else {}
         return adopted._replace(params=adopted.params | head)
