@@ -215,7 +215,7 @@ def blocks(
             yield from norm_of("cross_attention", names.cross.norm)
         if names.gate == names.up:
             for share, name in enumerate(("gate", "up")):
-                place = (*prefix, "blocks", "feed_forward", name, "kernel", layer)
+                place: tuple[str | int, ...] = (*prefix, "blocks", "feed_forward", name, "kernel", layer)
                 yield kernel(tree, place, (here + names.up,), width, (hidden,), part=share, parts=2)
         else:
             if names.gate:
