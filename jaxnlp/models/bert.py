@@ -66,7 +66,7 @@ class BertConfig(Config):
     rotary_base: Positive = 10_000.0
     """Base of the rates of rotation; a larger base rotates more slowly, for longer texts."""
     local_layers: tuple[Natural, ...] = ()
-    """Numbers, from 0, of the layers in which tokens attend only to near ones; () = all attend to the whole text."""
+    """Numbers, from 0, of the layers in which tokens attend only to near ones; empty = all attend to the whole text."""
     local_window: Natural = 128
     """Tokens of the window of local layers: half of them are before a token, and half after it."""
     local_rotary_base: Positive = 10_000.0
@@ -147,8 +147,8 @@ class BertConfig(Config):
         return self.use_pooler and self.pooler_input != "each"
 
     def unread_by_tokens(self, path: tuple[str, ...]) -> bool:
-        """Whether models of tokens do not read a parameter, whose path begins below the encoder: that of `pools`."""
-        return self.pools and path[:1] in (("pooler",), ("pooler_norm",))
+        """Whether a parameter, whose path begins below the encoder, is of a pooler of texts."""
+        return self.pooler_input != "each" and path[:1] in (("pooler",), ("pooler_norm",))
 
     def of_tokens(self) -> Self:
         """This encoder as the classes of tokens in Transformers have it: with a layer of each token, or with none."""

@@ -57,7 +57,7 @@ FAMILY = EncoderFamily(
     fields=_FIELDS,
     rules=model_settings(
         "modernbert",
-        applied=(*_FIELDS, *SETTINGS),
+        applied=(*(name for name in _FIELDS if name != "classifier_pooling"), *SETTINGS),
         supported={
             "hidden_activation": ("gelu",),
             "classifier_activation": ("gelu",),
