@@ -19,7 +19,7 @@ X, MEMORY = np.random.default_rng(0).normal(size=(2, 2, 5, 4)).astype(np.float32
 def blocks(side, compute=EXACT, **changes):
     module = Blocks(dataclasses.replace(CONFIG, **changes), cross=side == "decoder")
     read = {"memory": MEMORY} if side == "decoder" else {}
-    params = random_parameters(module, X, EXACT, deterministic=True, **read)
+    params = random_parameters(module, X, compute=EXACT, deterministic=True, **read)
     return module, params, lambda params, x: module.apply({"params": params}, x, compute, deterministic=True, **read)
 
 
