@@ -3,7 +3,7 @@
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
 learned, rotary or relative. `jaxnlp.convert.encoder_decoder` reads weights of T5 (Raffel et al. 2020): they are this
 model without biases, with root-mean-square normalisation and a relative bias that layers share. It also reads those of
-BART (Lewis et al. 2020): learned positions, and normalised embeddings; and those of Marian (Junczys-Dowmunt et al. 2018).
+BART (Lewis et al. 2020): learned positions, and normalised embeddings; and of Marian (Junczys-Dowmunt et al. 2018).
 """
 
 import dataclasses

@@ -99,13 +99,13 @@ class LookedUpPieces(PretrainedSubwords):
             raise ValueError(f"{folder / TABLE}: expected the id of each piece")
         tokens = {name: given.get(name, token) for name, token in _DEFAULTS.items()}
         listed = given.get("added_tokens_decoder") or {}
-        described = [
+        added = [
             *((None, token) for token in tokens.values()),
             *((int(one), token) for one, token in listed.items()),
         ]
-        described += [(one, token) for token, one in settings_in(folder / ADDED).items()]
+        added += [(one, token) for token, one in settings_in(folder / ADDED).items()]
         named = {name: _content(token) for name, token in tokens.items()}
-        for token_id, token in described:
+        for token_id, token in added:
             content = _content(token)
             flags = [] if isinstance(token, str) else [x for x in ("lstrip", "rstrip", "single_word") if token.get(x)]
             if content not in named.values() or token_id not in (None, table.get(content)) or flags:
@@ -113,10 +113,10 @@ class LookedUpPieces(PretrainedSubwords):
                     f"{folder}: the added token {token!r} is not supported, expected only {', '.join(named.values())} "
                     f"with their ids in {TABLE}, and without lstrip, rstrip and single_word"
                 )
-        models = tuple((folder / name).read_bytes() for name in MODELS)
+        source, target = ((folder / name).read_bytes() for name in MODELS)
         clean_up = bool(given.get("clean_up_tokenization_spaces"))
         try:
-            return cls(table, models, named, start, clean_up=clean_up, **forced)
+            return cls(table, (source, target), named, start, clean_up=clean_up, **forced)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
 
