@@ -52,9 +52,8 @@ def from_huggingface(
         of the embedding that differ from it.
     """
     held = _by_name(tensors, family)
-    table.prefix_of(
-        held, ("",), f"{family.encoder.norm or family.encoder.embedding_norm or family.tokens}.weight", family.title
-    )
+    mark = family.encoder.norm or family.encoder.embedding_norm or family.tokens
+    table.prefix_of(held, ("",), f"{mark}.weight", family.title)
     if not config.output_bias and not has_output_bias(tensors, family):
         held.pop(family.output_bias, None)
     if config.positions == "sinusoidal":
