@@ -105,8 +105,8 @@ def test_texts_and_beams_of_a_bart_are_those_of_transformers_token_for_token(for
 def marian(tmp_path_factory):
     """The same of a tiny Marian, which prefers padding and ends some targets early."""
     folder = tmp_path_factory.mktemp("tiny") / "marian"
-    model, tokenizer = marian_folders.write_folder(folder)
-    model.final_logits_bias[:, [0, -1]] = torch.tensor([1.5, 3.0])
+    model, tokenizer = marian_folders.write_folder(folder, scale_embedding=False)
+    model.final_logits_bias[:, [0, -1]] = torch.tensor([3.0, 12.0])
     model.save_pretrained(folder)
     return folder, model, tokenizer, jaxnlp.load_pretrained(folder)
 
