@@ -41,6 +41,7 @@ MODULES = (
     "vit",
     "predict",
     "one_text",
+    "one_call",
     "encode",
     "complete",
     "first_answer",

@@ -1,7 +1,7 @@
-"""The answer to one text, a vector, a label or a translation: by jaxnlp, and by the libraries of Hugging Face.
+"""The answer to one text, a vector, a label, entities or a translation: by jaxnlp and by Hugging Face's libraries.
 
-The vector is that of all-MiniLM-L6-v2. The label comes from the same encoder, with a random head on its pooler. Both
-sides read the same weights and compute in float32.
+The vector is that of all-MiniLM-L6-v2. The label comes from the same encoder, with a random head on its pooler, and so
+do entities, with a random head on each word's first token. Both sides read the same weights and compute in float32.
 
 The translators have the size of `multi30k_transformer` and random parameters. Theirs is Transformers' MarianMTModel in
 float32, which normalises after each layer, not before. Both search with 5 beams for `TARGET` tokens, and their
@@ -32,6 +32,7 @@ SOURCE = " ".join(f"word{number}" for number in range(10, 20))
 BEAMS, TARGET = 5, 32
 """Number of beams, and of tokens in a translation: the most that ours writes for `SOURCE`."""
 LABELS = ("negative", "positive")
+ENTITY_LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 FOLDER = "JAXNLP_BENCHMARK_MODELS"
 """The environment variable with the folder that `write_models` wrote; without it, a process writes its own models."""
 
@@ -69,6 +70,22 @@ def their_label(text: str) -> Step:
     with written("classifier") as folder:
         classify = pipeline("text-classification", str(folder), device="cpu")
     return lambda: classify(text)
+
+
+def our_tags(text: str) -> Step:
+    import jaxnlp
+
+    with written("tagger") as folder:
+        run = jaxnlp.load_pretrained(folder)
+    return lambda: run.tag(text)
+
+
+def their_tags(text: str) -> Step:
+    from transformers import pipeline
+
+    with written("tagger") as folder:
+        tag = pipeline("token-classification", str(folder), device="cpu", aggregation_strategy="first")
+    return lambda: tag(text)
 
 
 def our_translation(text: str) -> Step:
@@ -142,6 +159,19 @@ def write_classifier(folder: Path) -> None:
         Export(folder)(Trained(Classification(), model, {"encoder": found.params, "head": head}, processor))
 
 
+def write_tagger(folder: Path) -> None:
+    """A tagger of Transformers, which both sides read: the encoder with a random head."""
+    import torch
+    from transformers import AutoTokenizer, BertForTokenClassification
+
+    torch.manual_seed(0)
+    names = dict(enumerate(ENTITY_LABELS))
+    model = BertForTokenClassification.from_pretrained(minilm(), id2label=names, num_labels=len(names))
+    model.classifier.weight.data.normal_()
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(minilm()).save_pretrained(folder)
+
+
 def write_translator(folder: Path) -> None:
     """A run of `multi30k_transformer` that was not trained."""
     import jax
@@ -204,4 +234,9 @@ def write_marian(folder: Path) -> None:
     MarianMTModel(config).save_pretrained(folder)
 
 
-WRITERS = {"classifier": write_classifier, "translator": write_translator, "marian": write_marian}
+WRITERS = {
+    "classifier": write_classifier,
+    "tagger": write_tagger,
+    "translator": write_translator,
+    "marian": write_marian,
+}

@@ -65,7 +65,7 @@ class RotaryScaling(NamedTuple):
 
 
 def rotary(
-    x: jax.Array, positions: jax.Array, *, base: float = 10_000.0, scaling: RotaryScaling | None = None
+    x: jax.Array, positions: jax.Array, *, base: jax.typing.ArrayLike = 10_000.0, scaling: RotaryScaling | None = None
 ) -> jax.Array:
     """Rotates queries or keys by angles that grow with their position: their products depend only on distances.
 
@@ -78,7 +78,7 @@ def rotary(
     Args:
       x: [B, T, H, K], float, K even.
       positions: [T] or [B, T] of each vector, int or float.
-      base: of the rates; a larger base rotates more slowly, for longer texts.
+      base: of the rates, a number or [] float; a larger base rotates more slowly, for longer texts.
       scaling: of the rates; None = none.
 
     Returns:

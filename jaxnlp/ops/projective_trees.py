@@ -87,7 +87,7 @@ def projective_marginals(scores: Array, lengths: Array) -> Array:
 
 
 def _best(x: Array) -> tuple[Array, Array]:
-    return x.max(axis=0), jax.nn.one_hot(x.argmax(axis=0), len(x), axis=0, dtype=x.dtype)
+    return x.max(axis=0), jax.nn.one_hot(x.argmax(axis=0), x.shape[0], axis=0, dtype=x.dtype)
 
 
 def _log_sum(x: Array) -> tuple[Array, Array]:
@@ -101,14 +101,14 @@ def _counterpart(chart: Array, width: Array, gap: int) -> Array:
     Entry [k, :, i] is that of width `width - gap - k` which ends at i + width; -inf if there is none. The function is
     its own adjoint, except for the direction of the shift.
     """
-    rows = width - gap - jnp.arange(len(chart))
+    rows = width - gap - jnp.arange(chart.shape[0])
     moved = jnp.roll(chart, -width, axis=2)[jnp.maximum(rows, 0)]
     return jnp.where((rows >= 0)[:, None, None], moved, -jnp.inf)
 
 
 def _returned(parts: Array, width: Array, gap: int) -> Array:
     """The adjoint of `_counterpart`: probabilities of second parts, added to a chart by end [T, B, T]."""
-    rows = width - gap - jnp.arange(len(parts))
+    rows = width - gap - jnp.arange(parts.shape[0])
     return jnp.where((rows >= 0)[:, None, None], jnp.roll(parts[jnp.maximum(rows, 0)], width, axis=2), 0.0)
 
 
@@ -149,24 +149,22 @@ def _inside(words: Array, roots: Array, lengths: Array, add: Sum) -> tuple[_Char
     one = none.at[0].set(0.0)
     to_right, to_left = _by_width(words)
 
-    def step(charts: _Charts, now: tuple[Array, Array, Array]) -> tuple[_Charts, None]:
-        width, right, left = now
+    def step(width: Array, charts: _Charts) -> _Charts:
         incomplete, _ = add(_splits(charts, width)[0])
+        right, left = incomplete + to_right[width], jnp.roll(incomplete + to_left[width], width, 1)
         charts = charts._replace(
-            incomplete_right_by_start=charts.incomplete_right_by_start.at[width].set(incomplete + right),
-            incomplete_left_by_end=charts.incomplete_left_by_end.at[width].set(jnp.roll(incomplete + left, width, 1)),
+            incomplete_right_by_start=charts.incomplete_right_by_start.at[width].set(right),
+            incomplete_left_by_end=charts.incomplete_left_by_end.at[width].set(left),
         )
         right, left = (add(candidates)[0] for candidates in _splits(charts, width)[1:])
-        charts = charts._replace(
+        return charts._replace(
             right_by_start=charts.right_by_start.at[width].set(right),
             right_by_end=charts.right_by_end.at[width].set(jnp.roll(right, width, 1)),
             left_by_start=charts.left_by_start.at[width].set(left),
             left_by_end=charts.left_by_end.at[width].set(jnp.roll(left, width, 1)),
         )
-        return charts, None
 
-    widths = jnp.arange(1, length)
-    charts, _ = jax.lax.scan(step, _Charts(one, one, one, one, none, none), (widths, to_right[1:], to_left[1:]))
+    charts = jax.lax.fori_loop(1, length, step, _Charts(one, one, one, one, none, none))
     return charts, jnp.where(lengths > 0, add(_roots(charts, roots, lengths))[0], 0.0)
 
 
@@ -181,7 +179,8 @@ def _outside(words: Array, roots: Array, lengths: Array, charts: _Charts, add: S
         right_by_end=zeros.at[jnp.maximum(last - word, 0), row, last].add(root),
     )
 
-    def step(found: _Charts, width: Array) -> tuple[_Charts, tuple[Array, Array]]:
+    def step(number: Array, found: _Charts) -> _Charts:
+        width = length - number
         incomplete, right, left = (add(candidates)[1] for candidates in _splits(charts, width))
         right = right * (found.right_by_start[width] + jnp.roll(found.right_by_end[width], -width, 1))[None]
         left = left * (found.left_by_start[width] + jnp.roll(found.left_by_end[width], -width, 1))[None]
@@ -191,20 +190,19 @@ def _outside(words: Array, roots: Array, lengths: Array, charts: _Charts, add: S
             left_by_start=found.left_by_start + left,
             incomplete_left_by_end=found.incomplete_left_by_end + _returned(left, width, 0),
         )
-        to_right = found.incomplete_right_by_start[width]
         to_left = jnp.roll(found.incomplete_left_by_end[width], -width, 1)
-        incomplete = incomplete * (to_right + to_left)[None]
-        found = found._replace(
+        incomplete = incomplete * (found.incomplete_right_by_start[width] + to_left)[None]
+        return found._replace(
             right_by_start=found.right_by_start + incomplete,
             left_by_end=found.left_by_end + _returned(incomplete, width, 1),
         )
-        return found, (to_right, to_left)
 
-    _, arcs = jax.lax.scan(step, start, jnp.arange(1, length), reverse=True)
-    to_right, to_left = (jnp.pad(x, ((1, 0), (0, 0), (0, 0))).swapaxes(0, 1) for x in arcs)
+    found = jax.lax.fori_loop(1, length, step, start)
+    to_right, to_left = (x.swapaxes(0, 1) for x in (found.incomplete_right_by_start, found.incomplete_left_by_end))
     dependent, head = jnp.arange(length)[:, None], jnp.arange(length)[None]
     distance = jnp.abs(dependent - head)
-    between = jnp.where(head < dependent, to_right[:, distance, head], to_left[:, distance, dependent])
+    between = jnp.where((head < dependent)[None], to_right[:, distance, head], to_left[:, distance, head])
+    between = jnp.where((head == dependent)[None], 0.0, between)
     return jnp.concatenate([root.T[:, :, None], between], axis=-1)
 
 

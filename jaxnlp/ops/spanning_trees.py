@@ -76,13 +76,13 @@ def tree_marginals(scores: Array, lengths: Array) -> Array:
 
 def _eliminate(words: Array, roots: Array, lengths: Array) -> tuple[Array, tuple[Array, Array]]:
     """log Z [B]; and the logarithms of all weights before each elimination, and at last without one: words
-    [T, B, T, T] and roots [T, B, T]. The last word is eliminated first, and the first word is left."""
+    [T + 1, B, T, T] and roots [T + 1, B, T]. The last word is eliminated first; the first word is left."""
     length = words.shape[1]
     arc = possible_arcs(lengths, length)[:, :, 1:]
 
     def step(carry: tuple[Array, Array, Array], word: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
         words, roots, total = carry
-        real = word < lengths
+        real = (word < lengths) & (word > 0)
         own = jnp.where(real[:, None], words[:, word], 0.0)
         factor = jax.nn.logsumexp(own, axis=-1)
         moved = words[:, :, word] - jnp.where(real, factor, 0.0)[:, None]
@@ -95,7 +95,7 @@ def _eliminate(words: Array, roots: Array, lengths: Array) -> tuple[Array, tuple
         return (*after, total + jnp.where(real[:, 0], factor, 0.0)), (words, roots)
 
     start = jnp.where(arc, words, -jnp.inf), roots, jnp.zeros_like(roots[:, 0])
-    (words, roots, total), before = jax.lax.scan(step, start, jnp.arange(length - 1, 0, -1))
+    (words, roots, total), before = jax.lax.scan(step, start, length - 1 - jnp.arange(length))
     steps = tuple(jnp.concatenate([x, last[None]]) for x, last in zip(before, (words, roots), strict=True))
     return jnp.where(lengths > 0, total + roots[:, 0], 0.0), (steps[0], steps[1])
 
@@ -108,7 +108,7 @@ def _probabilities(steps: tuple[Array, Array], lengths: Array) -> Array:
     def step(carry: tuple[Array, Array], now: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
         p_words, p_roots = carry
         words, roots, new_words, new_roots, word = now
-        real = word < lengths
+        real = (word < lengths) & (word > 0)
         own = words[:, word]
         chosen = _share(own, jax.nn.logsumexp(own, axis=-1, keepdims=True))
         factor = jnp.where(real, jax.nn.logsumexp(own, axis=-1), 0.0)[:, None]
@@ -124,7 +124,7 @@ def _probabilities(steps: tuple[Array, Array], lengths: Array) -> Array:
         return (jnp.where(real[:, :, None], before, p_words), jnp.where(real, before_roots, p_roots)), None
 
     last = jnp.zeros_like(all_words[0]), jnp.zeros_like(all_roots[0]).at[:, 0].set(jnp.where(lengths > 0, 1.0, 0.0))
-    each = (all_words[:-1], all_roots[:-1], all_words[1:], all_roots[1:], jnp.arange(length - 1, 0, -1))
+    each = (all_words[:-1], all_roots[:-1], all_words[1:], all_roots[1:], length - 1 - jnp.arange(length))
     (words, roots), _ = jax.lax.scan(step, last, each, reverse=True)
     return jnp.concatenate([roots[:, :, None], words], axis=-1)
 
@@ -155,7 +155,7 @@ _log_normalizer.defvjp(_normalizer_forward, _normalizer_backward)
 
 def _best_tree(words: Array, roots: Array, length: Array) -> Array:
     """The heads of the best tree [T], of one sentence: words [T, T], roots [T]."""
-    positions = len(roots)
+    positions = roots.shape[0]
     index = jnp.arange(positions)
     arc = possible_arcs(length[None], positions)[0]
     arcs = jnp.where(arc, jnp.concatenate([roots[:, None], words], axis=1), -jnp.inf)
@@ -200,7 +200,12 @@ def _followed(parent: Array) -> tuple[Array, Array]:
 
     Args: parent: [T] int, of each node; a cycle may be a single node.
     """
-    end, first = parent, jnp.minimum(parent, jnp.arange(len(parent)))
-    for _ in range(len(parent).bit_length()):
-        end, first = end[end], jnp.minimum(first, first[end])
+    positions = parent.shape[0]
+
+    def twice(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        steps, end, first = carry
+        return 2 * steps, end[end], jnp.minimum(first, first[end])
+
+    start = jnp.ones((), int), parent, jnp.minimum(parent, jnp.arange(positions))
+    _, end, first = jax.lax.while_loop(lambda carry: carry[0] < positions, twice, start)
     return end, first

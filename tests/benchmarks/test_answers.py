@@ -49,6 +49,15 @@ def test_both_sides_compute_the_same_label(encoder, monkeypatch):
     assert abs(ours.probability - 0.5) > 0.01
 
 
+def test_both_sides_find_the_same_entities(encoder, monkeypatch):
+    monkeypatch.setattr(answers, "minilm", lambda: encoder)
+    ours, theirs = answers_of(one_text.cases(), "entities")
+    assert [(one.type, one.start, one.stop) for one in ours] == [
+        (one["entity_group"], one["start"], one["end"]) for one in theirs
+    ]
+    assert ours
+
+
 @pytest.mark.thorough
 def test_both_sides_write_translations_of_the_same_length(monkeypatch):
     tiny = {"num_layers": 1, "num_heads": 2, "width": 8, "feed_forward_width": 8}

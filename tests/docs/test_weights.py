@@ -93,7 +93,16 @@ BASE = {"num_layers": 12, "num_heads": 12, "width": 768}
 GATED = {**T5, "gated": True, "embeddings": "shared_inputs"}
 TIED = {**T5, "embeddings": "shared"}
 TINY = {"patch": 16, "num_layers": 12, "num_heads": 3, "width": 192, "distillation": "head"}
+MODERN = {
+    **{"positions": "rotary", "pre_norm": True, "first_norm": False, "gated": True, "use_bias": False},
+    **{"num_segments": 0, "use_pooler": False},
+}
 SHAPES = {
+    "ModernBERT-base": ({"num_layers": 22, "feed_forward_width": 1152, **MODERN}, 50_368),
+    "ModernBERT-large": (
+        {"num_layers": 28, "num_heads": 16, "width": 1024, "feed_forward_width": 2624, **MODERN},
+        50_368,
+    ),
     "electra-small-discriminator": (
         {"width": 256, "embedding_width": 128, "num_heads": 4, "use_pooler": False},
         30_522,

@@ -55,12 +55,12 @@ def test_wrong_commands_end_with_status_2_and_a_hint(finished_run, capsys, argum
 
 def test_an_interruption_ends_the_line_and_the_command(finished_run, capsys, monkeypatch):
     def interrupted(*_, **__):
-        yield np.zeros(1, np.int32)
+        yield from np.zeros((2, 1), np.int32)  # the first is shown when there are two
         raise KeyboardInterrupt
 
     monkeypatch.setattr("jaxnlp.tasks.language_model.commands.generate_tokens", interrupted)
     assert generate(finished_run.folder, "--prompt", "the") == 130
-    assert capsys.readouterr() == ("the\n\n", "")
+    assert capsys.readouterr() == ("the\n\n\n", "")
 
 
 @pytest.mark.thorough

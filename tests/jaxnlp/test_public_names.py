@@ -1,4 +1,5 @@
 import importlib
+import inspect
 import re
 
 import pytest
@@ -23,6 +24,12 @@ def test_functions_and_classes_are_those_of_their_modules():
     assert dot_product_attention is importlib.import_module("jaxnlp.ops.attention").dot_product_attention
     assert GPTConfig is importlib.import_module("jaxnlp.models.gpt").GPTConfig
     assert ops.activations is importlib.import_module("jaxnlp.ops.activations")  # the name of a module is the module
+
+
+def test_functions_of_decoding_are_functions_also_where_a_module_has_a_similar_name():
+    from jaxnlp.decoding import beam_parse, beam_search, complete, generate
+
+    assert all(map(inspect.isfunction, (beam_parse, beam_search, complete, generate)))
 
 
 def test_a_name_that_nothing_has_is_an_attribute_error():
