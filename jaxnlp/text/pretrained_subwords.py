@@ -203,7 +203,9 @@ def described(fields: dict[str, Any]) -> dict[str, Any]:
     """The attributes in the JSON of a tokenizer. Raises: ValueError naming a field that is missing or wrong."""
     require_fields(fields, "subwords", named=dict, start=int, forced_end=bool, never=list)
     first, never = fields.get("forced_first"), fields["never"]
-    if not all(type(one) is int for one in (*([] if first is None else [first]), *never)):
-        raise ValueError(f"subwords: forced_first and never: expected the ids of tokens, got {first!r} and {never!r}")
+    if not (first is None or type(first) is int):
+        raise ValueError(f"subwords: forced_first: expected the id of a token or null, got {first!r}")
+    if not all(type(one) is int for one in never):
+        raise ValueError(f"subwords: never: expected the ids of tokens, got {never!r}")
     own = {name: fields[name] for name in ("named", "start", "forced_end", "never")}
     return {**own, "forced_first": first}
