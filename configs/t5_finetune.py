@@ -1,9 +1,9 @@
-"""T5, mT5 or BART of Transformers, trained further on pairs of texts of your own: translations, summaries, answers.
+"""T5, mT5, BART or Marian of Transformers, trained further on your own pairs of texts: translations, summaries.
 
 The weights and the tokenizer are those of --init-from: a folder that Transformers wrote, or a name on the Hugging Face
 Hub. Each line of the file has a source, a tab and a target. Sources of a T5 begin with the name of their task, such as
-"translate English to German: "; write it in the file. Give a BART --optimizer.learning-rate 3e-5. A share of the pairs
-is held out.
+"translate English to German: "; write it in the file. Give a BART or a Marian --optimizer.learning-rate 3e-5. A share
+of the pairs is held out.
 Source: Raffel et al. 2020 for the model; the learning rate is one that Transformers recommends for T5 and AdamW.
 Cost: a token of a source and one of its target together cost about 0.36 GFLOP with the 60 million parameters of the
 default weights.

@@ -6,7 +6,7 @@ import unicodedata
 import sentencepiece
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from jaxnlp.text.wordpiece import SPECIAL
 
@@ -54,6 +54,8 @@ def save_tokenizer(model_type, folder):
         (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
         made = transformers.XLMRobertaTokenizer.from_pretrained(folder)
         file.unlink()
+    elif model_type == "modernbert":
+        made = modernbert_tokenizer()
     else:
         pieces = "".join(f"{piece}\n" for piece in [*SPECIAL, *WORDS, *"abcdefghijklmnop"])
         (folder / "vocab.txt").write_text(pieces)
@@ -62,6 +64,30 @@ def save_tokenizer(model_type, folder):
         (folder / "vocab.txt").unlink()
     made.save_pretrained(folder)
     return made
+
+
+def modernbert_tokenizer():
+    """As that of ModernBERT-base: byte-level BPE of texts in NFC, with the special tokens after the others."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=336, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.add_tokens([AddedToken("   ", normalized=True)])
+    named = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    tokenizer.add_special_tokens([AddedToken(name, lstrip=name == "[MASK]", special=True) for name in named])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]",
+        "[CLS] $A [SEP] $B:1 [SEP]:1",
+        [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_input_names=["input_ids", "attention_mask"],
+        **{f"{name[1:-1].lower()}_token": name for name in named},
+    )
 
 
 SIZES = {
@@ -80,6 +106,8 @@ def config_of(model_type, **changes):
         sizes = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12, "max_position_embeddings": 40}
     if model_type == "electra":
         sizes |= {"embedding_size": 6}
+    if model_type == "modernbert":
+        sizes |= {"num_hidden_layers": 3, "global_attn_every_n_layers": 2, "local_attention": 8, "pad_token_id": 340}
     if "roberta" in model_type:
         sizes |= {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
     return transformers.AutoConfig.for_model(model_type, **sizes | changes)
@@ -91,6 +119,7 @@ PREFIXES = {
     "xlm-roberta": "XLMRoberta",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "modernbert": "ModernBert",
 }
 """First parts of the names of classes."""
 
@@ -107,7 +136,7 @@ def make_model(model_type, kind="Model", *, options=None, **changes):
     model = getattr(transformers, PREFIXES[model_type] + kind)(config_of(model_type, **changes), **options or {}).eval()
     with torch.no_grad():
         for name, tensor in model.named_parameters():
-            if "LayerNorm" not in name and "layer_norm" not in name:
+            if "norm" not in name.lower():
                 tensor.copy_(0.2 * torch.randn(tensor.shape))
             else:
                 tensor.add_(0.2 * torch.randn(tensor.shape))

@@ -52,8 +52,9 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
 
     held = table.by_short_name(tensors, short, family.title)
     entries = list(_encoder(config, names, vocabulary_size))
+    read = {name for entry in entries for name in entry.names}
     for head in _heads(config, names, vocabulary_size):
-        if any(name in held for entry in head for name in entry.names):
+        if any(name in held and name not in read for entry in head for name in entry.names):
             entries += head
     trees = table.join_all(held, entries, _copies(names), family.title)
     return EncoderWeights(trees["encoder"], trees.get("heads"))
@@ -124,10 +125,11 @@ def _copies(names: EncoderNames) -> dict[str, str]:
 def _encoder(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Iterator[TensorEntry]:
     tree, width, embedded = "encoder", config.width, config.embedded_width
     yield table.plain(tree, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, embedded)
-    yield table.plain(tree, ("positions",), f"{names.positions}.weight", config.position_rows, embedded)
+    if names.positions is not None:
+        yield table.plain(tree, ("positions",), f"{names.positions}.weight", config.position_rows, embedded)
     if names.segments is not None:
         yield table.plain(tree, ("segments",), f"{names.segments}.weight", config.num_segments, embedded)
-    yield from table.norm(tree, ("embedding_norm",), names.embedding_norm, embedded)
+    yield from table.norm(tree, ("embedding_norm",), names.embedding_norm, embedded, use_bias=config.use_bias)
     if embedded != width:
         yield from table.dense(tree, ("embedding_projection",), (names.projection,), embedded, (width,))
     yield from table.blocks(
@@ -137,17 +139,23 @@ def _encoder(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> I
         heads=config.num_heads,
         width=width,
         hidden=config.hidden_width,
+        use_bias=config.use_bias,
+        first_norm=config.first_norm,
     )
+    if names.final_norm is not None:
+        yield from table.norm(tree, ("final_norm",), names.final_norm, width, use_bias=config.use_bias)
     if config.use_pooler:
-        yield from table.dense(tree, ("pooler",), (names.pooler,), width, (width,))
+        yield from table.dense(tree, ("pooler",), (names.pooler,), width, (width,), use_bias=config.use_bias)
+        if names.pooler_norm is not None:
+            yield from table.norm(tree, ("pooler_norm",), names.pooler_norm, width, use_bias=config.use_bias)
 
 
 def _heads(config: BertConfig, names: EncoderNames, vocabulary_size: int) -> Iterator[list[TensorEntry]]:
     """The pretraining heads: masked tokens, next sentences, replaced tokens. A file may have only one of them."""
     tree, width, embedded = "heads", config.width, config.embedded_width
     yield [
-        *table.dense(tree, ("transform",), (names.transform,), width, (embedded,)),
-        *table.norm(tree, ("norm",), names.norm, embedded),
+        *table.dense(tree, ("transform",), (names.transform,), width, (embedded,), use_bias=config.use_bias),
+        *table.norm(tree, ("norm",), names.norm, embedded, use_bias=config.use_bias),
         table.plain(tree, ("token_bias",), names.token_bias, vocabulary_size),
     ]
     if names.follows is not None:

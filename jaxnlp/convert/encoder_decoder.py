@@ -9,6 +9,7 @@ from jaxnlp.convert import tensors as table
 from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily
 from jaxnlp.convert.tensors import TensorEntry, WeightsError
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
 
@@ -51,12 +52,27 @@ def from_huggingface(
         of the embedding that differ from it.
     """
     held = _by_name(tensors, family)
-    table.prefix_of(held, ("",), f"{family.encoder.norm or family.encoder.embedding_norm}.weight", family.title)
+    mark = family.encoder.norm or family.encoder.embedding_norm or family.tokens
+    table.prefix_of(held, ("",), f"{mark}.weight", family.title)
     if not config.output_bias and not has_output_bias(tensors, family):
         held.pop(family.output_bias, None)
+    if config.positions == "sinusoidal":
+        _remove_sines(held, config, family)
     same = (*family.copies, *([family.head] if config.ties_output else []))
     copies = {f"{name}.weight": f"{family.tokens}.weight" for name in same}
     return table.join_all(held, list(_entries(config, family, vocabulary_size)), copies, family.title)[_TREE]
+
+
+def _remove_sines(
+    held: dict[str, tuple[str, np.ndarray]], config: EncoderDecoderConfig, family: EncoderDecoderFamily
+) -> None:
+    """Removes stored positions, which are computed here. Raises: WeightsError if they are not those sines."""
+    sines = np.asarray(sinusoidal_positions(config.context_length, config.width, sines_first=config.sines_first))
+    for names in (family.encoder, family.decoder):
+        own, stored = held.pop(f"{names.positions}.weight", ("", sines))
+        # float16 and bfloat16 round them; float32 differs by the rounding of the angles.
+        if stored.shape != sines.shape or not np.allclose(np.asarray(stored, np.float32), sines, atol=5e-3):
+            raise WeightsError(f"{own} is not the table of sines and cosines that {family.title} has")
 
 
 def to_huggingface(params: Params, config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> dict[str, np.ndarray]:
@@ -144,7 +160,7 @@ def _entries(config: EncoderDecoderConfig, family: EncoderDecoderFamily, vocabul
         if names.norm:
             yield from table.norm(_TREE, (side, "final_norm"), names.norm, width, use_bias=config.use_bias)
         ours = {"encoder": "source", "decoder": "target"}[side]
-        if names.positions:
+        if names.positions and config.positions == "learned":
             rows = config.position_offset + config.context_length
             yield table.plain(_TREE, (f"{ours}_positions",), f"{names.positions}.weight", rows, width)
         if names.embedding_norm:

@@ -16,7 +16,7 @@ from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_facto
 from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.saving.atomic_files import new_folder
-from jaxnlp.text import tokenizer_files
+from jaxnlp.text import looked_up_pieces, tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
@@ -28,7 +28,16 @@ LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
 LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
-_PARTS = (CONFIG, GENERATION, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTH_FILES, *REFUSED_FILES)
+_PARTS = (
+    CONFIG,
+    GENERATION,
+    WEIGHTS,
+    INDEX,
+    *tokenizer_files.FILES,
+    *looked_up_pieces.FILES,
+    *LENGTH_FILES,
+    *REFUSED_FILES,
+)
 _FILES = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, ADAPTER_CONFIG, "*.safetensors")
 DOWNLOADED = (*_FILES, *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into

@@ -15,11 +15,13 @@ from jaxnlp.convert.folders import (
     EXPORTED,
     errors_name,
     find_folder,
+    read_object,
     read_tensors,
     read_vocabulary,
     refuse_files,
     write_folder,
 )
+from jaxnlp.convert.layer_kinds import layer_kind_fields, layer_kind_settings
 from jaxnlp.convert.sentence_transformers import (
     embedding_settings,
     encoder_folder,
@@ -136,7 +138,8 @@ def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretra
         if tensor.size or name not in family.barriers
     }
     poolers = tuple(f"{name}.weight" for name in (family.names.pooler, family.classifier_pooler))
-    if not any(name.endswith(poolers) for name in tensors):
+    shared = family.names.pooler == family.names.transform and family.names.token_bias in tensors
+    if shared or not any(name.endswith(poolers) for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
     with errors_name(folder):
         params, heads = from_huggingface(tensors, config, size)
@@ -185,25 +188,31 @@ def save_pretrained(
         one of tokens on an encoder with a pooler.
     """
     config, params, heads, vocabulary = pretrained[:4]
-    misfit = classifier is not None and classifier.program is None and config.use_pooler != classifier.head.reads_pooler
-    if classifier is not None and (heads is not None or misfit):
-        pooler = "with" if classifier.head.reads_pooler else "without"
-        raise ValueError(f"a classifier needs an encoder {pooler} a pooler, and no pretraining heads")
+    family = checked_family(config)
+    if classifier is not None:
+        of_texts = classifier.head.reads_pooler
+        of_each = not of_texts and not family.dense_heads
+        misfit = (config.pools, config.use_pooler) != (of_texts, of_texts or of_each)
+        if heads is not None or (misfit and classifier.program is None):
+            pooler = "without" if not (of_texts or of_each) else "with"
+            raise ValueError(
+                f"a classifier needs an encoder {pooler} a pooler{' of each token' * of_each}, and no pretraining heads"
+            )
     folder = Path(folder).expanduser()
     refuse_contents(folder)
     size = int(np.shape(params["tokens"]["embedding"])[0])
-    family = checked_family(config)
     tensors = to_huggingface(params, config, size, heads)
     own = {name: family.rules.supported[name][0] for name in _OWN if name in family.rules.supported}
     settings = {
         # A pipeline takes a class that is named here where its own class refuses the folder.
         "architectures": [] if further_heads else [architecture(config, heads, classifier)],
         "pad_token_id": vocabulary.id_of(vocabulary.special.pad),
-        **settings_of(family, vars(config)),
+        **settings_of(family, vars(config) | ({"pooler_input": "cls"} if config.pooler_input == "each" else {})),
         **{name: config.position_rows for name, ours in family.fields.items() if ours == "max_positions"},
         **{name: config.hidden_width for name, ours in family.fields.items() if ours == "feed_forward_width"},
         **{name: config.embedded_width for name, ours in family.fields.items() if ours == "embedding_width"},
         **own,
+        **(layer_kind_settings(config) if family.layer_kinds else {}),
         "initializer_range": 0.02,
         "vocab_size": size,
     }
@@ -258,8 +267,11 @@ def _class(heads: Params | None, classifier: Classifier | None) -> str:
 
 def head_prefix(config: BertConfig, classifier: Classifier) -> str:
     """The first part of the names of a head's tensors. The class of a program has BERT's names in every family."""
+    family = families()[config.model_type]
+    if classifier.head is OF_SPANS:
+        return family.answers
     own = classifier.head.reads_pooler and classifier.program is None
-    return families()[config.model_type].classifier if own else classifier.head.prefix
+    return family.classifier if own else classifier.head.prefix
 
 
 def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig, int]:
@@ -268,12 +280,16 @@ def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig
     family, fields, size = fields_of(file, known, BertConfig, _NEEDED, default="bert", exported=exported)
     if "padding_id" in fields:  # the first position embeddings are those up to that of padding
         fields["max_positions"] = fields.get("max_positions", BertConfig.max_positions) - fields["padding_id"] - 1
+    if family.layer_kinds:
+        fields |= layer_kind_fields(file, read_object(file))
+        if not fields["local_layers"]:
+            fields.pop("local_window", None)  # nothing reads it
     (model_type,) = family.rules.supported["model_type"]
     with errors_name(file):
-        config = BertConfig(**{**family.fixed, **fields, "model_type": model_type})
+        config = BertConfig(**{**family.fixed, **family.defaults, **fields, "model_type": model_type})
     return family, config, size
 
 
 _NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "embedding_width", "padding_id")
-_OWN = ("model_type", "hidden_act", "activation", "position_embedding_type")
+_OWN = ("model_type", "hidden_act", "activation", "hidden_activation", "position_embedding_type")
 """Settings of config.json that always have their only supported value."""

@@ -70,7 +70,7 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     start, forced = _start(file, settings), _forced(folder, settings, size)
 
     def read(place: Path) -> PretrainedSubwords:
-        vocabulary = PretrainedSubwords.of_folder(place, start, **forced)
+        vocabulary = family.tokenizer.of_folder(place, start, **forced)
         # The released summarisers have a token for masks, but no embedding for it.
         unused = family.mask_is_optional and vocabulary.id_of(vocabulary.named.get("mask_token", "")) == size
         return vocabulary.without("mask_token") if unused else vocabulary
@@ -140,7 +140,19 @@ def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, A
         raise PretrainedError(f"{file}: forced_bos_token_id must be from 0 to {size - 1}, or null, got {first!r}")
     if end not in (None, settings.get("eos_token_id")):
         raise PretrainedError(f"{file}: forced_eos_token_id {end!r}, expected eos_token_id or null")
-    return {"forced_first": first, "forced_end": end is not None}
+    return {"forced_first": first, "forced_end": end is not None, "never": _never(file, settings, size)}
+
+
+def _never(file: Path, settings: Mapping[str, Any], size: int) -> list[int]:
+    """The tokens that are never generated: the words of one token in `bad_words_ids`, without the end symbol, which
+    Transformers leaves out there, too. Raises: PretrainedError for longer words and unknown ids."""
+    words = settings.get("bad_words_ids") or []
+    single = isinstance(words, list) and all(isinstance(word, list) and len(word) == 1 for word in words)
+    if not single or not all(type(one) is int and 0 <= one < size for (one,) in words):
+        raise PretrainedError(
+            f"{file}: not supported: bad_words_ids {words!r}, expected lists of one id each, from 0 to {size - 1}"
+        )
+    return [one for (one,) in words if one != settings.get("eos_token_id")]
 
 
 def _check(
@@ -157,6 +169,7 @@ def _check(
         "pad_token_id": vocabulary.padding,
         "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}.get(activation),
         "is_gated_act": gated,
+        "decoder_vocab_size": settings.get("decoder_vocab_size") and settings["vocab_size"],
     }
     same = {**family.aliases, **{name: ours for name, ours in family.fields.items() if name not in family.values}}
     expected |= {name: fields[ours] for name, ours in same.items() if ours in _NEEDED}
@@ -211,6 +224,8 @@ def save_encoder_decoder(
         special["forced_bos_token_id"] = vocabulary.forced_first
     if vocabulary.forced_end:
         special["forced_eos_token_id"] = vocabulary.end
+    if vocabulary.never:
+        special["bad_words_ids"] = [[token] for token in vocabulary.never]
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
     write_folder(folder, tensors, {CONFIG: settings, GENERATION: special}, write_tokenizer=tokenizer)
     return family.architecture

@@ -77,11 +77,11 @@ _IGNORED = {
 }
 
 GENERATION_SETTINGS = ForeignSettings(
-    applied=("forced_bos_token_id", "forced_eos_token_id"),
+    applied=("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"),
     supported={
         **dict.fromkeys(
             (
-                *("bad_words_ids", "begin_suppress_tokens", "constraints", "encoder_repetition_penalty"),
+                *("begin_suppress_tokens", "constraints", "encoder_repetition_penalty"),
                 *("exponential_decay_length_penalty", "force_words_ids", "sequence_bias", "stop_strings"),
                 *("suppress_tokens", "watermarking_config"),
             ),

@@ -43,6 +43,8 @@ def kernel(
     axes: tuple[int, ...],
     *,
     transposed: bool = True,
+    part: int = 0,
+    parts: int = 1,
 ) -> TensorEntry:
     """The matrix of a dense layer, [inputs, *axes], which consists of one or more matrices side by side.
 
@@ -50,6 +52,7 @@ def kernel(
       names: of the tensors.
       transposed: whether a tensor is [features, inputs], as in PyTorch's Linear; otherwise it is [inputs, features], as
         in Transformers' Conv1D.
+      part, parts: which of how many equal parts of the features it is; the other parts are other parameters.
     """
     features = math.prod(axes) // len(names)
 
@@ -57,14 +60,20 @@ def kernel(
         return array.T if transposed else array
 
     def join(arrays: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([turned(array) for array in arrays], axis=1).reshape(inputs, *axes)
+        own = [np.split(turned(array), parts, axis=1)[part] for array in arrays]
+        return np.concatenate(own, axis=1).reshape(inputs, *axes)
 
     def split(array: np.ndarray) -> list[np.ndarray]:
         _expect(array, (inputs, *axes))
         return [turned(part) for part in np.split(array.reshape(inputs, -1), len(names), axis=1)]
 
-    shape = (features, inputs) if transposed else (inputs, features)
+    shape = (parts * features, inputs) if transposed else (inputs, parts * features)
     return TensorEntry(tree, path, tuple(f"{name}.weight" for name in names), (shape,) * len(names), join, split)
+
+
+def ones(tree: str, path: tuple[str | int, ...], *shape: int) -> TensorEntry:
+    """A parameter that no tensor holds, because nothing reads it: ones."""
+    return TensorEntry(tree, path, (), (), lambda arrays: np.ones(shape, np.float32), lambda array: [])
 
 
 def dense(
@@ -124,7 +133,8 @@ class BlockNames(NamedTuple):
       qkv: queries, keys and values: three layers, or one that has all.
       attention, attention_norm: the output layer of the attention, and the normalisation of its branch.
       up, down, feed_forward_norm: the feed-forward layers, and the normalisation of their branch.
-      gate: the layer of the gate; "" = there is none.
+      gate: the layer of the gate; "" = there is none. The same as `up`: its features are those of the gate, then those
+        of `up`; there are no biases.
       head_norms: the normalisations of each head's queries and keys; () = there are none.
       cross: attention to a memory; None = there is none.
     """
@@ -155,6 +165,7 @@ def blocks(
     key_heads: int | None = None,
     use_bias: bool = True,
     qkv_bias: bool | None = None,
+    first_norm: bool = True,
 ) -> Iterator[TensorEntry]:
     """The blocks of a Transformer, stacked.
 
@@ -167,6 +178,7 @@ def blocks(
       key_heads: G; None = H.
       use_bias: whether dense layers and normalisations have biases.
       qkv_bias: the same for queries, keys and values; None = as `use_bias`.
+      first_norm: whether the first block has a normalisation of the attention's branch.
     """
     keys = head_width or width // heads
     of_qkv = use_bias if qkv_bias is None else qkv_bias
@@ -192,15 +204,23 @@ def blocks(
             path = (*prefix, "blocks", "attention", part)
             yield from norm(tree, path, here + name, keys, layer, use_bias=False)
         yield from layer_of("attention", "out", (names.attention,), heads * keys, width)
-        yield from norm_of("attention", names.attention_norm)
+        if layer or first_norm:
+            yield from norm_of("attention", names.attention_norm)
+        else:
+            yield ones(tree, (*prefix, "blocks", "attention_norm", "scale", layer), width)
         if names.cross is not None:
             yield from layer_of("cross_attention", "q", (names.cross.q,), width, heads, keys)
             yield from layer_of("cross_attention", "kv", names.cross.kv, width, 2, heads, keys)
             yield from layer_of("cross_attention", "out", (names.cross.out,), heads * keys, width)
             yield from norm_of("cross_attention", names.cross.norm)
-        if names.gate:
-            yield from layer_of("feed_forward", "gate", (names.gate,), width, hidden)
-        yield from layer_of("feed_forward", "up", (names.up,), width, hidden)
+        if names.gate == names.up:
+            for share, name in enumerate(("gate", "up")):
+                place: tuple[str | int, ...] = (*prefix, "blocks", "feed_forward", name, "kernel", layer)
+                yield kernel(tree, place, (here + names.up,), width, (hidden,), part=share, parts=2)
+        else:
+            if names.gate:
+                yield from layer_of("feed_forward", "gate", (names.gate,), width, hidden)
+            yield from layer_of("feed_forward", "up", (names.up,), width, hidden)
         yield from layer_of("feed_forward", "down", (names.down,), hidden, width)
         yield from norm_of("feed_forward", names.feed_forward_norm)
 
@@ -267,6 +287,7 @@ def split_all(trees: Mapping[str, Any], entries: Iterable[TensorEntry]) -> dict[
     Raises: WeightsError for parameters that are missing or have other shapes.
     """
     tensors: dict[str, np.ndarray] = {}
+    expected: dict[str, tuple[str, tuple[int, ...]]] = {}
     for entry in entries:
         path = "/".join(map(str, entry.path))
         try:
@@ -274,9 +295,13 @@ def split_all(trees: Mapping[str, Any], entries: Iterable[TensorEntry]) -> dict[
         except (KeyError, TypeError, IndexError, ValueError) as error:
             raise WeightsError(f"no parameter {path} that fits the config: {error}") from error
         for name, shape, part in zip(entry.names, entry.shapes, parts, strict=True):
-            if part.shape != shape:
-                raise WeightsError(f"{path} gives {name} {part.shape}, expected {shape}")
-            tensors[name] = np.array(part, order="C")
+            # A name that comes again has a further part of the tensor's rows.
+            held = [tensors[name]] if name in tensors else []
+            tensors[name] = np.concatenate([*held, part]) if held else np.array(part, order="C")
+            expected[name] = path, shape
+    for name, (path, shape) in expected.items():
+        if tensors[name].shape != shape:
+            raise WeightsError(f"{path} gives {name} {tensors[name].shape}, expected {shape}")
     return tensors
 
 

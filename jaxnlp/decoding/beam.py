@@ -57,6 +57,7 @@ class _Rules(NamedTuple):
     n_best: int
     forced_first: int | None = None
     forced_stop: bool = False
+    never: tuple[int, ...] = ()
 
 
 class _Settings(NamedTuple):
@@ -89,6 +90,7 @@ def beam_search(
     n_best: int | None = None,
     forced_first: int | None = None,
     forced_stop: bool = False,
+    never: tuple[int, ...] = (),
     max_lengths: np.ndarray | None = None,
     cache: PyTree | None = None,
 ) -> BeamResult:
@@ -125,6 +127,7 @@ def beam_search(
         None = N.
       forced_first: the first token of all continuations, which then has probability 1; None = any.
       forced_stop: whether the token at the maximum length is the stop token, which then has probability 1.
+      never: tokens that no continuation has; the probabilities of the others stay.
       max_lengths: [B] int, the maximum length of each row's continuations, from 1 to `max_new_tokens`. Its values may
         change without another compilation. None = `max_new_tokens` for all rows.
       cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
@@ -161,7 +164,7 @@ def beam_search(
     prompt, limits = with_rows_for_all(mesh, prompt), with_rows_for_all(mesh, limits)
     if forced_stop and stop is None:
         raise ValueError("forced_stop needs a stop token; give stop")
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop, never)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
         float(length_penalty), float(coverage_penalty) if coverage_penalty else None, limits.astype(np.int32)
@@ -192,6 +195,7 @@ def compile_beam_search(
     cache: PyTree,
     forced_first: int | None = None,
     forced_stop: bool = False,
+    never: tuple[int, ...] = (),
 ) -> None:
     """Starts to compile the programs of `beam_search` for prompts of one token, [B, 1].
 
@@ -207,9 +211,9 @@ def compile_beam_search(
       no_repeat_ngram: size of the n-grams that no continuation may contain twice.
       n_best: number of continuations returned for each prompt.
       cache: abstract.
-      forced_first, forced_stop: tokens that all continuations have.
+      forced_first, forced_stop, never: tokens that all continuations have, and tokens that none has.
     """
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop, never)
     settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
     last, mesh = np.zeros(batch, np.int32), mesh_of(params)
     params = compile_ahead(prepared, decoder, params)
@@ -277,6 +281,8 @@ def _extend(
     if rules.no_repeat_ngram:
         repeats = _repeats(search.running.tokens, length, rules.no_repeat_ngram, size)
         logits = jnp.where(repeats, -jnp.inf, logits)
+    if rules.never:
+        logits = logits.at[:, :, jnp.array(rules.never)].set(-jnp.inf)
     if rules.forced_first is not None:
         logits, normalisers = _forced(logits, normalisers, rules.forced_first, jnp.asarray(length == 1))
     if rules.forced_stop and rules.stop is not None:

@@ -154,7 +154,7 @@ def parameter_shapes(model: nn.Module, *inputs: Any, **options: Any) -> Any:
     return _init.eval_shape(model, jax.random.key(0), *inputs, **options)["params"]
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
+@functools.partial(jax.jit, static_argnums=0, static_argnames=("compute", "deterministic"))
 def _init(model: nn.Module, *arguments: Any, **options: Any) -> Any:
     return model.init(*arguments, **options)
 

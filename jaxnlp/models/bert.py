@@ -1,34 +1,37 @@
-"""BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
+"""BERT: a bidirectional Transformer encoder.
 
-RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA are variants of it: files of `jaxnlp.convert.encoders` say which fields
-they set.
+RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT are variants of it: files of `jaxnlp.convert.encoders` say
+which fields they set.
 
 Sources: Devlin et al. 2019; google-research/bert for details that the paper leaves open; Liu et al. 2019 and Conneau et
 al. 2020 for RoBERTa and XLM-RoBERTa, whose positions leave out padding; Sanh et al. 2019 for DistilBERT; Clark et al.
-2020 for ELECTRA, whose embeddings may be narrower than the model.
+2020 for ELECTRA, whose embeddings may be narrower than the model; Warner et al. 2024 for ModernBERT, with rotary
+positions, gated feed-forward layers, layers with a local window, and no biases.
 """
 
 import dataclasses
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.nn.initializers import normal, zeros
+from jax.nn.initializers import normal
 
-from jaxnlp.config import Config, Count, Natural, ProperFraction, Rate
+from jaxnlp.config import Config, Count, Natural, Positive, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
-from jaxnlp.nn.attention import SelfAttention
-from jaxnlp.nn.compute import Compute, TransformerCompute
+from jaxnlp.nn.attention import Rotary, SelfAttention
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import FeedForward, gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, stack
+from jaxnlp.ops import masks
 from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import sinusoidal_positions
@@ -57,8 +60,17 @@ class BertConfig(Config):
     num_segments: Natural = 2
     """Number of segment embeddings: one for the first text, one for the second; 0 = none are added, as in
     DistilBERT."""
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    """A learned vector for each position, as in the original, or fixed sines and cosines."""
+    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    """A learned vector for each position, as in the original; fixed sines and cosines; or rotary: queries and keys are
+    rotated by their positions, as in ModernBERT."""
+    rotary_base: Positive = 10_000.0
+    """Base of the rates of rotation; a larger base rotates more slowly, for longer texts."""
+    local_layers: tuple[Natural, ...] = ()
+    """Numbers, from 0, of the layers in which tokens attend only to near ones; empty = all attend to the whole text."""
+    local_window: Natural = 128
+    """Tokens of the window of local layers: half of them are before a token, and half after it."""
+    local_rotary_base: Positive = 10_000.0
+    """Base of the rates of rotation in local layers."""
     padding_id: Natural | None = None
     """Id of the padding token, which positions do not count, as in RoBERTa: it has the position of this number, and the
     other tokens have the positions after it. None = the positions of all tokens count from 0."""
@@ -66,10 +78,22 @@ class BertConfig(Config):
     """Multiply token embeddings by the square root of the width, because fixed positions have values up to 1."""
     pre_norm: bool = False
     """Normalise before each branch and once at the end; the original BERT normalises after each sum."""
+    first_norm: bool = True
+    """With pre_norm, normalise before the first attention, too; ModernBERT does not, since it reads normalised
+    embeddings."""
+    gated: bool = False
+    """Multiply the activation in feed-forward layers by the output of a third dense layer, as in ModernBERT."""
+    use_bias: bool = True
+    """Whether dense layers and normalisations have biases; those of ModernBERT do not."""
     use_pooler: bool = True
     """Compute a vector for the whole text: a dense layer on its first token, and an activation."""
     pooler_activation: Literal["tanh", "relu", "gelu"] = "tanh"
     """Activation of the pooler: tanh, ReLU as in DistilBERT's classifier, or GELU as in ELECTRA's."""
+    pooler_input: Literal["cls", "mean", "each"] = "cls"
+    """What the pooler reads: the vector of the first token, or the mean of all. Or each: it is a layer of each
+    token after the last block, and there is no vector of the whole text, as in ModernBERT's classes of tokens."""
+    pooler_norm: bool = False
+    """Normalise after the activation of the pooler, as ModernBERT's classifier."""
     dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: Rate = 0.1
@@ -88,6 +112,21 @@ class BertConfig(Config):
                 f"model.encoder.num_heads must divide model.encoder.width, got {self.num_heads} heads for width "
                 f"{self.width}"
             )
+        rotary = self.positions == "rotary"
+        self.only_if(rotary, "model.encoder.positions rotary", "rotary_base", "local_rotary_base")
+        self.only_if(self.local_layers, "an encoder with local layers", "local_window", "local_rotary_base")
+        self.only_if(self.pre_norm, "model.encoder.pre_norm True", "first_norm")
+        self.only_if(not rotary, "embeddings of positions", "padding_id")
+        if any(layer >= self.num_layers for layer in self.local_layers):
+            raise ValueError(
+                f"model.encoder.local_layers must be below model.encoder.num_layers, {self.num_layers}, got "
+                f"{self.local_layers}"
+            )
+        if rotary and self.width // self.num_heads % 2:
+            raise ValueError(
+                f"model.encoder.width / model.encoder.num_heads must be even for rotary positions, got "
+                f"{self.width // self.num_heads}"
+            )
         if self.positions == "sinusoidal" and self.embedded_width % 2:
             name = "width" if self.embedding_width is None else "embedding_width"
             raise ValueError(f"model.encoder.{name} must be even for sinusoidal positions, got {self.embedded_width}")
@@ -101,6 +140,19 @@ class BertConfig(Config):
     def embedded_width(self) -> int:
         """Width of the embeddings, E."""
         return self.embedding_width or self.width
+
+    @property
+    def pools(self) -> bool:
+        """Whether there is a vector of the whole text."""
+        return self.use_pooler and self.pooler_input != "each"
+
+    def unread_by_tokens(self, path: tuple[str, ...]) -> bool:
+        """Whether a parameter, whose path begins below the encoder, is of a pooler of texts."""
+        return self.pooler_input != "each" and path[:1] in (("pooler",), ("pooler_norm",))
+
+    def of_tokens(self) -> Self:
+        """This encoder as the classes of tokens in Transformers have it: with a layer of each token, or with none."""
+        return dataclasses.replace(self, use_pooler=True, pooler_input="each") if self.pooler_norm else self
 
     @property
     def position_rows(self) -> int:
@@ -131,13 +183,17 @@ class BertConfig(Config):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         """See `ModelConfig.parameter`; the path begins below `encoder`."""
-        below = {("tokens", "embedding"): "VE"} | parameter_table.norm(("embedding_norm",), "E")
+        norm = functools.partial(parameter_table.norm, use_bias=self.use_bias)
+        dense = functools.partial(parameter_table.dense, use_bias=self.use_bias)
+        below = {("tokens", "embedding"): "VE"} | norm(("embedding_norm",), "E")
         below |= {("segments",): "2E"} if self.num_segments else {}
         below |= {("positions",): "TE"} if self.positions == "learned" else {}
-        below |= parameter_table.dense(("embedding_projection",), "ED") if self.embedded_width != self.width else {}
-        above = parameter_table.norm(("final_norm",)) if self.pre_norm else {}
-        above |= parameter_table.dense(("pooler",), "DD") if self.use_pooler else {}
-        blocks = parameter_table.entries(parameter_table.block(), 0, prefix=("blocks",), stacked=True)
+        below |= dense(("embedding_projection",), "ED") if self.embedded_width != self.width else {}
+        above = norm(("final_norm",)) if self.pre_norm else {}
+        above |= dense(("pooler",), "DD") if self.use_pooler else {}
+        above |= norm(("pooler_norm",)) if self.use_pooler and self.pooler_norm else {}
+        block = parameter_table.block(gated=self.gated, use_bias=self.use_bias)
+        blocks = parameter_table.entries(block, 0, prefix=("blocks",), stacked=True)
         table = parameter_table.entries(below, "below") | blocks | parameter_table.entries(above)
         return parameter_table.find(table, path)
 
@@ -195,12 +251,18 @@ class BertModelConfig(ModelConfig):
         )
 
 
+def notes_of_tokens(encoder: BertConfig, params: Params, name: str) -> tuple[str, ...]:
+    """What to say of a pretrained encoder in a model of tokens: whether its layer of each token is random."""
+    random = encoder.use_pooler and not encoder.pools and "pooler" not in params
+    return (f"{name} does not have the layer of each token: initialised at random",) if random else ()
+
+
 class BertOutput(NamedTuple):
     """The outputs of BERT. jit removes unused ones.
 
     Attributes:
-      hidden: of each token, after the last block [B, T, D].
-      pooled: of each text, a dense layer on its first token and its activation [B, D]; None without `use_pooler`.
+      hidden: of each token, after the last block [B, T, D], or after the pooler if it is a layer of each token.
+      pooled: of each text, a dense layer on its first token and its activation [B, D]; None without such a pooler.
       layers: after the embeddings, and after each block [L + 1, B, T, D]; with `pre_norm` the last is `hidden` before
         the final normalisation.
     """
@@ -256,13 +318,12 @@ class Bert(nn.Module):
                 f"the text has {positions} tokens, but the model has only {config.max_positions} positions"
             )
         x = self._embed(tokens, segments)
-        x = LayerNorm(config.epsilon, compute=self.compute, name="embedding_norm")(x)
+        norm = functools.partial(LayerNorm, config.epsilon, config.use_bias, self.compute)
+        dense = functools.partial(Dense, config.width, config.use_bias, compute=self.compute)
+        x = norm(name="embedding_norm")(x)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
         if config.embedded_width != config.width:
-            projected = Dense(config.width, compute=self.compute, name="embedding_projection")(
-                x.reshape(-1, x.shape[-1])
-            )
-            x = projected.reshape(*tokens.shape, -1)
+            x = dense(name="embedding_projection")(x.reshape(-1, x.shape[-1])).reshape(*tokens.shape, -1)
 
         block = functools.partial(
             TransformerBlock,
@@ -272,15 +333,19 @@ class Bert(nn.Module):
                 causal=False,
                 attention_dropout_rate=config.attention_dropout_rate,
                 dropout_rate=config.dropout_rate,
+                use_bias=config.use_bias,
                 compute=self.compute,
+                positions=Rotary(config.rotary_base) if config.positions == "rotary" else None,
             ),
             functools.partial(
                 FeedForward,
                 config.hidden_width,
                 dropout_rate=config.dropout_rate,
+                gated=config.gated,
+                use_bias=config.use_bias,
                 compute=self.compute,
             ),
-            functools.partial(LayerNorm, config.epsilon, compute=self.compute),
+            norm,
             order="pre" if config.pre_norm else "post",
         )
         mask = None if attention_mask is None else attention_mask[:, None, None]
@@ -291,17 +356,43 @@ class Bert(nn.Module):
             x,
             deterministic=deterministic,
             attention_mask=mask,
+            layer_inputs=self._layer_inputs(positions, mask),
             return_layers=True,
         )
         assert after is not None
         layers = jnp.concatenate([x[None], after])
         if config.pre_norm:
-            hidden = LayerNorm(config.epsilon, compute=self.compute, name="final_norm")(hidden)
+            hidden = norm(name="final_norm")(hidden)
         pooled = None
         if config.use_pooler:
             activation = {"tanh": jnp.tanh, "relu": nn.relu, "gelu": gelu}[config.pooler_activation]
-            pooled = activation(Dense(config.width, compute=self.compute, name="pooler")(hidden[:, 0]))
+            vectors = hidden.reshape(-1, config.width) if config.pooler_input == "each" else hidden[:, 0]
+            if config.pooler_input == "mean":
+                vectors = hidden.mean(axis=1, where=None if attention_mask is None else attention_mask[:, :, None])
+            pooled = activation(dense(name="pooler")(vectors))
+            pooled = norm(name="pooler_norm")(pooled) if config.pooler_norm else pooled
+            if config.pooler_input == "each":
+                hidden, pooled = pooled.reshape(hidden.shape), None
         return BertOutput(hidden, pooled, layers)
+
+    def _layer_inputs(self, positions: int, mask: jax.Array | None) -> Callable[[jax.Array], dict[str, Any]] | None:
+        """What differs among layers, for `stack`; None = nothing. Args: positions: T; mask: [B, 1, 1, T]."""
+        config = self.config
+        if config.first_norm and not config.local_layers:
+            return None
+        half = config.local_window // 2
+        near = masks.local(positions, positions, before=half, after=half)
+
+        def inputs(layer: jax.Array) -> dict[str, Any]:
+            local = jnp.isin(layer, jnp.array(config.local_layers, jnp.int32))
+            given: dict[str, Any] = {} if config.first_norm else {"normalised": layer == 0}
+            if config.local_layers:
+                given["attention_mask"] = (near | ~local) & (True if mask is None else mask)
+                if config.positions == "rotary":
+                    given["rotary_base"] = jnp.where(local, config.local_rotary_base, config.rotary_base)
+            return given
+
+        return inputs
 
     def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
         """The sum of the embeddings of token, position and segment [B, T, E]."""
@@ -310,16 +401,18 @@ class Bert(nn.Module):
         x = Embed(self.vocabulary_size, width, dtype, embedding_init=initial, name="tokens")(tokens)
         if config.scale_embeddings:
             x = x * width**0.5
+        table = None
         if config.positions == "learned":
             table = self.param("positions", initial, (config.position_rows, width))
-        else:
+        elif config.positions == "sinusoidal":
             table = sinusoidal_positions(config.position_rows, width)
-        if config.padding_id is None:
-            x = added(x, table[None, : tokens.shape[1]])
-        else:
-            counted = tokens != config.padding_id
-            places = config.padding_id + jnp.where(counted, jnp.cumsum(counted, axis=1), 0)
-            x = added(x, embed(table, places, dtype))
+        if table is not None:
+            if config.padding_id is None:
+                x = added(x, table[None, : tokens.shape[1]])
+            else:
+                counted = tokens != config.padding_id
+                places = config.padding_id + jnp.where(counted, jnp.cumsum(counted, axis=1), 0)
+                x = added(x, embed(table, places, dtype))
         if not config.num_segments:
             return x
         kinds = self.param("segments", initial, (config.num_segments, width))
@@ -336,39 +429,3 @@ class Bert(nn.Module):
         encoding, state = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
         (weights,) = jax.tree.leaves(state["intermediates"]["blocks"])
         return encoding, weights
-
-
-class PretrainingHeads(nn.Module):
-    """Predicts masked tokens, and whether the second text follows the first one.
-
-    Attributes:
-      vocabulary_size: V.
-      epsilon: of the normalisation.
-      embedding_width: width of the token embeddings, E; None = D.
-      compute: types.
-
-    Source: Devlin et al. 2019, section 3.1; the transformation before the output layer is google-research/bert's.
-    """
-
-    vocabulary_size: int
-    epsilon: float = 1e-12
-    embedding_width: int | None = None
-    compute: Compute = Compute()
-
-    @nn.compact
-    def __call__(self, hidden: jax.Array, pooled: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The inputs of the output layer, whose matrix is that of the token embeddings.
-
-        Args:
-          hidden: of the tokens to predict [N, D].
-          pooled: [B, D].
-
-        Returns:
-          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2].
-        """
-        chex.assert_rank([hidden, pooled], 2)
-        width = self.embedding_width or hidden.shape[-1]
-        x = gelu(Dense(width, compute=self.compute, name="transform")(hidden))
-        x = LayerNorm(self.epsilon, compute=self.compute, name="norm")(x)
-        bias = self.param("token_bias", zeros, (self.vocabulary_size,))
-        return x, bias, Dense(2, compute=self.compute, name="follows")(pooled)

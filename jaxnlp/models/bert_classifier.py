@@ -93,7 +93,7 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
                 "model.cosine_logit must be a positive slope and a threshold, both finite, got "
                 f"{' '.join(map(str, self.cosine_logit))}"
             )
-        if self.pooling == "pooler" and not self.encoder.use_pooler:
+        if self.pooling == "pooler" and not self.encoder.pools:
             raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
         trained = "models without model.freeze_encoder"
         self.only_if(not self.freeze_encoder, trained, "token_dropout_rate")
@@ -143,7 +143,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     def with_encoder(self, encoder: BertConfig) -> Self:
         """This config with a pretrained encoder's config, and with a pooler if `pooling` needs one."""
         pooler = encoder.use_pooler or self.pooling == "pooler"
-        return super().with_encoder(dataclasses.replace(encoder, use_pooler=pooler))
+        read = encoder.pooler_input if encoder.pooler_input != "each" else "cls"
+        return super().with_encoder(dataclasses.replace(encoder, use_pooler=pooler, pooler_input=read))
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and the heads if the pretrained classifier predicts the same from the same kind of vectors."""
@@ -175,7 +176,7 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # An unused pooler has no gradient, but weight decay would change it.
-        unread = self.pooling != "pooler" and path[:2] == ("encoder", "pooler")
+        unread = self.pooling != "pooler" and path[:1] == ("encoder",) and self.encoder.unread_by_tokens(path[1:])
         return unread or (self.freeze_encoder and path[0] == "encoder")
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:

@@ -10,10 +10,53 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.nn.initializers import zeros
 
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.typing import Params
+
+
+class PretrainingHeads(nn.Module):
+    """Predicts masked tokens, and whether the second text follows the first one.
+
+    Attributes:
+      vocabulary_size: V.
+      epsilon: of the normalisation.
+      embedding_width: width of the token embeddings, E; None = D.
+      use_bias: whether the transformation before the output layer has biases.
+      compute: types.
+
+    Source: Devlin et al. 2019, section 3.1; the transformation before the output layer is google-research/bert's.
+    """
+
+    vocabulary_size: int
+    epsilon: float = 1e-12
+    embedding_width: int | None = None
+    use_bias: bool = True
+    compute: Compute = Compute()
+
+    @nn.compact
+    def __call__(self, hidden: jax.Array, pooled: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The inputs of the output layer, whose matrix is that of the token embeddings.
+
+        Args:
+          hidden: of the tokens to predict [N, D].
+          pooled: [B, D].
+
+        Returns:
+          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2].
+        """
+        chex.assert_rank([hidden, pooled], 2)
+        width = self.embedding_width or hidden.shape[-1]
+        x = gelu(Dense(width, self.use_bias, compute=self.compute, name="transform")(hidden))
+        x = LayerNorm(self.epsilon, self.use_bias, self.compute, name="norm")(x)
+        bias = self.param("token_bias", zeros, (self.vocabulary_size,))
+        return x, bias, Dense(2, compute=self.compute, name="follows")(pooled)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +126,9 @@ class BertPretraining(nn.Module):
         encoder = self.config.encoder
         compute = self.config.compute
         self.encoder = Bert(encoder, self.vocabulary_size, compute)
-        self.heads = PretrainingHeads(self.vocabulary_size, encoder.epsilon, encoder.embedded_width, compute)
+        self.heads = PretrainingHeads(
+            self.vocabulary_size, encoder.epsilon, encoder.embedded_width, encoder.use_bias, compute
+        )
 
     def __call__(
         self,

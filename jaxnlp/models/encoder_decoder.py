@@ -3,7 +3,7 @@
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
 learned, rotary or relative. `jaxnlp.convert.encoder_decoder` reads weights of T5 (Raffel et al. 2020): they are this
 model without biases, with root-mean-square normalisation and a relative bias that layers share. It also reads those of
-BART (Lewis et al. 2020): learned positions, and normalised embeddings.
+BART (Lewis et al. 2020): learned positions, and normalised embeddings; and of Marian (Junczys-Dowmunt et al. 2018).
 """
 
 import dataclasses
@@ -74,6 +74,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Number of buckets of a relative bias."""
     max_distance: Count = 128
     """Distance in tokens from which on all distances have one relative bias."""
+    sines_first: bool = False
+    """Whether sinusoidal vectors have all sines before all cosines; otherwise each sine is before its cosine."""
     position_offset: Natural = 0
     """Number of rows of the learned positions before that of the first token."""
     embedding_norm: bool = False
@@ -98,6 +100,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         super().__post_init__()
         relative = self.positions in ("relative_bias", "shared_relative_bias")
         self.only_if(relative, "a relative bias (model.positions)", "num_buckets", "max_distance")
+        self.only_if(self.positions == "sinusoidal", "sinusoidal positions (model.positions)", "sines_first")
         self.only_if(self.positions == "learned", "learned positions (model.positions)", "position_offset")
         if self.head_width is None and self.width % self.num_heads:
             raise ValueError(
@@ -422,7 +425,8 @@ class EncoderDecoder(nn.Module):
         return self.dropout(x, deterministic=deterministic)
 
     def _sinusoidal(self) -> jax.Array:
-        return sinusoidal_positions(self.config.context_length, self.config.width)
+        config = self.config
+        return sinusoidal_positions(config.context_length, config.width, sines_first=config.sines_first)
 
     def _scaled(self, hidden: jax.Array) -> jax.Array:
         """The input of the output layer [B, T, D]."""

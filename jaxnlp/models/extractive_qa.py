@@ -9,7 +9,7 @@ network reads both texts, so the question needs no attention of its own.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import chex
 import flax.linen as nn
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Count, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertModelConfig
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig, notes_of_tokens
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
@@ -51,14 +51,22 @@ class BertSpanConfig(BertModelConfig, AnswerSpanConfig):
     def build(self, processor: QuestionProcessor) -> "BertSpan":
         return BertSpan(self, self.encoder.embeddings(processor.vocabulary.size))
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's config, as Transformers' class has it."""
+        return super().with_encoder(encoder.of_tokens())
+
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder of any model with a BERT, and the head of a model of this class."""
         adopted = super().adopt(pretrained)
+        config: Any = adopted.config
+        notes = notes_of_tokens(config.encoder, adopted.params["encoder"], pretrained.name)
+        adopted = adopted._replace(notes=(*adopted.notes, *notes))
         head = {HEAD: pretrained.params[HEAD]} if isinstance(pretrained.model.config, BertSpanConfig) else {}
         return adopted._replace(params=adopted.params | head)
 
     def frozen(self, path: tuple[str, ...]) -> bool:
-        return path[:2] == ("encoder", "pooler")  # it has no gradient, but weight decay would change it
+        # It has no gradient, but weight decay would change it.
+        return path[:1] == ("encoder",) and self.encoder.unread_by_tokens(path[1:])
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[:1] == ("encoder",):

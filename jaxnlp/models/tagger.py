@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models.bert import notes_of_tokens
 from jaxnlp.models.classifier import matching_heads
 from jaxnlp.models.word_encoder import NAME, WordEncoder, WordEncoderConfig
 from jaxnlp.nn.dense import Dense
@@ -51,12 +52,23 @@ class TaggerConfig(WordEncoderConfig):
     crf: bool = True
     """Score whole sequences of labels by a linear-chain CRF; otherwise each label by a softmax."""
 
+    @property
+    def only_bert(self) -> bool:
+        """Whether it is a BERT and a softmax, as Transformers' class."""
+        others = self.crf or self.recurrent_widths or self.word_width or self.bigram_width or self.character_features
+        return self.bert and not others
+
     def build(self, processor: TaggerProcessor) -> "Tagger":
         return Tagger(self, *self.sizes(processor.inputs), len(processor.labels))
 
     def adopt(self, pretrained: Any) -> Adopted:
         """As for every word encoder; the layers that score labels only if both models have the same labels."""
         adopted = super().adopt(pretrained)
+        if self.only_bert:
+            config: Any = adopted.config
+            config = dataclasses.replace(config, encoder=config.encoder.of_tokens())
+            notes = notes_of_tokens(config.encoder, adopted.params[NAME]["bert"], pretrained.name)
+            adopted = adopted._replace(config=config, notes=(*adopted.notes, *notes))
         heads = {name: params for name, params in adopted.params.items() if name != NAME}
         if not heads:
             return adopted

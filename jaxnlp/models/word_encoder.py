@@ -155,7 +155,7 @@ class WordEncoderConfig(ModelConfig):
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # An unused pooler does not have a gradient, but weight decay would change it.
-        return path[:2] == (NAME, "bert") and (self.freeze_bert or path[2] == "pooler")
+        return path[:2] == (NAME, "bert") and (self.freeze_bert or self.encoder.unread_by_tokens(path[2:]))
 
     def encoder_parameters(self) -> Table:
         """Table entries of all parameters of the encoder except BERT's, for `ModelConfig.parameter`."""

@@ -114,6 +114,7 @@ class SelfAttention(nn.Module):
         deterministic: bool,
         attention_mask: jax.Array | None = None,
         bias: jax.Array | None = None,
+        rotary_base: jax.Array | None = None,
         cache: LayerCache | None = None,
         cached_positions: jax.Array | int = 0,
     ) -> tuple[jax.Array, LayerCache | None]:
@@ -126,6 +127,7 @@ class SelfAttention(nn.Module):
             or with a cache its capacity.
           bias: [1, H, T, S], added to the scores, such as `relative_bias` of a table that layers share; not with
             relative positions of its own. None = zero.
+          rotary_base: [] float, in place of the base of rotary `positions`, such as one for each layer of a stack.
           cache: keys and values of earlier positions, [B, G, S, K] each; None: x is the whole sequence.
           cached_positions: [] int, the number of filled positions in the cache; x's positions follow them.
 
@@ -152,7 +154,8 @@ class SelfAttention(nn.Module):
         first = 0 if cache is None else cached_positions
         if isinstance(self.positions, Rotary):  # the cache stores rotated keys
             here = first + jnp.arange(positions)
-            q, k = (rotary(x, here, base=self.positions.base, scaling=self.positions.scaling) for x in (q, k))
+            base = self.positions.base if rotary_base is None else rotary_base
+            q, k = (rotary(x, here, base=base, scaling=self.positions.scaling) for x in (q, k))
             packed = q, k, v
         keys = positions if cache is None else cache[0].shape[2]
         relative = self.positions

@@ -64,6 +64,8 @@ class TransformerBlock(nn.Module):
         deterministic: bool,
         attention_mask: jax.Array | None = None,
         bias: jax.Array | None = None,
+        rotary_base: jax.Array | None = None,
+        normalised: jax.Array | None = None,
         memory: jax.Array | None = None,
         memory_mask: jax.Array | None = None,
         cache: LayerCache | None = None,
@@ -74,7 +76,9 @@ class TransformerBlock(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          attention_mask, bias: of the mixer, see `nn.attention.SelfAttention`; without a bias the mixer is given none.
+          attention_mask, bias, rotary_base: of the mixer, see `nn.attention.SelfAttention`; the mixer is given only
+            those of the last two that are not None.
+          normalised: [] bool, whether x is normalised already: the mixer of order pre then reads x itself. None = no.
           memory: [B, S, D], for `cross`.
           memory_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend to the memory; None = all.
           cache: the mixer's; with `cross`, followed by the memory's keys and values (`CrossAttention.keys_and_values`),
@@ -103,7 +107,10 @@ class TransformerBlock(nn.Module):
         def add(x: jax.Array, branch: Callable[[jax.Array], jax.Array], name: str) -> jax.Array:
             """Adds a branch to rows [B * T, D]."""
             norm = self.norm(name=f"{name}_norm")
-            y = branch((norm(x) if self.order == "pre" else x).reshape(shape))
+            read = norm(x) if self.order == "pre" else x
+            if name == "attention" and normalised is not None:
+                read = jnp.where(normalised, x, read)
+            y = branch(read.reshape(shape))
             x = x + rows(LayerDropout(self.layer_dropout_rate)(y, deterministic=deterministic))
             return x if self.order == "pre" else norm(x)
 
@@ -113,7 +120,8 @@ class TransformerBlock(nn.Module):
             nonlocal mixed
             own = cache[:-2] if cache is not None and self.cross is not None else cache
             read = {"attention_mask": attention_mask, "cache": own, "cached_positions": cached_positions}
-            read |= {} if bias is None else {"bias": bias}
+            further = {"bias": bias, "rotary_base": rotary_base}
+            read |= {name: value for name, value in further.items() if value is not None}
             y, mixed = self.mixer(name="attention")(x, deterministic=deterministic, **read)
             return y
 
@@ -153,6 +161,7 @@ def stack(
     bias: jax.Array | None = None,
     memory: jax.Array | None = None,
     memory_mask: jax.Array | None = None,
+    layer_inputs: Callable[[jax.Array], dict[str, Any]] | None = None,
     caches: tuple[LayerCache | None, ...] | None = None,
     cached_positions: jax.Array | int = 0,
     return_layers: bool = False,
@@ -170,6 +179,8 @@ def stack(
       compute: whether to scan, and whether to recompute blocks in the backward pass.
       x: [B, T, D].
       deterministic, attention_mask, bias, memory, memory_mask: see `TransformerBlock`.
+      layer_inputs: further arguments of the block of a number [] int, from 0, or others in place of these; None = all
+        blocks are given the same.
       caches: one for each block, if x continues earlier positions; a block without one reads x as a whole sequence.
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
@@ -183,6 +194,7 @@ def stack(
     if caches is not None and return_layers:
         raise ValueError("return_layers cannot be combined with caches; leave out one of them")
     read = {"attention_mask": attention_mask, "bias": bias, "memory": memory, "memory_mask": memory_mask}
+    own = layer_inputs or (lambda layer: {})
     if layers == 0:
         return StackOutput(x, None, None if caches is None else ())
     first = block(name="block_0")
@@ -190,15 +202,19 @@ def stack(
     if caches is not None or module.has_variable("params", "block_0"):
         blocks = [first, *(block(name=f"block_{index}") for index in range(1, layers))]
         kept, layer_outputs = [], []
-        for one, cache in zip(blocks, caches or [None] * layers, strict=True):
-            x, cache = one(x, deterministic=deterministic, **read, cache=cache, cached_positions=cached_positions)
+        for layer, (one, cache) in enumerate(zip(blocks, caches or [None] * layers, strict=True)):
+            inputs = read | own(jnp.asarray(layer))
+            x, cache = one(x, deterministic=deterministic, **inputs, cache=cache, cached_positions=cached_positions)
             kept.append(cache)
             layer_outputs.append(x)
         stacked = jnp.stack(layer_outputs) if return_layers else None
         return StackOutput(x, stacked, None if caches is None else tuple(kept))
 
-    def body(module: TransformerBlock, x: jax.Array, read: dict[str, Any]) -> tuple[jax.Array, jax.Array | None]:
-        x = gathered_in(module, lambda module, x: module(x, deterministic=deterministic, **read)[0], x)
+    def body(
+        module: TransformerBlock, x: jax.Array, read: dict[str, Any], layer: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        inputs = read if layer is None else read | own(layer)
+        x = gathered_in(module, lambda module, x: module(x, deterministic=deterministic, **inputs)[0], x)
         return x, x if return_layers else None
 
     # A loop draws the same parameters, and a program that draws them for one block compiles several times as fast.
@@ -207,13 +223,13 @@ def stack(
         nn.remat(body, prevent_cse=not loop) if compute.remat else body,
         variable_axes={"params": 0, "intermediates": 0},
         split_rngs={"params": True, "dropout": True},
-        in_axes=nn.broadcast,
+        in_axes=(nn.broadcast, 0),
         length=layers,
         unroll=1 if loop else layers,
         # This check traces the block once more. It stays where random numbers are drawn: it decides which ones.
         check_constancy_invariants=not deterministic or module.is_initializing(),
     )
-    x, outputs = scanned(block(name="blocks"), x, read)
+    x, outputs = scanned(block(name="blocks"), x, read, None if layer_inputs is None else jnp.arange(layers))
     return StackOutput(x, outputs, None)
 
 

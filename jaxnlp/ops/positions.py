@@ -10,7 +10,7 @@ from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.matrix_products import accumulator
 
 
-def sinusoidal_positions(positions: int, width: int) -> jax.Array:
+def sinusoidal_positions(positions: int, width: int, *, sines_first: bool = False) -> jax.Array:
     """A fixed vector for each position: sines and cosines of wavelengths from 2 pi to 10,000 times that.
 
     p_t,2i = sin(t / 10000^(2i / D)),   p_t,2i+1 = cos(t / 10000^(2i / D))
@@ -18,6 +18,7 @@ def sinusoidal_positions(positions: int, width: int) -> jax.Array:
     Args:
       positions: T.
       width: D, even.
+      sines_first: whether all sines come before all cosines; otherwise each sine is before its cosine.
 
     Returns:
       [T, D], float32.
@@ -31,7 +32,7 @@ def sinusoidal_positions(positions: int, width: int) -> jax.Array:
         raise ValueError(f"sinusoidal positions come in pairs of sine and cosine: the width must be even, got {width}")
     rates = jnp.exp(-jnp.log(10_000.0) / width * jnp.arange(0.0, width, 2.0))
     angles = jnp.arange(positions, dtype=jnp.float32)[:, None] * rates[None]
-    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(positions, width)
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=1 if sines_first else 2).reshape(positions, width)
 
 
 class RotaryScaling(NamedTuple):
@@ -64,7 +65,7 @@ class RotaryScaling(NamedTuple):
 
 
 def rotary(
-    x: jax.Array, positions: jax.Array, *, base: float = 10_000.0, scaling: RotaryScaling | None = None
+    x: jax.Array, positions: jax.Array, *, base: jax.typing.ArrayLike = 10_000.0, scaling: RotaryScaling | None = None
 ) -> jax.Array:
     """Rotates queries or keys by angles that grow with their position: their products depend only on distances.
 
@@ -77,7 +78,7 @@ def rotary(
     Args:
       x: [B, T, H, K], float, K even.
       positions: [T] or [B, T] of each vector, int or float.
-      base: of the rates; a larger base rotates more slowly, for longer texts.
+      base: of the rates, a number or [] float; a larger base rotates more slowly, for longer texts.
       scaling: of the rates; None = none.
 
     Returns:

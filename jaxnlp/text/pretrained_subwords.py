@@ -30,6 +30,7 @@ class PretrainedSubwords:
       start: the id of the start symbol of a target.
       forced_first: the id of the token that each generated target has after the start symbol; None = any.
       forced_end: whether a generated target of the maximum length ends with the end symbol.
+      never: the ids of tokens that no generated target has.
     """
 
     unit = "tokens"
@@ -44,17 +45,30 @@ class PretrainedSubwords:
         *,
         forced_first: int | None = None,
         forced_end: bool = False,
+        never: Iterable[int] = (),
     ):
         """Raises: ValueError for special tokens that the tokenizer does not have."""
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
-        missing = [token for token in named.values() if tokenizer.token_to_id(token) is None]
+        self._tokenizer = tokenizer
+        self._describe(named, start, forced_first=forced_first, forced_end=forced_end, never=never)
+
+    def _describe(
+        self, named: dict[str, str], start: int, *, forced_first: int | None, forced_end: bool, never: Iterable[int]
+    ) -> None:
+        """Sets the attributes. Raises: ValueError for special tokens that do not exist."""
+        missing = [token for token in named.values() if self.id_of(token) is None]
         if missing or not set(named) >= set(TEXT_TO_TEXT_TOKENS):
             raise ValueError(f"expected a tokenizer with the tokens {', '.join(TEXT_TO_TEXT_TOKENS)}, got {named}")
         if start < 0:
             raise ValueError(f"expected the id of the start symbol, got {start}")
-        self.named, self.start, self._tokenizer = named, start, tokenizer
-        self.forced_first, self.forced_end = forced_first, forced_end
+        self.named, self.start = named, start
+        self.forced_first, self.forced_end, self.never = forced_first, forced_end, tuple(never)
+
+    @property
+    def forced(self) -> dict[str, Any]:
+        """The attributes that say which tokens a generated target has."""
+        return {name: getattr(self, name) for name in ("forced_first", "forced_end", "never")}
 
     @classmethod
     def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
@@ -150,6 +164,10 @@ class PretrainedSubwords:
             raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
         return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
 
+    def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+        """The ids of a target's tokens, as `encode`."""
+        return self.encode(text, dropout=dropout, seed=seed)
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, up to the first end symbol; padding, start and `first` have no text."""
         before = itertools.takewhile(lambda token_id: token_id != self.end, map(int, ids))
@@ -166,19 +184,28 @@ class PretrainedSubwords:
             "tokenizer": json.loads(self._tokenizer.to_str()),
             "named": self.named,
             "start": self.start,
-            "forced_first": self.forced_first,
-            "forced_end": self.forced_end,
+            **self.forced,
+            "never": list(self.never),
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The tokenizer whose `to_json` this is. Raises: ValueError saying what is wrong."""
-        require_fields(fields, "subwords", tokenizer=dict, named=dict, start=int, forced_end=bool)
-        first = fields.get("forced_first")
-        if not (first is None or type(first) is int):
-            raise ValueError(f"subwords: forced_first: expected the id of a token or null, got {first!r}")
+        require_fields(fields, "subwords", tokenizer=dict)
         try:
             tokenizer = tokenizer_of(fields["tokenizer"])
         except Exception as error:  # the library has no narrower class
             raise ValueError(f"subwords: not a tokenizer: {error}") from error
-        return cls(tokenizer, fields["named"], fields["start"], forced_first=first, forced_end=fields["forced_end"])
+        return cls(tokenizer, **described(fields))
+
+
+def described(fields: dict[str, Any]) -> dict[str, Any]:
+    """The attributes in the JSON of a tokenizer. Raises: ValueError naming a field that is missing or wrong."""
+    require_fields(fields, "subwords", named=dict, start=int, forced_end=bool, never=list)
+    first, never = fields.get("forced_first"), fields["never"]
+    if not (first is None or type(first) is int):
+        raise ValueError(f"subwords: forced_first: expected the id of a token or null, got {first!r}")
+    if not all(type(one) is int for one in never):
+        raise ValueError(f"subwords: never: expected the ids of tokens, got {never!r}")
+    own = {name: fields[name] for name in ("named", "start", "forced_end", "never")}
+    return {**own, "forced_first": first}

@@ -33,10 +33,18 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
     """
     if not path.is_file():
         raise FileNotFoundError(f"the SentencePiece model {path} does not exist")
+    return subwords_of(path.read_bytes(), str(path), extra=extra)
+
+
+def subwords_of(raw: bytes, name: str, *, extra: int = 0) -> Subwords:
+    """The tokenizer in the bytes of a SentencePiece `.model` file. Args: name: of the file, for messages.
+
+    Raises: DataError as `read_sentencepiece`.
+    """
     try:
-        return _subwords(_fields(path.read_bytes()), extra)
+        return _subwords(_fields(raw), extra)
     except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
-        raise DataError(f"{path} is not a SentencePiece model that can be read: {error}") from error
+        raise DataError(f"{name} is not a SentencePiece model that can be read: {error}") from error
 
 
 def _subwords(model: _Fields, extra: int) -> Subwords:

@@ -108,24 +108,40 @@ class Subwords:
             raise ValueError(f"dropout must be in [0, 1], got {dropout}")
         if dropout and self.kind != "bpe":
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        text = blanks_swapped(self._normalization.apply(text))
-        words = self._split(text)
         if dropout:
             generator = random.Random(seed)
+            words = self._split(blanks_swapped(self._normalization.apply(text)))
             return _unknowns_joined([one for word in words for one in self._ids_of(word, dropout, generator)[0]])
-        kept = self._kept
+        return _unknowns_joined([one for ids, _, _ in self._words_of(text) for one in ids])
+
+    encode_target = encode
+    """The ids of a target's tokens: those of any text."""
+
+    def pieces(self, text: str) -> list[str]:
+        """The tokens of a text, as strings: unknown characters next to each other are one, as in SentencePiece."""
+        pieces: list[str] = []
+        unknown = False  # whether the last piece is
+        for ids, _, tokens in self._words_of(text):
+            for token in self.tokens(ids) if self.byte_fallback else tokens:
+                before, unknown = unknown, not (self.byte_fallback or token in self._ids)
+                pieces.append(pieces.pop() + token if before and unknown else token)
+        return pieces
+
+    def _words_of(self, text: str) -> list[tuple[list[int], bool, list[str]]]:
+        """`_ids_of` of each word of a text."""
+        text = blanks_swapped(self._normalization.apply(text))
+        words, kept = self._split(text), self._kept
         if len(kept) > _MOST_KEPT:
             kept.clear()
-        ids: list[int] = []
+        found = []
         for word in words:
             if word not in kept:
                 kept[word] = self._ids_of(word)
-            word_ids, rounded = kept[word]
-            if rounded and len(words) > 1 and self.normalization.sign_is_blank:
+            if kept[word][1] and len(words) > 1 and self.normalization.sign_is_blank:
                 # SentencePiece rounds the sums of the whole text.
-                return _unknowns_joined(self._ids_of(text)[0])
-            ids += word_ids
-        return _unknowns_joined(ids)
+                return [self._ids_of(text)]
+            found.append(kept[word])
+        return found
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, up to the first end symbol; padding and start have no text.
@@ -195,8 +211,9 @@ class Subwords:
 
     def _ids_of(
         self, word: str, dropout: float = 0.0, generator: random.Random | None = None
-    ) -> tuple[list[int], bool]:
-        """The ids of a word's tokens, and whether rounding of the sums of scores decides between them and others."""
+    ) -> tuple[list[int], bool, list[str]]:
+        """The ids of a word's tokens, whether rounding of the sums of scores decides between them and others, and the
+        tokens, also those that are not in the vocabulary."""
         tokens, rounded = [word], False
         if self.kind == "bpe":
             tokens = merged(word, self._scores, dropout=dropout, generator=generator)
@@ -213,7 +230,7 @@ class Subwords:
                 ids += [len(SPECIAL) + byte for byte in text.encode()]
             else:
                 ids.append(UNKNOWN)
-        return ids, rounded
+        return ids, rounded, tokens
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
@@ -256,7 +273,7 @@ class Subwords:
         return any(BLANK in token[1:] for token in self.vocabulary)
 
     @functools.cached_property
-    def _kept(self) -> dict[str, tuple[list[int], bool]]:
+    def _kept(self) -> dict[str, tuple[list[int], bool, list[str]]]:
         """A cache of the results of `_ids_of`."""
         return {}
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from jaxnlp.text.looked_up_pieces import LookedUpPieces
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.subwords import Subwords
@@ -33,12 +34,14 @@ class Symbols(NamedTuple):
       start, end: before and after a target.
       forced_first: the token after the start symbol; None = any.
       forced_end: whether a target of the maximum length ends with the end symbol.
+      never: tokens that no generated target has.
     """
 
     start: int
     end: int
     forced_first: int | None = None
     forced_end: bool = False
+    never: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +65,8 @@ class TranslationProcessor:
     def symbols(self) -> Symbols:
         """The symbols of a target."""
         target = self.target
-        forced = (target.forced_first, target.forced_end) if isinstance(target, PretrainedSubwords) else ()
-        return Symbols(target.start, target.end, *forced)
+        forced = target.forced if isinstance(target, PretrainedSubwords) else {}
+        return Symbols(target.start, target.end, **forced)
 
     def __call__(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None
@@ -79,7 +82,8 @@ class TranslationProcessor:
         batch["source_mask"] = np.arange(batch["source"].shape[1])[None] < np.array([len(row) for row in rows])[:, None]
         if targets is None:
             return batch
-        written = [np.array([self.target.start, *self.target.encode(text)], np.int32) for text in as_texts(targets)]
+        texts = as_texts(targets)
+        written = [np.array([self.target.start, *self.target.encode_target(text)], np.int32) for text in texts]
         return {"source": batch["source"], "inputs": padded_rows(written), "source_mask": batch["source_mask"]}
 
     def encode_source(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
@@ -88,7 +92,7 @@ class TranslationProcessor:
 
     def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a target, the end symbol last; dropout as in `Subwords.encode`."""
-        return [*self.target.encode(text, dropout=dropout, seed=seed), self.target.end]
+        return [*self.target.encode_target(text, dropout=dropout, seed=seed), self.target.end]
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON; `target` is null if it equals `source`."""
@@ -104,4 +108,6 @@ class TranslationProcessor:
 
 
 def _tokenizer(fields: dict[str, Any]) -> Subwords | PretrainedSubwords:
+    if "pieces" in fields:
+        return LookedUpPieces.from_json(fields)
     return PretrainedSubwords.from_json(fields) if "tokenizer" in fields else Subwords.from_json(fields)

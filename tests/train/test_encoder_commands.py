@@ -1,4 +1,4 @@
-"""Commands that fine-tune RoBERTa, XLM-RoBERTa and DistilBERT on files, score them, and export them."""
+"""Commands that fine-tune RoBERTa and its kin on files, score them, and export them."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from tests.encoder_folders import write_folder
 from train.cli.command_line import RunOptions, parse
 
 FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
-FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra"]
+FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra", "modernbert"]
 
 
 def config_of(*arguments):
@@ -68,6 +68,8 @@ PEOPLE = ["--data.source", "invented_people", "--data.people", "4", "--data.max-
         ("roberta", "conll_tagger", WORDS),
         ("distilbert", "ud_parser_bert", [*WORDS, "--data.lengths", "16", "--data.tags", "none"]),
         ("electra", "bert_qa", [*PEOPLE, "--data.length-multiple", "128"]),
+        ("modernbert", "conll_tagger", WORDS),
+        ("modernbert", "bert_qa", [*PEOPLE, "--data.length-multiple", "128"]),
     ],
 )
 def test_taggers_parsers_and_models_that_find_answers_begin_with_a_folder(
@@ -85,5 +87,6 @@ def test_taggers_parsers_and_models_that_find_answers_begin_with_a_folder(
         capsys.readouterr()
         assert main(["predict", run, "The cat sat in Rome ."]) == 0
         assert "Rome" in capsys.readouterr().out
-    assert main(["parse", str(tmp_path / "ud_parser_bert"), "The cat sat in Rome ."]) == 0
-    assert "sat" in capsys.readouterr().out
+    if recipe == "ud_parser_bert":
+        assert main(["parse", run, "The cat sat in Rome ."]) == 0
+        assert "sat" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.text.foreign_settings import ForeignSettings
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 
 
 class StackNames(NamedTuple):
@@ -20,7 +21,7 @@ class StackNames(NamedTuple):
       up: the first feed-forward layer of a block without a gate.
       relative_bias: the table of the relative bias, which the first block has for all.
       norm: the normalisation after the last block.
-      positions: the table of learned positions.
+      positions: the table of learned positions, or of sines, which a file may leave out.
       embedding_norm: the normalisation of the embeddings.
     """
 
@@ -57,6 +58,7 @@ class EncoderDecoderFamily(NamedTuple):
         `mask_token`.
       aliases: further names of fields, which a config.json may have besides the settings.
       special: ids of special tokens that a config.json may leave out.
+      tokenizer: the class of its tokenizer here.
     """
 
     title: str
@@ -79,6 +81,7 @@ class EncoderDecoderFamily(NamedTuple):
     mask_is_optional: bool = False
     aliases: Mapping[str, str] = {}
     special: Mapping[str, int] = {"pad_token_id": 0}
+    tokenizer: type[PretrainedSubwords] = PretrainedSubwords
 
     def setting(self, field: str) -> str:
         """The setting of config.json that is this field."""

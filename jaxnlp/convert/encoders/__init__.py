@@ -5,6 +5,7 @@ All are variants of `jaxnlp.models.bert.Bert`. A new family is a new file with a
 
 import importlib
 import pkgutil
+import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ class EncoderNames(NamedTuple):
     """The tensors of an encoder, without `.weight` and `.bias`.
 
     Attributes:
-      tokens, positions, segments: tables of embeddings; None = the family has no segments.
+      tokens, positions, segments: tables of embeddings; None = the family has no such table.
       embedding_norm: the normalisation of their sum.
       blocks: of each block.
       pooler: the dense layer of the pooler.
@@ -26,10 +27,11 @@ class EncoderNames(NamedTuple):
       follows: the head of next sentences; None = the family has none.
       projection: the layer from the embeddings' width to the model's, if they differ.
       replaced: both layers of the head of replaced tokens; None = the family has none.
+      final_norm, pooler_norm: normalisations after the last block, and of the pooler's output; None = there is none.
     """
 
     tokens: str
-    positions: str
+    positions: str | None
     segments: str | None
     embedding_norm: str
     blocks: BlockNames
@@ -41,6 +43,8 @@ class EncoderNames(NamedTuple):
     follows: str | None
     projection: str
     replaced: tuple[str, str] | None
+    final_norm: str | None = None
+    pooler_norm: str | None = None
 
 
 class EncoderFamily(NamedTuple):
@@ -59,6 +63,12 @@ class EncoderFamily(NamedTuple):
       classifier_pooler: the pooler in a classifier of texts.
       dropout: the setting of the dropout before a head's output layer, by the end of the name of the head's class.
       reads_segments: whether its classes take the segments of tokens.
+      defaults: fields of `BertConfig` of a file without their settings, where they are not those of `BertConfig`.
+      layer_kinds: whether layers are local or global, each with its rotary positions, see `jaxnlp.convert.layer_kinds`.
+      answers: first part of the names of the output layer of a class of answers.
+      dense_heads: whether its classes of tokens and of answers have only dropout and a dense layer after the encoder;
+        otherwise also the pooler, as a layer of each token.
+      values: our value for each value of a setting that is one of several names.
     """
 
     title: str
@@ -73,11 +83,11 @@ class EncoderFamily(NamedTuple):
     classifier_pooler: str
     dropout: Mapping[str, str]
     reads_segments: bool = True
-
-    @property
-    def values(self) -> Mapping[str, Mapping[Any, Any]]:
-        """Settings whose values are written in another way: none."""
-        return {}
+    defaults: Mapping[str, Any] = types.MappingProxyType({})
+    layer_kinds: bool = False
+    answers: str = "qa_outputs."
+    dense_heads: bool = True
+    values: Mapping[str, Mapping[Any, Any]] = types.MappingProxyType({})
 
     @property
     def pools(self) -> bool:

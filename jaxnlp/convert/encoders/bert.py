@@ -52,6 +52,11 @@ FIXED = {
     "scale_embeddings": False,
     "pooler_activation": "tanh",
     "embedding_width": None,
+    "local_layers": (),
+    "gated": False,
+    "use_bias": True,
+    "pooler_input": "cls",
+    "pooler_norm": False,
 }
 
 FAMILY = EncoderFamily(

@@ -124,7 +124,7 @@ def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[..., jax.Ar
     """A function of the encoder's parameters, tokens [B, 1, T] and their mask."""
     encoder = encoder_config(trained)
     pooling = pooling or getattr(trained.model.config, "pooling", "mean")
-    if pooling == "pooler" and not encoder.use_pooler:
+    if pooling == "pooler" and not encoder.pools:
         raise ValueError("this encoder has no pooler; set pooling to cls or mean")
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     settings, limit = embedding_settings_of(trained), max_length_of(trained)

@@ -8,11 +8,13 @@ import numpy as np
 
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_TOKENS, Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
 from jaxnlp.tasks.export import ExportCommand, without_class
+from jaxnlp.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,16 +63,21 @@ def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
         raise without_class(trained)
     params = jax.tree.map(np.asarray, dict(trained.params))
     rest = dict(params.pop(NAME))
-    bert = {name: value for name, value in rest.pop("bert").items() if name != "pooler"}
-    shape = dataclasses.replace(config.encoder, use_pooler=False)
+    shape, bert = encoder_of_tokens(config.encoder, rest.pop("bert"))
     others = {**params, **({NAME: rest} if rest else {})}
     return Pretrained(shape, bert, None, trained.processor.inputs.pieces.of_words), others
+
+
+def encoder_of_tokens(config: BertConfig, params: Params) -> tuple[BertConfig, Params]:
+    """The encoder of a model of tokens and its parameters, without a pooler of texts, which it does not read."""
+    read = {name: value for name, value in params.items() if not config.unread_by_tokens((name,))}
+    return dataclasses.replace(config, use_pooler=config.use_pooler and not config.pools), read
 
 
 def token_classifier_of(trained: Trained) -> Classifier | None:
     """The output layer of a tagger that is only a BERT; None for other models."""
     config: Any = trained.model.config
-    if not isinstance(config, TaggerConfig) or config.crf or set(trained.params[NAME]) != {"bert"}:
+    if not isinstance(config, TaggerConfig) or not config.only_bert or config.encoder.of_tokens() != config.encoder:
         return None
     kernel, bias = (np.asarray(trained.params[HEAD][name]) for name in ("kernel", "bias"))
     return Classifier(kernel, bias, config.input_dropout_rate, trained.processor.labels, head=OF_TOKENS)

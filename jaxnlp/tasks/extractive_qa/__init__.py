@@ -12,8 +12,6 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxnlp.config import Count, Finite
-from jaxnlp.convert.encoders import families
-from jaxnlp.convert.pretrained import OF_SPANS
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
@@ -25,7 +23,7 @@ from jaxnlp.tasks.bert_verbs.encodings import attend
 from jaxnlp.tasks.extractive_qa.answers import ask, exports, warm_up_ask
 from jaxnlp.tasks.extractive_qa.commands import Ask
 from jaxnlp.tasks.extractive_qa.evaluators import Threshold, Validation
-from jaxnlp.tasks.extractive_qa.export import ExportSpans, from_pretrained
+from jaxnlp.tasks.extractive_qa.export import CLASSES, ExportSpans, from_pretrained
 from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
 
@@ -36,7 +34,7 @@ class ExtractiveQA(Task):
     Batches are those of `jaxnlp.text.question_contexts`. A window without the answer has [CLS] as both tokens.
     """
 
-    model_types = tuple(f"{family.prefix}{OF_SPANS.name}" for family in families().values())
+    model_types = tuple(CLASSES)
 
     max_answer_tokens: Count = 30
     """Maximum length of an answer in tokens."""

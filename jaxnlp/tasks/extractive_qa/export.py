@@ -7,17 +7,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.convert import PretrainedError, exported_task, read_pretrained
+from jaxnlp.convert import PretrainedError, exported_task, pretrained_types, read_pretrained
+from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import EXPORTED
-from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, head_prefix, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
+from jaxnlp.tasks.bert_verbs.word_export import encoder_of_tokens
 from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.question_contexts import QuestionProcessor
 
-OUR_HEAD = ExportedHead(HEAD, OF_SPANS.prefix)
+CLASSES = {f"{family.prefix}{OF_SPANS.name}": family for family in families().values()}
+"""The families, by the names of their models that find answers in Transformers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,16 +32,16 @@ class ExportSpans(ExportCommand):
         config: Any = trained.model.config
         if not isinstance(config, BertSpanConfig):
             raise without_class(trained)
-        config = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, use_pooler=False))
         params = jax.tree.map(np.asarray, dict(trained.params))
-        encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
+        shape, encoder = encoder_of_tokens(config.encoder, params["encoder"])
+        config = dataclasses.replace(config, encoder=shape)
         processor: QuestionProcessor = trained.processor
         head = Classifier(params[HEAD]["kernel"], params[HEAD]["bias"], 0.0, (), head=OF_SPANS)
         save_pretrained(
             self.folder,
             Pretrained(config.encoder, encoder, None, processor.vocabulary, max_length=processor.max_length),
             classifier=head,
-            further_files={EXPORTED: description(trained, config, OUR_HEAD)},
+            further_files={EXPORTED: description(trained, config, ExportedHead(HEAD, head_prefix(shape, head)))},
         )
         name = architecture(config.encoder, None, head)
         print(f"{self.folder}: transformers.{name}.from_pretrained reads it, and jaxnlp")
@@ -51,12 +54,13 @@ def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = (
     """
     if exported_task(path) is not None:
         return read_exported(path, ignore=ignore)
-    pretrained = read_pretrained(path, ignore=(*ignore, OF_SPANS.prefix))
+    family = CLASSES[pretrained_types(path)[0]]
+    pretrained = read_pretrained(path, ignore=(*ignore, family.answers))
     longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions, 384)
     processor = QuestionProcessor(pretrained.vocabulary, longest, QuestionProcessor.max_overlap(longest) // 2)
-    head = read_head(path, OUR_HEAD)
+    head = read_head(path, ExportedHead(HEAD, family.answers))
     if (outputs := head[HEAD]["bias"].size) != 2:
-        raise PretrainedError(f"{path}: expected 2 outputs of {OF_SPANS.prefix[:-1]}, got {outputs}")
-    config = BertSpanConfig(encoder=pretrained.config, compute=EXACT)
+        raise PretrainedError(f"{path}: expected 2 outputs of {family.answers[:-1]}, got {outputs}")
+    config = BertSpanConfig(encoder=pretrained.config.of_tokens(), compute=EXACT)
     params = jax.device_put({"encoder": pretrained.params} | head, jax.local_devices()[0])
     return Trained(task, config.build(processor), params, processor, name=str(path))

@@ -19,6 +19,9 @@ from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import System
 from jaxnlp.typing import Batch, Params
 
+MANY, SHORT = 64, 16
+"""One more shape of batches, since most sentences are shorter than most texts."""
+
 
 def parse_of(
     model: Any, processor: ParserProcessor, num_beams: int = 1, positions: int | None = None
@@ -141,7 +144,8 @@ class SentenceParser:
         return [_tree_of(sentence, one, processor) for sentence, one in zip(sentences, rows, strict=True)]
 
     def _shapes(self) -> tuple[Shape, ...]:
-        return text_shapes(self._trained.processor.inputs.longest)
+        longest = self._trained.processor.inputs.longest
+        return tuple(dict.fromkeys((*text_shapes(longest), Shape(MANY, min(SHORT, longest)))))
 
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
         params = self._trained.separate_params if params is None else params

@@ -42,7 +42,7 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
         raise PretrainedError(f"{folder / CONFIG}: {error}") from error
     rate = settings.get(family.dropout.get(OF_TOKENS.name, "dropout"))
     config = TaggerConfig(
-        encoder=pretrained.config,
+        encoder=pretrained.config.of_tokens(),
         bert=True,
         word_width=0,
         character_features=0,

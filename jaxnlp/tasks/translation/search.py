@@ -110,6 +110,7 @@ class Translator(NamedTuple):
             n_best=1,
             forced_first=self.symbols.forced_first,
             forced_stop=self.symbols.forced_end,
+            never=self.symbols.never,
             cache=rows_like(mesh, cache),
         )
 
@@ -137,6 +138,7 @@ class Translator(NamedTuple):
             n_best=n_best,
             forced_first=self.symbols.forced_first,
             forced_stop=self.symbols.forced_end,
+            never=self.symbols.never,
             max_lengths=np.minimum(max_target_length(source_mask.sum(axis=1)), longest),
             cache=self.initial_cache(mesh, capacity, options.coverage_penalty > 0, params, source, source_mask),
         )

@@ -30,14 +30,14 @@ def encoder_decoder_of_transformers(task: Task, path: str | Path, *, ignore: tup
 
 @dataclasses.dataclass(frozen=True)
 class ExportEncoderDecoder(ExportCommand):
-    """Writes a model that was trained from the weights of a T5 or a BART as a directory that Hugging Face Transformers
-    reads.
+    """Writes a model that was trained from the weights of a T5, a BART or a Marian as a directory that Hugging Face
+    Transformers reads.
 
     It has the tokenizer, too. An mT5 is written as a T5: it is the same function. The directory is written atomically.
     `jaxnlp.load_pretrained` and the verbs read it back. With --format jax or onnx every translator is written.
 
     Raises, when it is called:
-      ValueError: for a model of another family, with its own vocabulary, or with layers that neither T5 nor BART has.
+      ValueError: for a model of another family, with its own vocabulary, or with layers that none of them has.
       OSError: when the directory is not empty or cannot be written.
     """
 

@@ -79,7 +79,7 @@ def with_id(tokenizer: Tokenizer, token: str) -> tuple[str, int]:
     return token, token_id
 
 
-_CLEANED = (
+CLEANED = (
     *((f" {mark}", mark) for mark in (".", "?", "!", ",")),
     (" ' ", "'"),
     *((f" {end}", end) for end in ("n't", "'m", "'s", "'ve", "'re")),
@@ -90,7 +90,7 @@ def clean_up_texts(tokenizer: Tokenizer) -> None:
     """Removes blanks before marks from decoded texts, as `clean_up_tokenization_spaces` of Transformers. BPE keeps them
     there."""
     if not isinstance(tokenizer.model, BPE):
-        steps = [tokenizer.decoder, decoders.Fuse(), *(decoders.Replace(*pair) for pair in _CLEANED)]
+        steps = [tokenizer.decoder, decoders.Fuse(), *(decoders.Replace(*pair) for pair in CLEANED)]
         tokenizer.decoder = decoders.Sequence(steps)
 
 

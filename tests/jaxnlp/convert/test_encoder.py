@@ -9,7 +9,8 @@ import pytest
 from jaxnlp.convert.encoder import from_huggingface, tensor_prefixes, to_huggingface
 from jaxnlp.convert.encoders import families
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.bert_pretraining import PretrainingHeads
 
 VOCABULARY = 11
 CONFIG = BertConfig(num_layers=2, num_heads=2, width=4, feed_forward_width=6, max_positions=5)

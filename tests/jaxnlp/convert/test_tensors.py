@@ -8,6 +8,7 @@ from jaxnlp.convert.tensors import (
     join_all,
     kernel,
     norm,
+    ones,
     plain,
     prefix_of,
     split_all,
@@ -28,6 +29,24 @@ def test_layers_side_by_side_are_one_kernel_with_axes_and_come_apart_again():
     assert found.keys() == held.keys()
     for name, array in held.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+def test_parts_of_one_tensor_are_several_parameters_and_come_together_again():
+    entries = [kernel("t", (name,), ("both",), 2, (3,), part=part, parts=2) for part, name in enumerate(("a", "b"))]
+    held = numbered(6, 2)
+    tree = join_all({"both.weight": ("both.weight", held)}, entries, {}, "T")
+    np.testing.assert_array_equal(tree["t"]["a"], held[:3].T)
+    np.testing.assert_array_equal(tree["t"]["b"], held[3:].T)
+    np.testing.assert_array_equal(split_all(tree, entries)["both.weight"], held)
+    with pytest.raises(WeightsError, match=r"a gives both.weight \(3, 2\), expected \(6, 2\)"):
+        split_all(tree, entries[:1])
+
+
+def test_a_parameter_that_no_tensor_holds_is_ones():
+    entry = ones("t", ("scale",), 2)
+    tree = join_all({}, [entry], {}, "T")
+    np.testing.assert_array_equal(tree["t"]["scale"], [1.0, 1.0])
+    assert split_all(tree, [entry]) == {}
 
 
 def test_a_kernel_that_is_not_transposed_keeps_its_rows():

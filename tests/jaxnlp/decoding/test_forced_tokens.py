@@ -1,4 +1,5 @@
-"""Beam search whose continuations begin with a given token, or end with the stop token at their maximum length."""
+"""Beam search whose continuations begin with a given token, end with a stop token at their maximum length, or never
+have some tokens."""
 
 import itertools
 
@@ -13,14 +14,14 @@ STOP = 2
 LIMITS = [3, 2, 3]
 
 
-def continuations(recurrent, prompt, most, first, forced_stop):
+def continuations(recurrent, prompt, most, first, forced_stop, never):
     """Of one prompt: {tokens: their log-probability}, where a forced token has probability 1."""
     found = {}
     for length in range(1, most + 1):
         for tokens in itertools.product(range(recurrent.size), repeat=length):
             if STOP in tokens[:-1] or (length < most and tokens[-1] != STOP):
                 continue
-            if first is not None and tokens[0] != first:
+            if (first is not None and tokens[0] != first) or set(never) & set(tokens):
                 continue
             if forced_stop and length == most and tokens[-1] != STOP:
                 continue
@@ -34,8 +35,12 @@ def continuations(recurrent, prompt, most, first, forced_stop):
     return sorted(found.items(), key=lambda one: -one[1])
 
 
-@pytest.mark.parametrize(("first", "forced_stop"), [(3, True), (3, False), (None, True)])
-def test_wide_enough_it_ranks_all_sequences_with_the_forced_tokens_as_brute_force_does(recurrent, first, forced_stop):
+@pytest.mark.parametrize(
+    ("first", "forced_stop", "never"), [(3, True, (1,)), (3, False, ()), (None, True, ()), (None, False, (3, 0))]
+)
+def test_wide_enough_it_ranks_all_sequences_with_the_forced_and_without_the_excluded_tokens_as_brute_force_does(
+    recurrent, first, forced_stop, never
+):
     width = recurrent.size**3
     result = beam_search(
         recurrent.decoder,
@@ -46,10 +51,11 @@ def test_wide_enough_it_ranks_all_sequences_with_the_forced_tokens_as_brute_forc
         stop=STOP,
         forced_first=first,
         forced_stop=forced_stop,
+        never=never,
         max_lengths=np.array(LIMITS),
     )
     for row, (prompt, most) in enumerate(zip(PROMPT, LIMITS, strict=True)):
-        expected = continuations(recurrent, prompt, most, first, forced_stop)
+        expected = continuations(recurrent, prompt, most, first, forced_stop, never)
         lengths = result.lengths[row, : len(expected)]
         found = [tuple(tokens[:length].tolist()) for tokens, length in zip(result.tokens[row], lengths, strict=False)]
         assert found == [tokens for tokens, _ in expected]

@@ -10,7 +10,8 @@ import torch
 import transformers
 
 from jaxnlp.convert.encoder import from_huggingface, to_huggingface
-from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.bert_pretraining import PretrainingHeads
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.ops.positions import sinusoidal_positions
 from tests.random_parameters import random_parameters
@@ -210,6 +211,30 @@ def test_variants_are_what_they_say():
     chex.assert_trees_all_close(same, encoding, atol=1e-6)
 
 
+MODERN = dataclasses.replace(
+    CONFIG,
+    **{"positions": "rotary", "pre_norm": True, "first_norm": False, "gated": True, "use_bias": False},
+    **{"num_segments": 0, "local_layers": (0, 1), "local_window": 2, "pooler_norm": True, "pooler_input": "each"},
+)
+
+
+def test_local_layers_see_their_window_alone_and_each_token_has_the_layer_of_the_pooler():
+    model, (tokens, _, _) = Bert(MODERN, VOCABULARY), batch()
+    params = random_parameters(model, np.zeros((1, 1), np.int32), spread=0.5)
+    plain = encode(model, params, tokens)
+    assert plain.pooled is None
+    changed = tokens.copy()
+    changed[:, -1] = 1 + tokens[:, -1] % (VOCABULARY - 1)
+    moved = np.abs(encode(model, params, changed).hidden - plain.hidden).max(axis=(0, 2))
+    assert moved[: LENGTH - 3].max() == 0.0  # two layers, each of which sees one token on both sides
+    assert moved[LENGTH - 3 :].min() > 1e-4
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        names = tuple(key.key for key in path)
+        assert len(MODERN.parameter(names).axes) == leaf.ndim
+        assert not MODERN.unread_by_tokens(names)
+    assert dataclasses.replace(MODERN, pooler_input="cls").unread_by_tokens(("pooler_norm", "scale"))
+
+
 @pytest.mark.thorough
 def test_short_products_are_near_the_exact_ones():
     params, (tokens, segments, mask) = initial(), batch()
@@ -232,6 +257,12 @@ def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
         ({"num_layers": 0}, "model.encoder.num_layers must be at least 1, got 0"),
         ({"num_heads": 3}, "model.encoder.num_heads must divide model.encoder.width, got 3 heads for width 8"),
         ({"feed_forward_width": 0}, "model.encoder.feed_forward_width must be at least 1, got 0"),
+        ({"rotary_base": 5.0}, "rotary_base applies only to model.encoder.positions rotary"),
+        ({"local_window": 5}, "local_window applies only to an encoder with local layers"),
+        ({"local_layers": (2,)}, r"model.encoder.local_layers must be below model.encoder.num_layers, 2, got \(2,\)"),
+        ({"first_norm": False}, "first_norm applies only to model.encoder.pre_norm True"),
+        ({"positions": "rotary", "width": 6}, "must be even for rotary positions, got 3"),
+        ({"positions": "rotary", "padding_id": 1}, "padding_id applies only to embeddings of positions"),
         ({"dropout_rate": 1.0}, r"model.encoder.dropout_rate must be in \[0, 1\), got 1.0"),
         (
             {"positions": "sinusoidal", "width": 9, "num_heads": 3},

@@ -356,6 +356,7 @@ def test_the_initial_loss_is_near_that_of_a_uniform_guess(norm, embeddings, more
         ({"width": 6, "positions": "rotary"}, "model.width / model.num_heads must be even for rotary positions, got 3"),
         ({"dropout_rate": 1.0}, "model.dropout_rate must be in [0, 1), got 1.0"),
         ({"position_offset": 2}, "model.position_offset applies only to learned positions (model.positions)"),
+        ({"positions": "rotary", "sines_first": True}, "model.sines_first applies only to sinusoidal positions"),
         ({"num_buckets": 8}, "model.num_buckets applies only to a relative bias (model.positions)"),
     ],
 )

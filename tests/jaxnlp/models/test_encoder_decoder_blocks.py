@@ -19,7 +19,7 @@ X, MEMORY = np.random.default_rng(0).normal(size=(2, 2, 5, 4)).astype(np.float32
 def blocks(side, compute=EXACT, **changes):
     module = Blocks(dataclasses.replace(CONFIG, **changes), cross=side == "decoder")
     read = {"memory": MEMORY} if side == "decoder" else {}
-    params = random_parameters(module, X, EXACT, deterministic=True, **read)
+    params = random_parameters(module, X, compute=EXACT, deterministic=True, **read)
     return module, params, lambda params, x: module.apply({"params": params}, x, compute, deterministic=True, **read)
 
 
@@ -39,7 +39,7 @@ def test_a_shared_bias_is_the_same_in_a_loop_and_unrolled_and_acts_in_every_bloc
     found = jax.jit(apply)(params, X).hidden
     np.testing.assert_allclose(found, jax.jit(looped)(params, X).hidden, atol=1e-5)
     # The bias of one distance moves outputs as a table of each block would.
-    other = params | {"relative_bias": params["relative_bias"].at[1].add(3.0)}
+    other = params | {"relative_bias": params["relative_bias"] + 3.0 * np.eye(4, dtype=np.float32)[1][:, None]}
     assert np.abs(apply(other, X).hidden - found).max() > 1e-3
     own = {**params, "blocks": {**params["blocks"], "attention": dict(params["blocks"]["attention"])}}
     del own["relative_bias"]

@@ -279,6 +279,37 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     assert result_of(Stack(caches=True), separate).hidden.shape == X.shape
 
 
+def test_each_block_of_a_stack_may_be_given_its_own_arguments():
+    """Looped over, and with separate parameters: as blocks that are called one after the other."""
+    near = masks.local(POSITIONS, POSITIONS, before=1, after=1)
+    block = functools.partial(make_block, causal=False, positions=Rotary())
+
+    def of_layer(layer):
+        base = jnp.where(layer == 1, 50.0, 10_000.0)
+        return {"attention_mask": near | (layer != 1), "rotary_base": base, "normalised": layer == 0}
+
+    class Different(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return stack(block, 2, TransformerCompute(scan_layers=True), x, deterministic=True, layer_inputs=of_layer)
+
+    single, params = block(), random_params()
+
+    def one(x, mask, base, normalised):
+        given = {"attention_mask": np.array(mask), "rotary_base": np.float32(base), "normalised": np.array(normalised)}
+        return np.asarray(apply(single, params, x, **given)[0])
+
+    everything = np.ones_like(near)
+    x = one(X, everything, 10_000.0, True)
+    expected = one(x, near, 50.0, False)
+    for other in (one(x, everything, 50.0, False), one(x, near, 10_000.0, False), one(x, near, 50.0, True)):
+        assert np.abs(other - expected).max() > 1e-2
+    both = {"blocks": jax.tree.map(lambda leaf: np.stack([leaf, leaf]), params)}
+    for held in (both, unstacked(both)):
+        found = jax.jit(Different().apply)({"params": held}, X).hidden
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_a_loop_over_blocks_initialises_the_parameters_of_unrolled_blocks(monkeypatch):
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
 

@@ -9,6 +9,7 @@ import torch
 import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
 from jaxnlp.ops.positions import RotaryScaling, rotary, sinusoidal_positions
 
@@ -23,6 +24,14 @@ def test_each_pair_of_features_is_a_point_that_turns_at_its_own_rate():
         for i in range(3):
             angle = t / 10_000.0 ** (2 * i / 6)
             np.testing.assert_allclose(found[t, 2 * i : 2 * i + 2], [math.sin(angle), math.cos(angle)], atol=1e-5)
+
+
+def test_all_sines_may_come_before_all_cosines_as_in_marian():
+    expected = MarianSinusoidalPositionalEmbedding(50, 6).create_weight()
+    found = np.asarray(sinusoidal_positions(50, 6, sines_first=True))
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    pairs = np.asarray(sinusoidal_positions(50, 6))
+    np.testing.assert_array_equal(found, np.concatenate([pairs[:, ::2], pairs[:, 1::2]], axis=1))
 
 
 def test_an_odd_width_is_refused():

@@ -58,6 +58,7 @@ def assert_equal(path, texts):
     ours, theirs = read_sentencepiece(path), sentencepiece.SentencePieceProcessor(model_file=str(path))
     for text in texts:
         expected = theirs.encode(text)
+        assert ours.pieces(text) == theirs.encode(text, out_type=str), text
         ids = ours.encode(text)
         unknown, name = theirs.unk_id(), theirs.id_to_piece
         assert ours.tokens(ids) == ["<unk>" if number == unknown else name(number) for number in expected], text

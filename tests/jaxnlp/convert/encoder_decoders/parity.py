@@ -72,7 +72,8 @@ def assert_equal_gradients(held, model, batch, targets, family):
     model.zero_grad()
     scores = model(**batch).logits.log_softmax(-1)
     (-scores.gather(-1, targets[..., None])).sum().backward()
-    expected = {name: x.grad.numpy() for name, x in model.named_parameters()}
+    named = (*model.named_parameters(), *model.named_buffers())
+    expected = {name: x.grad.numpy() for name, x in named if x.requires_grad}
     found = to_huggingface(jax.device_get(jax.jit(jax.grad(loss))(held.params)), held.config, family)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():

@@ -191,7 +191,7 @@ def copied(tiny, target):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bad_words_ids": [[1]]}, r"generation_config\.json: not supported: bad_words_ids \[\[1\]\], expected None"),
+        ({"bad_words_ids": [[1, 3]]}, r"generation_config\.json: not supported: bad_words_ids \[\[1, 3\]\], expected"),
         ({"repetition_penalty": 1.2}, r"repetition_penalty 1\.2, expected"),
         ({"forced_bos_token_id": 400}, "forced_bos_token_id must be from 0 to 345, or null, got 400"),
         ({"forced_eos_token_id": 5}, "forced_eos_token_id 5, expected eos_token_id or null"),
@@ -227,7 +227,7 @@ def test_forced_tokens_are_those_of_the_generation_config_and_else_of_the_config
     assert forced(tmp_path) == (None, False)
     config.write_text(json.dumps({name: x for name, x in settings.items() if name != "forced_eos_token_id"}))
     assert forced(tmp_path) == (None, False)
-    config.write_text(json.dumps(settings | {"bad_words_ids": [[1]]}))
+    config.write_text(json.dumps(settings | {"bad_words_ids": "a"}))
     with pytest.raises(PretrainedError, match=r"config\.json: not supported: bad_words_ids"):
         read_encoder_decoder(tmp_path)
 

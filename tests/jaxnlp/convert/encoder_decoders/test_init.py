@@ -243,7 +243,7 @@ def test_options_of_the_config_change_logits_as_in_transformers(kind, changes, t
         ({"dropout_rate": 2.0}, "dropout_rate"),
         ({"relative_attention_max_distance": 0}, "max_distance"),
         ({"rotary_dim": 8}, "unknown settings: rotary_dim"),
-        ({"model_type": "umt5"}, "model_type must be one of bart, mt5, t5, got 'umt5'"),
+        ({"model_type": "umt5"}, "model_type must be one of bart, marian, mt5, t5, got 'umt5'"),
         ({"vocab_size": 98}, "the tokenizer has 99 tokens, but the model has 98 embeddings"),
     ],
     ids=str,

@@ -18,7 +18,8 @@ from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.models.bert import Bert, PretrainingHeads
+from jaxnlp.models.bert import Bert
+from jaxnlp.models.bert_pretraining import PretrainingHeads
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from tests.encoder_folders import TEXTS, make_model, write_folder
 
@@ -116,7 +117,8 @@ def test_masked_tokens_have_the_logits_of_transformers_and_the_model_goes_in_and
     assert held.heads is not None
     assert not held.config.use_pooler
     (hidden, _, _), mask = ours(held, batch)
-    heads = PretrainingHeads(model.config.vocab_size, held.config.epsilon, held.config.embedded_width, EXACT)
+    config = held.config
+    heads = PretrainingHeads(model.config.vocab_size, config.epsilon, config.embedded_width, config.use_bias, EXACT)
     rows = jnp.asarray(hidden[mask])
     fake = {**held.heads, "follows": {"kernel": np.zeros((8, 2), "f4"), "bias": np.zeros(2, "f4")}}
     x, bias, _ = heads.apply({"params": fake}, rows, rows)
@@ -176,12 +178,13 @@ def test_each_prefix_is_understood_and_what_does_not_fit_is_named(family, tmp_pa
         prefixed = {prefix + name: x for name, x in tensors.items()}
         chex.assert_trees_all_equal(from_huggingface(prefixed, held.config, size).params, held.params)
     last = families()[family].names.blocks.block.format(1) + families()[family].names.blocks.up + ".weight"
+    shape = tensors[last].shape
     wrong = {name: x for name, x in tensors.items() if name != last} | {"adapter.weight": np.zeros(3, np.float32)}
     with pytest.raises(WeightsError) as caught:
         from_huggingface(wrong, held.config, size)
     assert str(caught.value).splitlines()[:3] == [
         f"tensors that do not fit this {families()[family].title}: 2",
-        f"  missing: {last} (12, 8)",
+        f"  missing: {last} {shape}",
         "  unknown: adapter.weight (3,)",
     ]
 
@@ -221,6 +224,23 @@ OPTIONS["electra"] = [
     {"layer_norm_eps": 1e-1},
     {"vocab_size": 400},
     {"pad_token_id": 3, "summary_type": "mean", "classifier_dropout": 0.3, "initializer_range": 0.5},
+]
+OPTIONS["modernbert"] = [
+    {"num_attention_heads": 4},
+    {"intermediate_size": 20},
+    {"num_hidden_layers": 1},
+    {"hidden_size": 16},
+    {"norm_eps": 1e-1},
+    {"vocab_size": 400},
+    {"local_attention": 2},
+    {"local_attention": 5},
+    {"global_attn_every_n_layers": 3},
+    {"global_attn_every_n_layers": 1},
+    {"layer_types": ["sliding_attention"] * 2 + ["full_attention"]},
+    {"layer_types": ["sliding_attention"] * 3},
+    {"global_rope_theta": 50.0, "local_rope_theta": 5.0},
+    {"rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 30.0}}},
+    {"pad_token_id": 3, "classifier_dropout": 0.3, "mlp_dropout": 0.2, "attention_dropout": 0.1},
 ]
 CASES = [
     pytest.param(family, changes, id=f"{family} {' '.join(changes)}")
@@ -271,6 +291,15 @@ def tiny_folder(tmp_path_factory):
         ("electra", {"hidden_act": "gelu_new"}, "hidden_act 'gelu_new', expected 'gelu'"),
         ("xlm-roberta", {"model_type": "xlm-roberta-xl"}, "model_type must be one of .*, got 'xlm-roberta-xl'"),
         ("xlm-roberta", {"layer_norm_eps": "1"}, "layer_norm_eps '1', expected a number"),
+        ("modernbert", {"hidden_activation": "relu"}, "hidden_activation 'relu', expected 'gelu'"),
+        ("modernbert", {"attention_bias": True}, "attention_bias True, expected False"),
+        ("modernbert", {"decoder_bias": False}, "decoder_bias False, expected True"),
+        ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling 'max', expected 'cls' or 'mean'"),
+        ("modernbert", {"layer_types": ["full_attention"]}, "expected full_attention or .* for each of 3 layers"),
+        ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type 'yarn'"),
+        ("modernbert", {"rope_parameters": {"rope_theta": 3.0}}, "rope_parameters of rope_theta"),
+        ("modernbert", {"layer_types": None, "global_attn_every_n_layers": 0}, "a whole number of at least 1"),
+        ("modernbert", {"num_hidden_layers": None}, "no num_hidden_layers"),
     ],
 )
 def test_settings_that_are_not_supported_are_refused_by_name(family, changes, message, tiny_folder, tmp_path):
@@ -294,6 +323,9 @@ def test_settings_that_are_not_supported_are_refused_by_name(family, changes, me
         ("bert", {"padding_id": 1}, "BERT does not support padding_id = 1"),
         ("bert", {"embedding_width": 4}, "BERT does not support embedding_width = 4"),
         ("electra", {"pooler_activation": "tanh"}, "ELECTRA does not support pooler_activation = tanh"),
+        ("bert", {"use_bias": False}, "BERT does not support use_bias = False"),
+        ("bert", {"pooler_input": "mean"}, "BERT does not support pooler_input = mean"),
+        ("modernbert", {"gated": False}, "ModernBERT does not support gated = False"),
         ("bert", {"model_type": "roberto"}, "model_type must be one of bert, .*, got 'roberto'"),
     ],
 )

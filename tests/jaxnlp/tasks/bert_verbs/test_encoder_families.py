@@ -1,4 +1,4 @@
-"""RoBERTa, XLM-RoBERTa, DistilBERT and ELECTRA in every task with a BERT: loaded, used, exported and read back."""
+"""RoBERTa, XLM-RoBERTa, DistilBERT, ELECTRA and ModernBERT in every task with a BERT: loaded, used and exported."""
 
 import dataclasses
 import functools
@@ -39,8 +39,8 @@ from jaxnlp.text.word_inputs import WordInputs
 from tests.encoder_folders import PREFIXES, TEXTS, make_model, save_tokenizer, write_folder
 from tests.random_parameters import random_parameters
 
-FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra"]
-THOROUGH = ("xlm-roberta", "distilbert")
+FAMILIES = ["roberta", "xlm-roberta", "distilbert", "electra", "modernbert"]
+THOROUGH = ("xlm-roberta", "distilbert", "modernbert")
 """Each differs from one of the others by its tokenizer or by what it leaves out."""
 EACH = pytest.mark.parametrize(
     "family", [pytest.param(name, marks=pytest.mark.thorough) if name in THOROUGH else name for name in FAMILIES]
@@ -172,7 +172,8 @@ def test_a_classifier_by_the_pooler_is_transformers_own(weights, family, texts, 
     model = read_by_transformers(transformers.AutoModelForSequenceClassification, tmp_path / "out")
     assert type(model).__name__ == f"{PREFIXES[family]}ForSequenceClassification"
     assert model.config.id2label == dict(enumerate(LABELS.names))
-    dropout = model.dropout if family == "distilbert" else model.classifier.dropout
+    places = {"distilbert": "dropout", "modernbert": "drop"}
+    dropout = getattr(model, places[family]) if family in places else model.classifier.dropout
     assert dropout.p == 0.25
     rows = [row[:texts] for row in ROWS]
     with torch.no_grad():
@@ -313,7 +314,7 @@ def test_pretraining_by_next_sentences_says_why_it_does_not_apply(weights, famil
 @EACH
 def test_dropout_rates_of_the_file_are_those_of_the_config_and_training_keeps_its_own(weights, family):
     _, loaded = weights(family)
-    assert loaded.model.config.encoder.dropout_rate == 0.1
+    assert loaded.model.config.encoder.dropout_rate == (0.0 if family == "modernbert" else 0.1)
     config = BertClassifierConfig(pooling="mean")
     config = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, dropout_rate=0.3))
     assert config.adopt(loaded).config.encoder.dropout_rate == 0.3

@@ -173,6 +173,8 @@ SEVERAL = CLASSES | {"problem_type": "multi_label_classification"}
         *((family, CLASSES) for family in ("bert", "roberta", "xlm-roberta", "distilbert", "electra")),
         ("distilbert", {"num_labels": 4}),
         ("distilbert", SEVERAL),
+        pytest.param("modernbert", CLASSES, marks=pytest.mark.thorough),
+        pytest.param("modernbert", CLASSES | {"classifier_pooling": "mean"}, marks=pytest.mark.thorough),
     ],
 )
 def test_a_classifier_of_transformers_predicts_what_it_predicts_there(family, settings, tmp_path):

@@ -22,7 +22,10 @@ SETTINGS = {
 SENTENCES = [["The", "big", "dog", "ate", "in", "Rome", "."], ["Cats", "sat", "."]]
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta", "distilbert", "electra"])
+@pytest.mark.parametrize(
+    "family",
+    ["bert", "roberta", "xlm-roberta", "distilbert", "electra", pytest.param("modernbert", marks=pytest.mark.thorough)],
+)
 def test_words_have_the_labels_that_their_first_tokens_have_there(family, tmp_path):
     model, _ = write_folder(family, tmp_path, "ForTokenClassification", **SETTINGS)
     found = load(tmp_path)

@@ -1,4 +1,4 @@
-"""A T5 and a BART of Transformers as translators, and translators as a T5 or a BART."""
+"""A T5, a BART and a Marian of Transformers as translators, and translators as one of them."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.translation import Translation
 from jaxnlp.tasks.translation.search import max_target_length
 from jaxnlp.tasks.translation.weights import ExportEncoderDecoder
-from tests import bart_folders
+from tests import bart_folders, marian_folders
 from tests.encoder_decoder_folders import write_folder
 from tests.encoder_folders import TEXTS
 from tests.processors import translating
@@ -101,17 +101,70 @@ def test_texts_and_beams_of_a_bart_are_those_of_transformers_token_for_token(for
     assert found == expected(**beams, early_stopping="never", no_repeat_ngram_size=2)
 
 
+@pytest.fixture(scope="module")
+def marian(tmp_path_factory):
+    """The same of a tiny Marian, which prefers padding and ends some targets early."""
+    folder = tmp_path_factory.mktemp("tiny") / "marian"
+    model, tokenizer = marian_folders.write_folder(folder, scale_embedding=False)
+    model.final_logits_bias[:, [0, -1]] = torch.tensor([3.0, 12.0])
+    model.save_pretrained(folder)
+    return folder, model, tokenizer, jaxnlp.load_pretrained(folder)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("forced", [0, None])
+def test_texts_and_beams_of_a_marian_are_those_of_transformers_token_for_token(forced, marian, tmp_path):
+    folder, model, tokenizer, _ = marian
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    model.generation_config.forced_eos_token_id = forced
+    model.generation_config.save_pretrained(tmp_path)
+    run, sources = jaxnlp.load_pretrained(tmp_path), [*SOURCES, TEXTS[3], ">>fra<< " + TEXTS[4]]
+    expected = functools.partial(written, model, tokenizer, sources, end=0, silent=())
+    greedy = run.translate(sources, num_beams=1)
+    assert greedy == expected()
+    assert len(set(greedy)) > 2
+    assert greedy != expected(bad_words_ids=[[1]])  # padding would be written
+    beams = {"num_beams": 3, "length_penalty": 0.0}
+    assert run.translate(sources, **beams) == expected(**beams, early_stopping="never")
+
+
+@pytest.mark.thorough  # like a T5
+def test_a_marian_is_trained_further_and_exported_with_the_texts_of_the_run(marian, tmp_path, capsys):
+    folder, _, _, before = marian
+    run = trained_further(folder, tmp_path)
+    assert run.processor == before.processor
+    assert (run.model.config.dropout_rate, run.model.config.sines_first) == (0.1, True)
+    changed = np.asarray(run.params["output_bias"]) - np.asarray(before.params["output_bias"])
+    assert 0.0 < np.abs(changed).max() < 1e-2
+    capsys.readouterr()
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    assert "transformers.MarianMTModel.from_pretrained reads it" in capsys.readouterr().out
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    exact = dataclasses.replace(run, model=dataclasses.replace(run.model.config, compute=EXACT).build(run.processor))
+    found = exact.translate(SOURCES, num_beams=1)
+    assert found == written(theirs, tokenizer, end=0, silent=())
+    assert jaxnlp.load_pretrained(tmp_path / "out").translate(SOURCES, num_beams=1) == found
+    assert main(["attention", str(tmp_path / "out"), "The cat", "--out", str(tmp_path / "page.html")]) == 0
+
+
+def trained_further(folder, place):
+    """A run of three steps that started from the weights of a folder."""
+    pairs = [f"say {one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
+    (place / "pairs.tsv").write_text("\n".join(pairs))
+    options = ["--data.lengths", "24", "--total-steps", "3", "--evaluate-every-steps", "3"]
+    options += ["--checkpoint-every-steps", "3", "--optimizer.schedule.warmup", "0", "--init-from", str(folder)]
+    files = ["--data.train", str(place / "pairs.tsv"), "--workdir", str(place / "run")]
+    with jax.numpy_dtype_promotion("standard"):  # as users have it
+        assert main(["train", "t5_finetune", *files, *options]) == 0
+    return jaxnlp.load_run(place / "run")
+
+
 @pytest.mark.thorough  # like a T5
 def test_a_bart_is_trained_further_and_exported_with_the_texts_of_the_run(bart, tmp_path, capsys):
     folder, _, _, before = bart
-    pairs = [f"say {one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
-    (tmp_path / "pairs.tsv").write_text("\n".join(pairs))
-    options = ["--data.lengths", "24", "--total-steps", "3", "--evaluate-every-steps", "3"]
-    options += ["--checkpoint-every-steps", "3", "--optimizer.schedule.warmup", "0", "--init-from", str(folder)]
-    files = ["--data.train", str(tmp_path / "pairs.tsv"), "--workdir", str(tmp_path / "run")]
-    with jax.numpy_dtype_promotion("standard"):  # as users have it
-        assert main(["train", "t5_finetune", *files, *options]) == 0
-    run = jaxnlp.load_run(tmp_path / "run")
+    run = trained_further(folder, tmp_path)
     assert run.processor == before.processor
     assert run.processor.encode_target("the cat")[::3] == [0, 2]
     assert (run.model.config.dropout_rate, run.model.config.context_length) == (0.1, 130)
@@ -216,7 +269,7 @@ def test_what_is_no_t5_is_not_exported(config, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, r"Transformers' BART does not support model\.norm = pre, model\.positions = sinusoidal, "),
+        ({}, r"Transformers' Marian does not support model\.norm = pre, model\.sines_first = False"),
         ({**families()["t5"].fixed, "use_bias": True}, r"Transformers' T5 does not support model\.use_bias = True"),
         ({**families()["bart"].fixed, "norm": "pre"}, r"Transformers' BART does not support model\.norm = pre"),
         ({**families()["bart"].fixed, "head_width": 3}, r"BART does not support model\.head_width = 3"),

@@ -1,0 +1,218 @@
+"""The tokens of a pretrained translator: pieces of two SentencePiece models, looked up in one table of ids."""
+
+import base64
+import binascii
+import functools
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from jaxnlp.input_files.text_files import has_surrogate
+from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.foreign_settings import settings_in
+from jaxnlp.text.pretrained_subwords import PretrainedSubwords, described
+from jaxnlp.text.sentencepiece import subwords_of
+from jaxnlp.text.subwords import BLANK, Subwords
+from jaxnlp.text.tokenizer_classes import CLEANED
+from jaxnlp.text.tokenizer_files import (
+    ADDED,
+    SETTINGS,
+    SPECIAL_MAP,
+    TOKENIZER_SETTINGS,
+)
+
+MODELS, TABLE = ("source.spm", "target.spm"), "vocab.json"
+FILES = (*MODELS, TABLE)
+CLASS = "MarianTokenizer"
+"""The class of Transformers."""
+_DEFAULTS = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+_CODE = re.compile(">>.*?<<", re.DOTALL)
+
+_RULES = TOKENIZER_SETTINGS._replace(
+    applied=(*TOKENIZER_SETTINGS.applied, *_DEFAULTS),
+    supported={
+        **TOKENIZER_SETTINGS.supported,
+        "tokenizer_class": (CLASS, None),
+        "backend": ("custom",),
+        "separate_vocabs": (False,),
+        "sp_model_kwargs": ({}, None),
+        **dict.fromkeys(("extra_special_tokens", "additional_special_tokens"), (None, [], {})),
+        "clean_up_tokenization_spaces": (None, False, True),
+    },
+    ignored={
+        **TOKENIZER_SETTINGS.ignored,
+        "names of languages, and of files": (
+            *("source_lang", "target_lang", "source_spm", "target_spm", "vocab", "target_vocab_file"),
+        ),
+    },
+)
+"""tokenizer_config.json."""
+
+
+class LookedUpPieces(PretrainedSubwords):
+    """Two SentencePiece models, one for sources and one for targets, and one table of V ids for their pieces.
+
+    A piece without an id is unknown. A name such as `</s>` in a text becomes the token, and so does a code of a
+    language at the start of a text, such as `>>fra<<`, if it is in the table.
+
+    Source: `MarianTokenizer` of Transformers.
+    """
+
+    kind: ClassVar[str] = "pieces"
+
+    def __init__(
+        self,
+        table: Mapping[str, int],
+        models: tuple[bytes, bytes],
+        named: dict[str, str],
+        start: int,
+        *,
+        clean_up: bool = False,
+        forced_first: int | None = None,
+        forced_end: bool = False,
+        never: Iterable[int] = (),
+    ):
+        """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
+        removed from decoded texts.
+
+        Raises: ValueError for special tokens that are not in the table, and models that are not supported.
+        """
+        self._table, self._models, self._clean_up = dict(table), models, clean_up
+        self._source, self._target = (subwords_of(raw, name) for raw, name in zip(models, MODELS, strict=True))
+        if self._source.byte_fallback or self._target.byte_fallback:
+            raise ValueError(f"{' and '.join(MODELS)}: tokens for bytes are not supported")
+        self._describe(named, start, forced_first=forced_first, forced_end=forced_end, never=never)
+
+    @classmethod
+    def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
+        missing = [name for name in FILES if not (folder / name).is_file()]
+        if missing:
+            raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which {CLASS} needs")
+        table, config = (settings_in(folder / name) for name in (TABLE, "config.json"))
+        given = {"tokenizer_class": config.get("tokenizer_class")}
+        given |= settings_in(folder / SPECIAL_MAP) | settings_in(folder / SETTINGS)
+        _RULES.check(folder / SETTINGS, given)
+        if not all(type(one) is int and one >= 0 for one in table.values()):
+            raise ValueError(f"{folder / TABLE}: expected the id of each piece")
+        tokens = {name: given.get(name, token) for name, token in _DEFAULTS.items()}
+        listed = given.get("added_tokens_decoder") or {}
+        added = [
+            *((None, token) for token in tokens.values()),
+            *((int(one), token) for one, token in listed.items()),
+        ]
+        added += [(one, token) for token, one in settings_in(folder / ADDED).items()]
+        named = {name: _content(token) for name, token in tokens.items()}
+        for token_id, token in added:
+            content = _content(token)
+            flags = [] if isinstance(token, str) else [x for x in ("lstrip", "rstrip", "single_word") if token.get(x)]
+            if content not in named.values() or token_id not in (None, table.get(content)) or flags:
+                raise ValueError(
+                    f"{folder}: the added token {token!r} is not supported, expected only {', '.join(named.values())} "
+                    f"with their ids in {TABLE}, and without lstrip, rstrip and single_word"
+                )
+        source, target = ((folder / name).read_bytes() for name in MODELS)
+        clean_up = bool(given.get("clean_up_tokenization_spaces"))
+        try:
+            return cls(table, (source, target), named, start, clean_up=clean_up, **forced)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+
+    def save(self, folder: Path, *, max_length: int) -> None:
+        for name, raw in zip(MODELS, self._models, strict=True):
+            (folder / name).write_bytes(raw)
+        (folder / TABLE).write_text(json.dumps(self._table, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        settings = {"tokenizer_class": CLASS, "model_max_length": max_length, "separate_vocabs": False, **self.named}
+        settings["clean_up_tokenization_spaces"] = self._clean_up
+        (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    def id_of(self, token: str) -> int | None:
+        return self._table.get(token)
+
+    @property
+    def first(self) -> list[int]:
+        return []
+
+    @functools.cached_property
+    def size(self) -> int:
+        return 1 + max(self._table.values())
+
+    def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+        return self._encode(text, self._source, dropout)
+
+    def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+        return self._encode(text, self._target, dropout)
+
+    def _encode(self, text: str, model: Subwords, dropout: float) -> list[int]:
+        if dropout:
+            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
+        if has_surrogate(text):
+            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
+        pieces: list[str] = []
+        for index, part in enumerate(self._special_tokens.split(text)):
+            if index % 2:
+                pieces.append(part)
+            elif part:
+                code = _CODE.match(part)
+                pieces += [code.group()] if code else []
+                pieces += model.pieces(part[code.end() if code else 0 :])
+        return [self._table.get(piece, self.unknown) for piece in pieces]
+
+    @functools.cached_property
+    def _special_tokens(self) -> re.Pattern[str]:
+        """The special tokens, the longest first."""
+        names = sorted(self.named.values(), key=len, reverse=True)
+        return re.compile(f"({'|'.join(map(re.escape, names))})")
+
+    def decode(self, ids: Iterable[int]) -> str:
+        before = itertools.takewhile(lambda token_id: token_id != self.end, map(int, ids))
+        tokens = self.tokens(one for one in before if one not in (self.padding, self.start))
+        text, run = "", ""
+        for token in tokens:
+            if token in self.named.values():
+                text, run = f"{text}{run}{token} ", ""
+            else:
+                run += token.removeprefix(BLANK) if not run and token in self._of_source else token
+        text = (text + run).replace(BLANK, " ").strip()
+        for blank in CLEANED if self._clean_up else ():
+            text = text.replace(*blank)
+        return text
+
+    @functools.cached_property
+    def _of_source(self) -> frozenset[str]:
+        """The pieces whose blank is left out at the start of a decoded text: Transformers decodes with this model."""
+        return frozenset(self._source.vocabulary)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        return [self._pieces.get(int(one), f"<id {int(one)}>") for one in ids]
+
+    @functools.cached_property
+    def _pieces(self) -> dict[int, str]:
+        return {token_id: piece for piece, token_id in self._table.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON; `models` are the files in base64."""
+        return {
+            "pieces": self._table,
+            "models": [base64.b64encode(raw).decode() for raw in self._models],
+            "named": self.named,
+            "start": self.start,
+            "clean_up": self._clean_up,
+            **self.forced,
+            "never": list(self.never),
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        require_fields(fields, "subwords", pieces=dict, models=list, clean_up=bool)
+        try:
+            source, target = (base64.b64decode(raw, validate=True) for raw in fields["models"])
+        except (binascii.Error, ValueError, TypeError) as error:
+            raise ValueError(f"subwords: models: expected two files in base64: {error}") from error
+        return cls(fields["pieces"], (source, target), clean_up=fields["clean_up"], **described(fields))
+
+
+def _content(token: Any) -> str:
+    return token["content"] if isinstance(token, dict) else str(token)
