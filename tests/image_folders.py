@@ -79,3 +79,12 @@ def write_images(folder):
     colours.save(folder / "turned.jpg", exif=exif)
     colours.convert("CMYK").save(folder / "cmyk.jpg")
     return sorted(folder.iterdir())
+
+
+def for_transformers(file):
+    """A file that Transformers reads as we read this one: one of 8 bits if it has 16, which Pillow would cut off."""
+    if "deep" not in file.name:
+        return str(file)
+    shallow = file.parent.with_name(f"{file.parent.name}_of_8_bits.png")
+    Image.fromarray((np.asarray(Image.open(file)) // 257).astype(np.uint8)).save(shallow)
+    return str(shallow)

@@ -19,6 +19,17 @@ _CONV1D = ("gpt2",)
 """Model types whose weights are [inputs, outputs]."""
 _HEADS = dict.fromkeys(("SEQ_CLS", "TOKEN_CLS"), ("classifier", "score")) | {"QUESTION_ANS": ("qa_outputs",)}
 """Modules that PEFT always stores whole, by its names of tasks."""
+_VIT = (
+    ("encoder.layer.", "layers."),
+    ("attention.attention.query", "attention.q_proj"),
+    ("attention.attention.key", "attention.k_proj"),
+    ("attention.attention.value", "attention.v_proj"),
+    ("attention.output.dense", "attention.o_proj"),
+    ("intermediate.dense", "mlp.fc1"),
+    ("output.dense", "mlp.fc2"),
+)
+_NAMES = {"vit": _VIT, "deit": _VIT}
+"""Parts of the names of modules in files and in memory, where Transformers has two."""
 _LARGEST_REST = 0.01
 """Of a change that is no product of factors: its largest norm relative to that of the change."""
 
@@ -52,7 +63,7 @@ SETTINGS = ForeignSettings(
 
 
 def add_factors(
-    tensors: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray], settings: Mapping[str, Any]
+    tensors: Mapping[str, np.ndarray], adapter: Mapping[str, np.ndarray], settings: Mapping[str, Any], model_type: str
 ) -> dict[str, np.ndarray]:
     """The tensors of a model with those of an adapter in them.
 
@@ -60,6 +71,7 @@ def add_factors(
       tensors: of the model, [...] each, by name.
       adapter: of PEFT's file, [...] each, by name.
       settings: of adapter_config.json, which `SETTINGS` allows.
+      model_type: of the model.
 
     Raises: WeightsError for tensors that do not fit each other.
     """
@@ -67,7 +79,7 @@ def add_factors(
     for name, tensor in adapter.items():
         if not name.startswith(_PREFIX):
             raise WeightsError(f"unknown tensor {name}, expected a name that begins with {_PREFIX}")
-        own = name.removeprefix(_PREFIX)
+        own = _renamed(name.removeprefix(_PREFIX), model_type, to_files=True)
         if own.endswith(_B) and name.removesuffix(_B) + _A in adapter:
             continue
         if not own.endswith(_A):
@@ -81,15 +93,23 @@ def add_factors(
         if held is None:
             raise WeightsError(f"{name}: the model has no tensor {module}.weight")
         try:
-            b = adapter[f"{_PREFIX}{module}{_B}"]
+            b = adapter[name.removesuffix(_A) + _B]
         except KeyError as error:
             raise WeightsError(f"{name}: the factor {error} is missing") from error
-        change = _scale(settings, module, len(tensor)) * (np.asarray(b, np.float32) @ np.asarray(tensor, np.float32))
+        pattern = name.removeprefix(_PREFIX).removesuffix(_A)
+        change = _scale(settings, pattern, len(tensor)) * (np.asarray(b, np.float32) @ np.asarray(tensor, np.float32))
         change = change.T if settings.get("fan_in_fan_out") else change
         if change.shape != found[held].shape:
             raise WeightsError(f"{name} makes {change.shape}, but {held} is {found[held].shape}")
         found[held] = np.asarray(found[held], np.float32) + change
     return found
+
+
+def _renamed(name: str, model_type: str, *, to_files: bool) -> str:
+    """A module's name in files for its name in memory, which PEFT has, or the reverse."""
+    for in_files, in_memory in _NAMES.get(model_type, ()):
+        name = name.replace(in_memory, in_files) if to_files else name.replace(in_files, in_memory)
+    return name
 
 
 def _scale(settings: Mapping[str, Any], module: str, rank: int) -> float:
@@ -118,7 +138,12 @@ class Adapter(NamedTuple):
 
 
 def factors_of_change(
-    base: Mapping[str, np.ndarray], tensors: Mapping[str, np.ndarray], *, rank: int, model_type: str, task_type: str
+    base: Mapping[str, np.ndarray],
+    tensors: Mapping[str, np.ndarray],
+    *,
+    rank: int,
+    model_type: str,
+    task_type: str | None,
 ) -> Adapter:
     """The adapter that makes one model of another.
 
@@ -128,7 +153,7 @@ def factors_of_change(
       base: tensors [...] of the model that was trained further, by name.
       tensors: after training.
       rank: of the factors. Where one weight has queries, keys and values, it may have three times the rank.
-      model_type, task_type: in Transformers and in PEFT.
+      model_type, task_type: in Transformers, and in PEFT; None = PEFT has no name for it.
     """
     held = {name: _name_in(base, name) for name in tensors}
     known = {prefix for name, own in held.items() if own is not None for prefix in _prefixes(name)}
@@ -137,7 +162,7 @@ def factors_of_change(
     for name, tensor in tensors.items():
         module, _, kind = name.rpartition(".")
         head, own = name.partition(".")[0], held[name]
-        if head in _HEADS.get(task_type, ()):
+        if head in _HEADS.get(task_type or "", ()):
             whole.add(head)
         elif own is None:
             whole.add(next((prefix for prefix in _prefixes(name) if prefix not in known), module))
@@ -151,6 +176,7 @@ def factors_of_change(
             else:
                 factors[module] = two
     low = {module: two for module, two in factors.items() if module not in whole}
+    low = {_renamed(module, model_type, to_files=False): two for module, two in low.items()}
     stored = {f"{_PREFIX}{module}{_A}": a for module, (a, _) in low.items()}
     stored |= {f"{_PREFIX}{module}{_B}": b for module, (_, b) in low.items()}
     stored |= {

@@ -58,14 +58,21 @@ class PretrainedError(ValueError):
 
 def find_folder(path: str | Path) -> Path:
     """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub; for an
-    adapter of PEFT the folder of the model that it belongs to, to which `read_tensors` adds it.
+    adapter of PEFT without a config of its own, the folder of the model that it belongs to. `read_tensors` adds it.
 
     Raises: PretrainedError when neither exists.
     """
     folder = _given_folder(str(path))
-    file = folder / ADAPTER_CONFIG
-    if not file.is_file() or (folder / CONFIG).is_file():
-        return folder
+    return _base_of(folder) if _is_adapter(folder) and not (folder / CONFIG).is_file() else folder
+
+
+def _is_adapter(folder: Path) -> bool:
+    return (folder / ADAPTER_CONFIG).is_file() and not any((folder / name).is_file() for name in (WEIGHTS, INDEX))
+
+
+def _base_of(adapter: Path) -> Path:
+    """The folder of the model that an adapter belongs to."""
+    file = adapter / ADAPTER_CONFIG
     base = read_object(file).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise PretrainedError(f"{file}: expected the folder of a model as base_model_name_or_path, got {base!r}")
@@ -73,7 +80,7 @@ def find_folder(path: str | Path) -> Path:
         found = _given_folder(base)
     except PretrainedError as error:
         raise PretrainedError(f"{file}: base_model_name_or_path: {error}") from error
-    if not (found / CONFIG).is_file() and (found / ADAPTER_CONFIG).is_file():
+    if _is_adapter(found):
         raise PretrainedError(f"{file}: base_model_name_or_path {base} is an adapter, too, expected a model")
     return found
 
@@ -143,6 +150,8 @@ def refuse_files(folder: Path, *, read: tuple[str, ...] = ()) -> None:
     Args: read: names of such files that are read for this model.
     """
     for name, reason in REFUSED_FILES.items():
+        if name == ADAPTER_CONFIG and _is_adapter(folder):
+            continue
         if name not in read and (folder / name).is_file():
             raise PretrainedError(f"{folder / name}: not supported: {reason}")
 
@@ -218,6 +227,10 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
 
     Raises: PretrainedError when the files are missing or damaged, and for pickles and unsupported types.
     """
+    given = _given_folder(name)
+    adapter = given if _is_adapter(given) else None
+    if adapter == folder:
+        folder = _base_of(folder)
     # Where both exist, Transformers reads the single file.
     if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
         weight_map = read_object(folder / INDEX).get("weight_map")
@@ -249,21 +262,20 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
     if weight_map is not None and tensors.keys() != weight_map.keys():
         different = sorted(tensors.keys() ^ weight_map.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
-    tensors = _with_adapter(tensors, _given_folder(name), folder)
+    if adapter is not None:
+        tensors = _with_adapter(tensors, adapter, folder)
     return {name: tensor for name, tensor in tensors.items() if not name.startswith(ignore)}
 
 
-def _with_adapter(tensors: dict[str, np.ndarray], given: Path, folder: Path) -> dict[str, np.ndarray]:
-    """The tensors, with an adapter of PEFT if the folder that the user gave is one and not the model's."""
-    file = given / ADAPTER_CONFIG
-    if given == folder or not file.is_file() or (given / CONFIG).is_file():
-        return tensors
-    settings = read_object(file)
-    refuse_settings(file, settings, SETTINGS)
-    with _opened(given / ADAPTER) as held:
-        adapter = {name: _tensor(held, name, given / ADAPTER) for name in held.keys()}  # noqa: SIM118 (not a dict)
-    with errors_name(given / ADAPTER):
-        return add_factors(tensors, adapter, settings)
+def _with_adapter(tensors: dict[str, np.ndarray], adapter: Path, folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of a model's folder with those of an adapter."""
+    settings = read_object(adapter / ADAPTER_CONFIG)
+    refuse_settings(adapter / ADAPTER_CONFIG, settings, SETTINGS)
+    with _opened(adapter / ADAPTER) as held:
+        stored = {name: _tensor(held, name, adapter / ADAPTER) for name in held.keys()}  # noqa: SIM118 (not a dict)
+    model_type = str(read_object(folder / CONFIG).get("model_type"))
+    with errors_name(adapter / ADAPTER):
+        return add_factors(tensors, stored, settings, model_type)
 
 
 def _conversion(folder: Path, source: str, target: str, *further: str) -> str:

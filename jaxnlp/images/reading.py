@@ -64,8 +64,8 @@ def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> 
 def with_channels(image: Any, channels: int, conversion: Conversion = "opaque") -> Image.Image:
     """An image with this number of channels and 8 bits a channel.
 
-    It is rotated as its camera says. Unless there is another conversion, transparent pixels become white, and 16 bits
-    become 8 as in `eight_bits`; Pillow itself reduces files with 16-bit colours, to the upper 8 bits.
+    It is rotated as its camera says, and 16 bits become 8 as in `eight_bits`. Unless there is another conversion,
+    transparent pixels become white; Pillow itself reduces files with 16-bit colours, to the upper 8 bits.
 
     Args:
       image: one of Pillow's, or an array [I, I] or [I, I, R] with R from 1 to 4: grey, grey and alpha, colours, colours
@@ -76,10 +76,10 @@ def with_channels(image: Any, channels: int, conversion: Conversion = "opaque") 
     Raises: ValueError for another array; OSError or another error of Pillow for an image that it cannot decode.
     """
     picture = ImageOps.exif_transpose(image) if isinstance(image, Image.Image) else _from_array(image)
+    if picture.mode.startswith(("I", "F")):  # Pillow would cut off all above 255
+        picture = _from_deep(picture)
     if conversion != "opaque":
         picture = picture.convert(MODES[channels])
-    elif picture.mode.startswith(("I", "F")):
-        picture = _from_deep(picture)
     if conversion != "pillow" and picture.has_transparency_data:
         opaque = picture.convert("RGBA")
         picture = Image.new("RGBA", opaque.size, "white")

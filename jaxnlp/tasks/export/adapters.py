@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from safetensors.numpy import save_file
 
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, factors_of_change
-from jaxnlp.convert.folders import CONFIG, find_folder, read_object, read_tensors
+from jaxnlp.convert.folders import CONFIG, WEIGHTS, find_folder, read_object, read_tensors
 from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.saving.atomic_files import new_folder, refuse_contents
 from jaxnlp.tasks import Trained
@@ -25,12 +26,14 @@ _TASKS = {
     "ForCausalLM": "CAUSAL_LM",
     "LMHeadModel": "CAUSAL_LM",
     "ForConditionalGeneration": "SEQ_2_SEQ_LM",
+    "MTModel": "SEQ_2_SEQ_LM",
 }
-"""PEFT's names of tasks, by the end of the name of a class of Transformers."""
+"""PEFT's names of tasks, by the end of the name of a class of Transformers; PEFT has none for images."""
 
 
 def write_adapter(command: "ExportCommand", trained: Trained) -> None:
-    """Writes the difference from the weights that the run began with: the factors, and whole tensors of new heads.
+    """Writes the difference from the weights that the run began with: the factors, and whole tensors of new heads. The
+    config and the tokenizer are those of the whole model.
 
     Args:
       command: writes the whole model for Transformers.
@@ -48,17 +51,22 @@ def write_adapter(command: "ExportCommand", trained: Trained) -> None:
     refuse_contents(command.folder)
     held = encoder_folder(find_folder(base))
     before = read_tensors(held, base)
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+    with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "model"
-        dataclasses.replace(command, folder=whole, format="transformers").write_transformers(trained)
+        with contextlib.redirect_stdout(None):
+            dataclasses.replace(command, folder=whole, format="transformers").write_transformers(trained)
         after, settings = read_tensors(whole, str(whole)), read_object(whole / CONFIG)
-    (kind, *_), model_type = settings["architectures"], settings["model_type"]
-    task = next((name for end, name in _TASKS.items() if kind.endswith(end)), "FEATURE_EXTRACTION")
-    adapter = factors_of_change(before, after, rank=rank, model_type=model_type, task_type=task)
-    name = str(Path(base).expanduser().resolve()) if Path(base).expanduser().is_dir() else base
-    with new_folder(command.folder) as partial:
-        save_file(adapter.tensors, partial / ADAPTER, metadata={"format": "pt"})
-        (partial / ADAPTER).chmod(0o644)  # safetensors lets only the owner read it
+        (kind, *_), model_type = settings["architectures"], settings["model_type"]
+        task = next((name for end, name in _TASKS.items() if kind.endswith(end)), None)
+        adapter = factors_of_change(before, after, rank=rank, model_type=model_type, task_type=task)
+        name = str(held.resolve()) if Path(base).expanduser().is_dir() else base
+        (whole / WEIGHTS).unlink()
+        save_file(adapter.tensors, whole / ADAPTER, metadata={"format": "pt"})
+        (whole / ADAPTER).chmod(0o644)  # safetensors lets only the owner read it
         content = {**adapter.settings, "base_model_name_or_path": name}
-        (partial / ADAPTER_CONFIG).write_text(json.dumps(content, indent=2) + "\n")
-    print(f"{command.folder}: peft.PeftModel.from_pretrained adds it to a transformers.{kind} of {name}")
+        (whole / ADAPTER_CONFIG).write_text(json.dumps(content, indent=2) + "\n")
+        with new_folder(command.folder) as partial:
+            shutil.copytree(whole, partial, dirs_exist_ok=True)
+    print(
+        f"{command.folder}: jaxnlp reads it; peft.PeftModel.from_pretrained adds it to a transformers.{kind} of {name}"
+    )

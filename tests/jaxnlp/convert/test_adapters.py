@@ -13,7 +13,7 @@ import jaxnlp
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_factors, factors_of_change
 from jaxnlp.convert.tensors import WeightsError
-from tests import decoder_folders, encoder_folders
+from tests import decoder_folders, encoder_folders, image_folders
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
@@ -79,6 +79,22 @@ def test_an_encoder_and_its_head_take_an_adapter_of_a_classifier(tmp_path):
     assert after.name == str(tmp_path / "adapter")
 
 
+def test_a_vision_transformer_takes_an_adapter_although_its_modules_have_other_names_in_memory(tmp_path):
+    image_folders.write_folder(tmp_path / "base", "ViTForImageClassification")
+    theirs = adapted(
+        transformers.ViTForImageClassification.from_pretrained(tmp_path / "base"),
+        target_modules=["q_proj", "o_proj", "fc1", "fc2"],
+        alpha_pattern={"layers.1.mlp.fc1": 2},
+    )
+    theirs.save_pretrained(tmp_path / "adapter")
+    expected, found = theirs.merge_and_unload(), jaxnlp.load_pretrained(tmp_path / "adapter")
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 12, 12, 3), np.uint8)
+    scaled = (pixels / 255.0 - found.processor.mean) / found.processor.stddev
+    with torch.no_grad():
+        logits = expected(torch.tensor(np.float32(scaled).transpose(0, 3, 1, 2))).logits.numpy()
+    np.testing.assert_allclose(found.model.apply({"params": found.params}, pixels), logits, atol=2e-5)
+
+
 def draw(*shape):
     return np.random.default_rng(len(shape) + shape[0]).normal(size=shape).astype(np.float32)
 
@@ -107,7 +123,7 @@ def test_a_change_is_factors_where_its_rank_is_low_and_whole_tensors_elsewhere()
     assert found.settings["rank_pattern"] == found.settings["alpha_pattern"] == {"bert.packed": 6}
     assert found.settings["target_modules"] == ["bert.layer", "bert.packed"]
     assert found.settings["modules_to_save"] == ["classifier"]
-    again = add_factors(BASE, found.tensors, found.settings)
+    again = add_factors(BASE, found.tensors, found.settings, "bert")
     assert again.keys() == changed().keys()
     for name, tensor in changed().items():
         np.testing.assert_allclose(again[name], tensor, atol=1e-5, err_msg=name)
@@ -119,7 +135,7 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
     found = factors_of_change(base, after, rank=1, model_type="bert", task_type="SEQ_CLS")
     assert found.settings["modules_to_save"] == ["bert.layer", "classifier"]
     assert "base_model.model.bert.layer.bias" in found.tensors
-    again = add_factors(base, found.tensors, found.settings)
+    again = add_factors(base, found.tensors, found.settings, "bert")
     np.testing.assert_array_equal(again["layer.weight"], after["bert.layer.weight"])
     np.testing.assert_allclose(again["packed.weight"], after["bert.packed.weight"], atol=1e-5)
 

@@ -13,7 +13,7 @@ from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.image_processors import DEFAULTS, PREPROCESSOR, SETTINGS, image_settings, read_image_settings
 from jaxnlp.images.preprocessing import Preprocessing
 from jaxnlp.images.processor import ImageProcessor
-from tests.image_folders import PROCESSORS, change, write_images
+from tests.image_folders import PROCESSORS, change, for_transformers, write_images
 
 THEIRS = {"ViT": transformers.ViTImageProcessorPil, "DeiT": transformers.DeiTImageProcessorPil}
 
@@ -34,7 +34,9 @@ def assert_equal_pixels(folder, files, channels=3):
     preprocessing, size, mean, stddev = read_image_settings(folder, "ViTImageProcessor", channels)
     kind = json.loads((folder / PREPROCESSOR).read_text()).get("image_processor_type", "ViTImageProcessor")
     theirs = THEIRS[kind.removesuffix("Pil").removesuffix("Fast").removesuffix("ImageProcessor")]
-    expected = theirs.from_pretrained(folder)([str(file) for file in files], return_tensors="np")["pixel_values"]
+    expected = theirs.from_pretrained(folder)([for_transformers(file) for file in files], return_tensors="np")[
+        "pixel_values"
+    ]
     processor = ImageProcessor(size or expected.shape[-1], channels, mean, stddev, ("a", "b"), preprocessing)
     found = (processor(files)["images"] / 255.0 - mean) / stddev
     assert found.shape[1:] == (processor.size, processor.size, channels)
@@ -176,7 +178,7 @@ def test_what_is_written_makes_the_same_pixels_in_transformers(preprocessing, fi
     theirs = THEIRS[kind].from_pretrained(written(tmp_path, settings))
     opaque = [file for file in files if "alpha" not in file.name and "deep" not in file.name]
     read = opaque if preprocessing.conversion == "opaque" else files
-    expected = theirs([str(file) for file in read], return_tensors="np")["pixel_values"]
+    expected = theirs([for_transformers(file) for file in read], return_tensors="np")["pixel_values"]
     found = (processor(read)["images"] / 255.0 - processor.mean) / processor.stddev
     np.testing.assert_allclose(found.transpose(0, 3, 1, 2), expected, atol=1e-5)
     if preprocessing.conversion != "opaque":

@@ -20,7 +20,7 @@ from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.image_weights import ExportClassifier
-from tests.image_folders import CLASSES, write_folder, write_images
+from tests.image_folders import CLASSES, for_transformers, write_folder, write_images
 from tests.random_parameters import random_parameters
 
 TEACHER = "DeiTForImageClassificationWithTeacher"
@@ -43,7 +43,11 @@ def files(tmp_path_factory):
 
 def probabilities(model, processor, files):
     with torch.no_grad():
-        return model(**processor([str(file) for file in files], return_tensors="pt")).logits.softmax(-1).numpy()
+        return (
+            model(**processor([for_transformers(file) for file in files], return_tensors="pt"))
+            .logits.softmax(-1)
+            .numpy()
+        )
 
 
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", TEACHER])
@@ -63,14 +67,14 @@ def test_the_pipeline_of_transformers_gives_the_same_scores(tiny, files):
         "image-classification", str(folder), image_processor=tiny[run.name.split("/")[-1]][2]
     )
     for file, one in zip(files, run.predict(files), strict=True):
-        scores = {found["label"]: found["score"] for found in pipeline(str(file))}
+        scores = {found["label"]: found["score"] for found in pipeline(for_transformers(file))}
         np.testing.assert_allclose([one.probabilities[name] for name in scores], [*scores.values()], atol=1e-5)
 
 
 def test_the_rollout_reads_the_rows_of_both_tokens_without_their_columns(tiny, files):
     folder, _, processor, run = tiny[TEACHER]
     model = transformers.DeiTForImageClassificationWithTeacher.from_pretrained(folder, attn_implementation="eager")
-    batch = processor([str(file) for file in files], return_tensors="pt")
+    batch = processor([for_transformers(file) for file in files], return_tensors="pt")
     with torch.no_grad():
         attentions = model.eval()(**batch, output_attentions=True).attentions
     rolled = np.eye(11)[None]

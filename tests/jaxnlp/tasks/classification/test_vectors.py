@@ -9,7 +9,7 @@ import torch
 import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.tasks.export.loader import load
-from tests.image_folders import write_folder, write_images
+from tests.image_folders import for_transformers, write_folder, write_images
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def files(tmp_path_factory):
 
 def pooled(model, processor, files):
     with torch.no_grad():
-        return model(**processor([str(file) for file in files], return_tensors="pt")).pooler_output.numpy()
+        return model(**processor([for_transformers(file) for file in files], return_tensors="pt")).pooler_output.numpy()
 
 
 def test_the_vectors_of_images_are_those_of_transformers(tiny, files):

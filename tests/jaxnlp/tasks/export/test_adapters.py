@@ -12,8 +12,9 @@ from flax.traverse_util import flatten_dict
 
 import jaxnlp
 from jaxnlp.__main__ import main
-from tests import decoder_folders, encoder_folders
+from tests import decoder_folders, encoder_folders, image_folders
 from tests.encoder_folders import TEXTS
+from tests.jaxnlp.tasks.classification.test_image_weights import write_classes
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
@@ -75,10 +76,13 @@ def test_a_run_without_lora_has_no_adapter(decoder, tmp_path, capsys):
 
 @pytest.mark.thorough
 def test_a_classifier_has_the_predictions_of_the_run_in_peft(tmp_path):
-    encoder_folders.write_folder("roberta", tmp_path / "base", "ForMaskedLM")
+    # The base has three classes of other names.
+    encoder_folders.write_folder("roberta", tmp_path / "base", "ForSequenceClassification", num_labels=3)
     with (tmp_path / "reviews.csv").open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerows([["text", "stars"], *([text, index % 3] for index, text in enumerate(TEXTS * 6))])
+        rows.writerows(
+            [["text", "stars"], *([text, ("bad", "good", "so so")[index % 3]] for index, text in enumerate(TEXTS * 6))]
+        )
     data = ["--data.path", tmp_path / "reviews.csv", "--data.text", "text", "--data.label", "stars"]
     data += ["--data.max-length", "40", "--data.batch-size", "4", "--model.pooling", "pooler"]
     train("bert_classify", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
@@ -87,7 +91,31 @@ def test_a_classifier_has_the_predictions_of_the_run_in_peft(tmp_path):
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=3)
     theirs = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    again = jaxnlp.load_pretrained(tmp_path / "adapter").predict(TEXTS)
+    assert [one.label for one in again] == [one.label for one in run.predict(TEXTS)]
+    assert set(again[0].probabilities) == {"bad", "good", "so so"}
     for text, one in zip(TEXTS, run.predict(TEXTS), strict=True):
         with torch.no_grad():
             logits = theirs(**tokenizer(text, return_tensors="pt", truncation=True, max_length=40)).logits
         np.testing.assert_allclose([*one.probabilities.values()], logits.softmax(-1)[0], atol=1e-4)
+
+
+@pytest.mark.thorough
+def test_a_vision_transformer_has_the_predictions_of_the_run_in_peft(tmp_path):
+    image_folders.write_folder(tmp_path / "base", "ViTForImageClassification")
+    images = write_classes(tmp_path / "images")
+    data = ["--data.path", images, "--data.batch-size", "8"]
+    train("vit_finetune", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    run, files = jaxnlp.load_run(tmp_path / "run"), sorted(images.rglob("*.png"))[:3]
+    names = dict(enumerate(run.processor.classes))
+    theirs = transformers.ViTForImageClassification.from_pretrained(
+        tmp_path / "base", id2label=names, num_labels=len(names), ignore_mismatched_sizes=True
+    )
+    theirs = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "base", backend="pil")
+    with torch.no_grad():
+        expected = theirs(**processor([str(file) for file in files], return_tensors="pt")).logits.softmax(-1)
+    for found in (run, jaxnlp.load_pretrained(tmp_path / "adapter")):
+        shares = [[one.probabilities[name] for name in names.values()] for one in found.predict(files)]
+        np.testing.assert_allclose(shares, expected, atol=1e-4)
