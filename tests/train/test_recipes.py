@@ -153,7 +153,7 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     elif isinstance(config.data, Treebank):
         pieces = WordPieceVocabulary.of_pieces(SPECIAL) if getattr(config.model, "bert", False) else None
         words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
-        processor = ParserProcessor(words, ("NOUN", "VERB"), ("root", "nsubj"), tag_column=config.data.tags)
+        processor = ParserProcessor(words, ("NOUN", "VERB"), ("root", "nsubj"), config.data.system, config.data.tags)
         config.model.check(processor)
     elif isinstance(config.data, TaggedSentences):
         pieces = WordPieceVocabulary.of_pieces(SPECIAL) if config.model.bert else None

@@ -35,6 +35,7 @@ def test_folders_without_a_tokenizer_or_weights_are_refused(folder, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text((folder / "tokenizer_config.json").read_text())
     with pytest.raises(PretrainedError, match=r"has no weights: neither"):
         read_encoder_decoder(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(PretrainedError, match=r"adapter_config\.json: not supported"):
         read_encoder_decoder(tmp_path)

@@ -11,7 +11,7 @@ from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_image_encoder import distinct, read_image_encoder, save_image_encoder
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.vit import ViTConfig
-from tests.image_folders import CLASSES, change, make_model, write_folder, write_images
+from tests.image_folders import CLASSES, change, for_transformers, make_model, write_folder, write_images
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 12, 12, 3), dtype=np.uint8)
 
@@ -79,7 +79,7 @@ def test_images_of_another_size_have_the_interpolated_positions_of_transformers(
     assert f"images have {size} x {size} pixels by preprocessor_config.json, but 12 x 12 by config.json" in caplog.text
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "in", backend="pil")
     files = write_images(tmp_path / "images")
-    batch = processor([str(file) for file in files], return_tensors="pt")
+    batch = processor([for_transformers(file) for file in files], return_tensors="pt")
     assert batch["pixel_values"].shape[2:] == (size, size)
     with torch.no_grad():
         expected = model(**batch, interpolate_pos_encoding=True).logits.numpy()

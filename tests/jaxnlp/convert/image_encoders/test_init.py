@@ -19,7 +19,7 @@ from jaxnlp.convert.image_encoders import families
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder, save_image_encoder
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.nn.compute import EXACT, TransformerCompute
-from tests.image_folders import CLASSES, SHAPE, change, make_model, write_folder, write_images
+from tests.image_folders import CLASSES, SHAPE, change, for_transformers, make_model, write_folder, write_images
 
 VIT, DEIT = families()["vit"], families()["deit"]
 KINDS = [f"{family.title}{name}" for family in (VIT, DEIT) for name in family.heads]
@@ -77,7 +77,7 @@ def test_logits_are_those_of_transformers(kind, tiny):
 def test_logits_of_files_are_those_of_transformers_own_image_processor(kind, tiny, tmp_path):
     _, model, processor, held = tiny[kind]
     files = write_images(tmp_path)
-    batch = processor([str(file) for file in files], return_tensors="pt")
+    batch = processor([for_transformers(file) for file in files], return_tensors="pt")
     images = held.processor(files)["images"]
     np.testing.assert_allclose(normalised(held, images).numpy(), batch["pixel_values"].numpy(), atol=1e-6)
     with torch.no_grad():
