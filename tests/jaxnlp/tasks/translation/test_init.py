@@ -345,7 +345,9 @@ def test_a_translator_starts_with_the_parameters_of_a_model_of_span_corruption(r
     before = dataclasses.replace(recipe, data=data, task=TextToText(), best_metric="loss", seed=1)
     train_on_two_devices(before, tmp_path / "before")
     assert {"loss", "perplexity"} <= rows(tmp_path / "before", "validation")[-1].keys()
-    after = update(recipe, **{"init_from": str(tmp_path / "before"), "total_steps": 1, "optimizer.learning_rate": 1e-9})
+    unread = {"data.vocabulary_size": number_words.get_config().data.vocabulary_size}  # `before` has a tokenizer
+    start = {"init_from": str(tmp_path / "before"), "total_steps": 1, "optimizer.learning_rate": 1e-9}
+    after = update(recipe, **start, **unread)
     train_on_two_devices(after, tmp_path / "after")
     first, second = (load_run(tmp_path / name) for name in ("before", "after"))
     assert second.processor == first.processor
