@@ -1,5 +1,6 @@
 """BPE of bytes: tokens are sequences of bytes, so every text has tokens, and they give it back."""
 
+import functools
 import itertools
 import json
 import re
@@ -136,6 +137,11 @@ class BytePairs:
         return isinstance(other, BytePairs) and self.to_json() == other.to_json()
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Computed once: it takes milliseconds, and programs are looked up by it at each call."""
         return hash(self._tokenizer.to_str())
 
     def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:

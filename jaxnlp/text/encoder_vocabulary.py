@@ -142,6 +142,11 @@ class EncoderVocabulary:
         return self.special == other.special and self.tokenizer.to_str() == other.tokenizer.to_str()
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Computed once: it takes milliseconds, and programs are looked up by it at each call."""
         return hash(self.tokenizer.to_str())
 
     def __call__(

@@ -119,6 +119,13 @@ def test_a_tokenizer_is_read_back_from_json_and_from_a_file(tmp_path):
     assert again != BytePairs.of([TEXT], 260)
 
 
+def test_the_hash_is_computed_once_since_each_call_of_a_model_needs_it(monkeypatch):
+    made = BytePairs.from_json(PAIRS.to_json())
+    before = hash(made)
+    monkeypatch.setattr(made, "_tokenizer", None)
+    assert hash(made) == before
+
+
 def test_a_file_that_cuts_and_pads_texts_is_read_without_that(tmp_path):
     whole = Tokenizer.from_str(json.dumps(PAIRS.to_json()["tokenizer"]))
     whole.enable_truncation(4)

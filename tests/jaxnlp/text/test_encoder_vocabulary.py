@@ -124,3 +124,11 @@ def test_without_segments_only_the_segments_change(pair):
     whole, bare = (one.tokenize(["a cat", "b"], ["c", "d"], max_length=20) for one in (ours, ours.without_segments()))
     assert [ids.tolist() for ids in bare.tokens] == [ids.tolist() for ids in whole.tokens]
     assert {kind for kinds in bare.segments for kind in kinds.tolist()} == {0}
+
+
+def test_the_hash_is_computed_once_since_each_call_of_a_model_needs_it(pair, monkeypatch):
+    ours, _, folder = pair
+    made = EncoderVocabulary.of_folder(folder)
+    assert hash(made) == hash(ours)
+    monkeypatch.setattr(made, "tokenizer", None)
+    assert hash(made) == hash(ours)
