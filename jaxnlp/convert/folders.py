@@ -85,12 +85,13 @@ def _base_of(adapter: Path) -> Path:
     return found
 
 
-@functools.lru_cache
-def _downloaded(name: str) -> Path:
-    """The folder of a name on the Hub."""
+def _downloaded(name: str, *, again: bool) -> Path:
+    """The folder of a name on the Hub; again, without a look at the network."""
     from huggingface_hub import snapshot_download
 
     fetch = functools.partial(snapshot_download, name, allow_patterns=list(DOWNLOADED))
+    if again:
+        return Path(fetch(local_files_only=True))
     # The errors of the Hub and of the network libraries have no common base.
     try:
         return Path(fetch())
@@ -106,8 +107,8 @@ def _downloaded(name: str) -> Path:
             ) from error
 
 
-def _given_folder(path: str) -> Path:
-    """The folder of this path or this name on the Hub, which may be an adapter."""
+def _given_folder(path: str, *, again: bool = False) -> Path:
+    """The folder of this path or this name on the Hub, which may be an adapter. Args: again: it was found before."""
     folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
@@ -115,7 +116,7 @@ def _given_folder(path: str) -> Path:
     local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
         raise PretrainedError(f"there is no folder {name}")
-    return _downloaded(name)
+    return _downloaded(name, again=again)
 
 
 def read_json(file: Path) -> Any:
@@ -227,7 +228,7 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
 
     Raises: PretrainedError when the files are missing or damaged, and for pickles and unsupported types.
     """
-    given = _given_folder(name)
+    given = _given_folder(name, again=True)
     adapter = given if _is_adapter(given) else None
     if adapter == folder:
         folder = _base_of(folder)
