@@ -26,7 +26,7 @@ MODES = {
 
 def first_state(config):
     """The state before the first step, on one device: compiling what makes it takes as long as a step's program."""
-    setup = set_up(begin(smoothly_trained(config)))
+    setup = set_up(begin(comparable(config)))
     return make_parallel("jit", jax.devices()[:1]).initialise(setup.initial_state, setup.given)
 
 
@@ -35,7 +35,7 @@ def trained(config, mode="jit", mesh=None, devices=1, steps=STEPS, start=None):
 
     `start` is the state before the first step; None = the one that the mode makes.
     """
-    config = smoothly_trained(update(config, total_steps=max(steps, config.total_steps)))
+    config = comparable(update(config, total_steps=max(steps, config.total_steps)))
     layout = make_parallel(mode, jax.devices()[:devices], mesh=mesh)
     setup = set_up(begin(config), devices=layout.devices)
     layout = layout.of_model(setup.config.model, setup.abstract_state.params)
@@ -56,7 +56,7 @@ def copy_of(state):
     return jax.tree.map(jax.numpy.copy, state)
 
 
-def smoothly_trained(config):
+def comparable(config):
     """The config with few lengths, each of which is a program, and no division by the size of a gradient.
 
     Where a gradient should be 0, Adam would compare only rounding.

@@ -129,6 +129,20 @@ def test_texts_and_beams_of_a_marian_are_those_of_transformers_token_for_token(f
     assert run.translate(sources, **beams) == expected(**beams, early_stopping="never")
 
 
+def assert_exported_with_its_texts(run, kind, tmp_path, capsys, **ids):
+    """The run in tmp_path / "run" goes out as this class, which writes the run's texts. Args: ids: see `written`."""
+    capsys.readouterr()
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+    assert f"transformers.{kind}.from_pretrained reads it" in capsys.readouterr().out
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    exact = dataclasses.replace(run, model=dataclasses.replace(run.model.config, compute=EXACT).build(run.processor))
+    found = exact.translate(SOURCES, num_beams=1)
+    assert found == written(theirs, tokenizer, **ids)
+    assert jaxnlp.load_pretrained(tmp_path / "out").translate(SOURCES, num_beams=1) == found
+    assert main(["attention", str(tmp_path / "out"), "The cat", "--out", str(tmp_path / "page.html")]) == 0
+
+
 @pytest.mark.thorough  # like a T5
 def test_a_marian_is_trained_further_and_exported_with_the_texts_of_the_run(marian, tmp_path, capsys):
     folder, _, _, before = marian
@@ -137,16 +151,7 @@ def test_a_marian_is_trained_further_and_exported_with_the_texts_of_the_run(mari
     assert (run.model.config.dropout_rate, run.model.config.sines_first) == (0.1, True)
     changed = np.asarray(run.params["output_bias"]) - np.asarray(before.params["output_bias"])
     assert 0.0 < np.abs(changed).max() < 1e-2
-    capsys.readouterr()
-    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
-    assert "transformers.MarianMTModel.from_pretrained reads it" in capsys.readouterr().out
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    exact = dataclasses.replace(run, model=dataclasses.replace(run.model.config, compute=EXACT).build(run.processor))
-    found = exact.translate(SOURCES, num_beams=1)
-    assert found == written(theirs, tokenizer, end=0, silent=())
-    assert jaxnlp.load_pretrained(tmp_path / "out").translate(SOURCES, num_beams=1) == found
-    assert main(["attention", str(tmp_path / "out"), "The cat", "--out", str(tmp_path / "page.html")]) == 0
+    assert_exported_with_its_texts(run, "MarianMTModel", tmp_path, capsys, end=0, silent=())
 
 
 def trained_further(folder, place):
@@ -171,16 +176,7 @@ def test_a_bart_is_trained_further_and_exported_with_the_texts_of_the_run(bart, 
     for name in ("source_positions", "target_positions", "output_bias"):
         changed = np.asarray(run.params[name]) - np.asarray(before.params[name])
         assert 0.0 < np.abs(changed).max() < 1e-2
-    capsys.readouterr()
-    assert main(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
-    assert "transformers.BartForConditionalGeneration.from_pretrained reads it" in capsys.readouterr().out
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    exact = dataclasses.replace(run, model=dataclasses.replace(run.model.config, compute=EXACT).build(run.processor))
-    found = exact.translate(SOURCES, num_beams=1)
-    assert found == written(theirs, tokenizer, end=2, silent=(0, 1))
-    assert jaxnlp.load_pretrained(tmp_path / "out").translate(SOURCES, num_beams=1) == found
-    assert main(["attention", str(tmp_path / "out"), "The cat", "--out", str(tmp_path / "page.html")]) == 0
+    assert_exported_with_its_texts(run, "BartForConditionalGeneration", tmp_path, capsys, end=2, silent=(0, 1))
 
 
 def test_attention_is_that_of_transformers(tiny):
