@@ -26,7 +26,7 @@ from jaxnlp.ops.positions import RotaryScaling
 
 @dataclasses.dataclass(frozen=True)
 class LlamaConfig(GPTConfig):
-    """Shape of a Llama: rotary positions, root-mean-square normalisation, feed-forward layers with a gate, no biases."""
+    """Shape of a Llama: rotary positions, root-mean-square normalisation, gated feed-forward layers, no biases."""
 
     context_length: Count = 2_048
     """Maximum length in tokens."""

@@ -34,8 +34,8 @@ def gelu(x: jax.Array) -> jax.Array:
 
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "relu_squared", "silu"]
-"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; its square; or x times its sigmoid
-(as in Llama)."""
+"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; its square; or x times its
+sigmoid (as in Llama)."""
 ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "gelu": gelu,
     "gelu_tanh": functools.partial(nn.gelu, approximate=True),
