@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -119,6 +119,9 @@ class LookedUpPieces(PretrainedSubwords):
             return cls(table, (source, target), named, start, clean_up=clean_up, **forced)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
+
+    def with_tokens(self, tokens: Sequence[str]) -> Self:
+        raise ValueError(f"a {CLASS} takes no new tokens: its SentencePiece models make the pieces of texts")
 
     def save(self, folder: Path, *, max_length: int) -> None:
         for name, raw in zip(MODELS, self._models, strict=True):

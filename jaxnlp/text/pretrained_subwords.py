@@ -3,7 +3,7 @@
 import functools
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.tokenizer_files import (
     TEXT_TO_TEXT_TOKENS,
     read_text_to_text_tokenizer,
@@ -90,6 +91,10 @@ class PretrainedSubwords:
         whole["added_tokens"] = [one for one in whole["added_tokens"] if one["content"] != token]
         named = {other: text for other, text in self.named.items() if other != name}
         return type(self).from_json({**fields, "tokenizer": whole, "named": named})
+
+    def with_tokens(self, tokens: Sequence[str]) -> Self:
+        """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
+        return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, self.start, **self.forced)
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""

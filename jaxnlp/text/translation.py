@@ -94,6 +94,16 @@ class TranslationProcessor:
         """The ids of a target, the end symbol last; dropout as in `Subwords.encode`."""
         return [*self.target.encode_target(text, dropout=dropout, seed=seed), self.target.end]
 
+    def with_tokens(self, tokens: Sequence[str]) -> "TranslationProcessor":
+        """The processor of a pretrained model, with these tokens, see `jaxnlp.text.new_tokens`.
+
+        Raises: ValueError as there, and for tokenizers that are not pretrained.
+        """
+        if not isinstance(self.source, PretrainedSubwords) or not self.shared:
+            raise ValueError("only the one tokenizer of a pretrained model takes new tokens")
+        more = self.source.with_tokens(tokens)
+        return TranslationProcessor(more, more)
+
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON; `target` is null if it equals `source`."""
         return {"source": self.source.to_json(), "target": None if self.shared else self.target.to_json()}
