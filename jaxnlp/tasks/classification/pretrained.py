@@ -8,7 +8,7 @@ import jax
 
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.encoders import EncoderFamily, families
-from jaxnlp.convert.folders import find_folder, read_object
+from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
 from jaxnlp.convert.sentence_transformers import encoder_folder, score_activation
 from jaxnlp.convert.shapes import class_names
@@ -39,7 +39,9 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     settings = read_object(file)
     head = read_head(path, ExportedHead(HEAD, family.classifier))
     try:
-        targets = _targets(settings, head[HEAD]["bias"].size)
+        if not pretrained.config.pools:
+            raise ValueError("the weights have no pooler, which the head reads")
+        targets = _targets(settings, head[HEAD]["bias"].size, adapted=adapted_class(path) is not None)
         if pretrained.embeddings.prompt:
             raise ValueError(f"a prompt before each text is not supported: {pretrained.embeddings.prompt!r}")
         if isinstance(targets, AnyNumber):
@@ -64,15 +66,18 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     return _trained(task, path, config, processor, {"encoder": pretrained.params} | head)
 
 
-def _targets(settings: dict[str, Any], outputs: int) -> Targets:
-    """What a head of Transformers predicts. Raises: ValueError for names that do not fit its outputs."""
+def _targets(settings: dict[str, Any], outputs: int, *, adapted: bool) -> Targets:
+    """What a head of Transformers predicts. Args: adapted: as for `class_names`.
+
+    Raises: ValueError for names that do not fit its outputs.
+    """
     problem = settings.get("problem_type") or (OneClass.problem if outputs > 1 else Number.problem)
     if problem == Number.problem and outputs > 1:
         raise ValueError(f"it predicts {outputs} numbers, expected one")
     if problem == Number.problem:
         return AnyNumber()
     kind = SeveralClasses if problem == SeveralClasses.problem else OneClass
-    return kind(class_names(settings, outputs))
+    return kind(class_names(settings, outputs, adapted=adapted))
 
 
 def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
