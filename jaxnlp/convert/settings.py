@@ -78,7 +78,10 @@ _IGNORED = {
 }
 
 GENERATION_SETTINGS = ForeignSettings(
-    applied=("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"),
+    applied=(
+        *("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"),
+        *("min_length", "min_new_tokens", "renormalize_logits"),
+    ),
     supported={
         **dict.fromkeys(
             (
@@ -94,8 +97,8 @@ GENERATION_SETTINGS = ForeignSettings(
     ignored={
         "options of the search, which the caller gives": (
             *("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping"),
-            *("no_repeat_ngram_size", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "max_time"),
-            *("num_return_sequences", "renormalize_logits", "remove_invalid_values"),
+            *("no_repeat_ngram_size", "max_length", "max_new_tokens", "max_time"),
+            *("num_return_sequences", "remove_invalid_values"),
         ),
         "options of sampling": (
             *("do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff"),

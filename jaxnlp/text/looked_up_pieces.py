@@ -74,6 +74,8 @@ class LookedUpPieces(PretrainedSubwords):
         forced_first: int | None = None,
         forced_end: bool = False,
         never: Iterable[int] = (),
+        least: int = 0,
+        renormalised: bool = False,
     ):
         """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
         removed from decoded texts.
@@ -84,7 +86,7 @@ class LookedUpPieces(PretrainedSubwords):
         self._source, self._target = (subwords_of(raw, name) for raw, name in zip(models, MODELS, strict=True))
         if self._source.byte_fallback or self._target.byte_fallback:
             raise ValueError(f"{' and '.join(MODELS)}: tokens for bytes are not supported")
-        self._describe(named, start, forced_first=forced_first, forced_end=forced_end, never=never)
+        self._describe(named, start, forced_first, forced_end, never, least, renormalised)
 
     @classmethod
     def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
