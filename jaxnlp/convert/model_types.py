@@ -35,7 +35,7 @@ def pretrained_types(path: str | Path) -> list[str]:
     model_type, classes = config.get("model_type"), config.get("architectures") or []
     if not isinstance(model_type, str):
         raise PretrainedError(f"{file}: expected a text as model_type, got {model_type!r}")
-    adapted = adapted_class(path)
+    adapted = adapted_class(str(path))
     if adapted is not None:
         classes = [f"{families()[model_type].prefix}{adapted}"]
     return [*(name for name in classes if isinstance(name, str)), model_type]

@@ -67,7 +67,7 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
             **{**family.fixed, **family.defaults, **fields}, padded_vocabulary_size=padded, compute=EXACT
         )
     tensors = read_tensors(folder, str(path), ignore=ignore)
-    if config.tie_embeddings and is_adapter(path) and has_own_head(tensors, family):
+    if config.tie_embeddings and is_adapter(str(path)) and has_own_head(tensors, family):
         config = dataclasses.replace(config, tie_embeddings=False)
     with errors_name(folder):
         params = from_huggingface(tensors, config, size, family)

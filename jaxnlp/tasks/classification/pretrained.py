@@ -41,7 +41,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     try:
         if not pretrained.config.pools:
             raise ValueError("the weights have no pooler, which the head reads")
-        targets = _targets(settings, head[HEAD]["bias"].size, adapted=adapted_class(path) is not None)
+        targets = _targets(settings, head[HEAD]["bias"].size, adapted=adapted_class(str(path)) is not None)
         if pretrained.embeddings.prompt:
             raise ValueError(f"a prompt before each text is not supported: {pretrained.embeddings.prompt!r}")
         if isinstance(targets, AnyNumber):

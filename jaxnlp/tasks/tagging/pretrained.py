@@ -36,7 +36,7 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
     longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
     inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
     try:
-        adapted = adapted_class(path) is not None
+        adapted = adapted_class(str(path)) is not None
         labels = class_names(settings, head[HEAD]["bias"].size, adapted=adapted)
         processor = TaggerProcessor(inputs, labels, scheme_of(labels))
     except ValueError as error:
