@@ -346,6 +346,25 @@ class Number(Targets):
         return f"numbers in training from {self.lowest:g} to {self.highest:g}, mean {np.mean(labels):.3g}"
 
 
+@dataclasses.dataclass(frozen=True)
+class AnyNumber(Number):
+    """A number on a scale that is not known, such as that of a pretrained classifier: a model's output itself.
+
+    Attributes:
+      lowest, highest: 0 and 1, which keep it as it is.
+      sigmoid: whether a prediction is the sigmoid of the output, as of some cross-encoders.
+    """
+
+    lowest: float = 0.0
+    highest: float = 1.0
+    sigmoid: bool = False
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        """The outputs [N, 1], or their sigmoid [N]."""
+        wide = np.asarray(outputs, np.float64)[:, 0]
+        return 0.5 * (1.0 + np.tanh(0.5 * wide)) if self.sigmoid else wide
+
+
 def whole_number(text: str) -> str:
     """1 for 1.0, which tables with missing values have for whole numbers; other text stays unchanged, such as 007."""
     match = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
@@ -354,7 +373,7 @@ def whole_number(text: str) -> str:
 
 def targets_from_json(fields: Any) -> Targets:
     """The targets whose `to_json` this is. Raises: ValueError for wrong fields."""
-    kinds: dict[str, type[Targets]] = {kind.__name__: kind for kind in (OneClass, SeveralClasses, Number)}
+    kinds: dict[str, type[Targets]] = {kind.__name__: kind for kind in (OneClass, SeveralClasses, Number, AnyNumber)}
     values = dict(fields) if isinstance(fields, dict) else {}
     kind = kinds.get(values.pop("kind", ""))
     if kind is not None and {*values} == {field.name for field in dataclasses.fields(kind)}:  # type: ignore[arg-type]

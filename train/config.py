@@ -48,6 +48,9 @@ class TrainConfig(Config):
     name on the Hugging Face Hub; None = random parameters."""
     init_ignore: tuple[str, ...] = ()
     """Pretrained tensors to ignore, by their names or prefixes, such as heads of other tasks."""
+    init_new_tokens: tuple[str, ...] = ()
+    """Texts that become new tokens of the pretrained tokenizer, such as terms of a field. Their embeddings are about
+    the mean of the others at first."""
     best_metric: str = "loss"
     """Metric of the task that selects the best checkpoint on the validation split; the loss breaks ties."""
 
@@ -78,6 +81,7 @@ class TrainConfig(Config):
             raise ValueError("ema_decay and nt_asgd_patience exclude each other; set one of them to None")
         if self.init_ignore and self.init_from is None:
             raise ValueError(f"init_ignore applies only to pretrained weights; set init_from, got {self.init_ignore}")
+        self._check_new_tokens()
         self.task.check(self.model, self.data)
         self.data.check_steps(self.total_steps)
         longest, room = self.data.max_length, self.model.max_length
@@ -86,6 +90,21 @@ class TrainConfig(Config):
                 f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower "
                 f"data.{self.data.length_field}, or raise model.{self.model.length_field}"
             )
+
+    def _check_new_tokens(self) -> None:
+        """Raises: ValueError for tokens that are empty or given twice, or would not be trained."""
+        tokens = self.init_new_tokens
+        if tokens and self.init_from is None:
+            raise ValueError(f"init_new_tokens applies only to pretrained weights; set init_from, got {tokens}")
+        if tokens and self.optimizer.lora_rank:
+            raise ValueError(
+                "init_new_tokens needs trained embeddings, but optimizer.lora_rank leaves them as they are; set it to 0"
+            )
+        for index, token in enumerate(tokens):
+            if not token.strip():
+                raise ValueError(f"init_new_tokens must have texts, got {token!r}")
+            if token in tokens[:index]:
+                raise ValueError(f"init_new_tokens has {token!r} twice; give each token once")
 
     def identity(self) -> dict[str, Any]:
         """The fields that determine the run's numbers, as JSON. All others may change on resume: bookkeeping,

@@ -2,6 +2,7 @@
 
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.model_types import exported_task, is_pretrained, pretrained_types
+from jaxnlp.convert.new_tokens import with_new_tokens
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 
 __all__ = [
@@ -11,4 +12,5 @@ __all__ = [
     "pretrained_types",
     "read_pretrained",
     "save_pretrained",
+    "with_new_tokens",
 ]

@@ -1,7 +1,7 @@
 """LoRA's factors of weights, as PEFT has them: added to the tensors of a model, and found in the change of a model.
 
-A module's weight W [outputs, inputs] becomes W + s B A, with A [r, inputs] and B [outputs, r]. Other tensors, such as
-those of a new head, are stored whole.
+A module's weight W [outputs, inputs] becomes W + s B A, with A [r, inputs] and B [outputs, r]; a table of embeddings
+E [V, D] becomes E + s (B A)^T, with A [r, V] and B [D, r]. Other tensors, such as those of a new head, are whole.
 """
 
 import re
@@ -10,13 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxnlp.convert import decoders, encoder_decoders, encoders
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+_EMBEDDED_A, _EMBEDDED_B = ".lora_embedding_A", ".lora_embedding_B"
 _CONV1D = ("gpt2",)
 """Model types whose weights are [inputs, outputs]."""
+_OUTPUTS = ("lm_head", "score")
+"""Their modules with weights [outputs, inputs]."""
+CLASSES = {
+    "SEQ_CLS": "ForSequenceClassification",
+    "TOKEN_CLS": "ForTokenClassification",
+    "QUESTION_ANS": "ForQuestionAnswering",
+}
+"""The end of the names of the classes of encoders in Transformers, by PEFT's names of tasks."""
 _HEADS = dict.fromkeys(("SEQ_CLS", "TOKEN_CLS"), ("classifier", "score")) | {"QUESTION_ANS": ("qa_outputs",)}
 """Modules that PEFT always stores whole, by its names of tasks."""
 _VIT = (
@@ -41,7 +51,7 @@ _UNSUPPORTED = (
 SETTINGS = ForeignSettings(
     applied=(
         *("base_model_name_or_path", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"),
-        *("fan_in_fan_out", "target_modules", "modules_to_save", "bias"),
+        *("target_modules", "modules_to_save", "bias"),
     ),
     supported={
         "peft_type": ("LORA",),
@@ -54,6 +64,7 @@ SETTINGS = ForeignSettings(
             *("lora_ga_config", "ensure_weight_tying", "runtime_config"),
         ),
         "the tensors say which modules there are": ("exclude_modules", "layers_to_transform", "layers_pattern"),
+        "the model says which matrices are [inputs, outputs]; PEFT writes false if not all are": ("fan_in_fan_out",),
         "names for PEFT": (
             *("task_type", "auto_mapping", "revision", "peft_version", "megatron_core", "qalora_group_size"),
         ),
@@ -75,34 +86,81 @@ def add_factors(
 
     Raises: WeightsError for tensors that do not fit each other.
     """
-    found = dict(tensors)
-    for name, tensor in adapter.items():
-        if not name.startswith(_PREFIX):
-            raise WeightsError(f"unknown tensor {name}, expected a name that begins with {_PREFIX}")
-        own = _renamed(name.removeprefix(_PREFIX), model_type, to_files=True)
-        if own.endswith(_B) and name.removesuffix(_B) + _A in adapter:
+    found = _with_output_layer(tensors, model_type)
+    own = {name: _renamed(_without_prefix(name), model_type, to_files=True) for name in adapter}
+    for name, module in own.items():
+        if "lora_" not in module:
+            module = module.replace(".base_layer.", ".")
+            found[_name_in(tensors, module) or module] = np.asarray(adapter[name], np.float32)
+    for name, module in own.items():
+        a, b = (_A, _B) if module.endswith((_A, _B)) else (_EMBEDDED_A, _EMBEDDED_B)
+        if "lora_" not in module or (module.endswith(b) and name.removesuffix(b) + a in adapter):
             continue
-        if not own.endswith(_A):
-            if "lora_" in own:
-                raise WeightsError(f"{name} is not supported, expected factors {_A} and {_B} of a dense layer")
-            own = own.replace(".base_layer.", ".")
-            found[_name_in(tensors, own) or own] = np.asarray(tensor, np.float32)
-            continue
-        module = own.removesuffix(_A)
-        held = _name_in(tensors, f"{module}.weight")
+        if not module.endswith(a):
+            raise WeightsError(f"{name} is not supported, expected factors of a dense layer or of embeddings")
+        module = module.removesuffix(a)
+        held = _name_in(found, f"{module}.weight")
         if held is None:
             raise WeightsError(f"{name}: the model has no tensor {module}.weight")
         try:
-            b = adapter[name.removesuffix(_A) + _B]
+            second = adapter[name.removesuffix(a) + b]
         except KeyError as error:
             raise WeightsError(f"{name}: the factor {error} is missing") from error
-        pattern = name.removeprefix(_PREFIX).removesuffix(_A)
-        change = _scale(settings, pattern, len(tensor)) * (np.asarray(b, np.float32) @ np.asarray(tensor, np.float32))
-        change = change.T if settings.get("fan_in_fan_out") else change
+        first, second = (np.asarray(factor, np.float32) for factor in (adapter[name], second))
+        change = _scale(settings, _without_prefix(name).removesuffix(a), len(first)) * (second @ first)
+        conv1d = model_type in _CONV1D and module not in _OUTPUTS
+        change = change.T if a == _EMBEDDED_A or conv1d else change
         if change.shape != found[held].shape:
             raise WeightsError(f"{name} makes {change.shape}, but {held} is {found[held].shape}")
         found[held] = np.asarray(found[held], np.float32) + change
+    _refuse_one_table(found, tensors, model_type)
     return found
+
+
+def _without_prefix(name: str) -> str:
+    """The name without PEFT's prefix. Raises: WeightsError."""
+    if not name.startswith(_PREFIX):
+        raise WeightsError(f"unknown tensor {name}, expected a name that begins with {_PREFIX}")
+    return name.removeprefix(_PREFIX)
+
+
+def _with_output_layer(tensors: Mapping[str, np.ndarray], model_type: str) -> dict[str, np.ndarray]:
+    """The tensors of a model, and its output layer if that is the embedding: PEFT changes one without the other."""
+    output, table = "", ""
+    if model_type in (one := decoders.families()):
+        output, table = one[model_type].names.head, one[model_type].names.tokens
+    elif model_type in (many := encoders.families()) and many[model_type].names.token_bias in tensors:
+        output, table = many[model_type].names.output, many[model_type].names.tokens
+    own = _name_in(tensors, f"{table}.weight")
+    return dict(tensors) if own is None else {f"{output}.weight": tensors[own], **tensors}
+
+
+def _refuse_one_table(found: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], model_type: str) -> None:
+    """Raises: WeightsError for changed embeddings of an encoder-decoder, which has one table, where PEFT has three."""
+    if model_type not in (known := encoder_decoders.families()):
+        return
+    family = known[model_type]
+    for table in (family.tokens, *family.copies):
+        own = _name_in(before, f"{table}.weight")
+        if own is not None and not np.array_equal(found[own], before[own]):
+            raise WeightsError(f"{own}: changed embeddings of a {family.title} are not supported")
+
+
+def without_other_heads(tensors: Mapping[str, np.ndarray], model_type: str, kind: str) -> dict[str, np.ndarray]:
+    """The tensors of a model that a class of encoders reads: those of other heads are left out, as in Transformers.
+
+    Args:
+      tensors: [...] each, by name.
+      model_type: of the model.
+      kind: the end of the name of the class, one of `CLASSES`.
+    """
+    family = encoders.families()[model_type]
+    names = family.names
+    kept = (f"{family.classifier_pooler}.", *([f"{names.pooler_norm}."] if names.pooler_norm else ()))
+    left = {name: x for name, x in tensors.items() if not name.startswith(family.outside) or name.startswith(kept)}
+    if kind == CLASSES["SEQ_CLS"] or not family.dense_heads:
+        return left
+    return {name: x for name, x in left.items() if f".{names.pooler}." not in f".{name}"}
 
 
 def _renamed(name: str, model_type: str, *, to_files: bool) -> str:

@@ -44,6 +44,13 @@ def from_huggingface(
     return table.join_all(held, list(_decoder(config, family, vocabulary_size)), copies, family.title)[_TREE]
 
 
+def has_own_head(tensors: Mapping[str, np.ndarray], family: DecoderFamily) -> bool:
+    """Whether tensors [...] by name have an output layer that differs from the embedding."""
+    own = family.names
+    head, *tables = (tensors.get(f"{name}.weight") for name in (own.head, own.tokens, f"{family.base}.{own.tokens}"))
+    return head is not None and not any(table is not None and np.array_equal(head, table) for table in tables)
+
+
 def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> dict[str, np.ndarray]:
     """Tensors by Transformers' names, those of the class with the output layer.
 

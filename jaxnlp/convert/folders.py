@@ -12,7 +12,15 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_factors
+from jaxnlp.convert import encoders
+from jaxnlp.convert.adapters import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    CLASSES,
+    SETTINGS,
+    add_factors,
+    without_other_heads,
+)
 from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.saving.atomic_files import new_folder
@@ -64,6 +72,25 @@ def find_folder(path: str | Path) -> Path:
     """
     folder = _given_folder(str(path))
     return _base_of(folder) if _is_adapter(folder) and not (folder / CONFIG).is_file() else folder
+
+
+def is_adapter(name: str) -> bool:
+    """Whether this name, which the user gave and `find_folder` has found, is that of an adapter of PEFT."""
+    return _is_adapter(_given_folder(name, again=True))
+
+
+def adapted_class(name: str) -> str | None:
+    """The end of the name of the class that an adapter of an encoder belongs to, such as ForTokenClassification, if it
+    has no config of its own, and PEFT's name of its task says so. Otherwise None: the class is that of a config.json.
+
+    Args: name: which the user gave and `find_folder` has found.
+    """
+    folder = _given_folder(name, again=True)
+    if not _is_adapter(folder) or (folder / CONFIG).is_file():
+        return None
+    if read_object(_base_of(folder) / CONFIG).get("model_type") not in encoders.families():
+        return None
+    return CLASSES.get(str(read_object(folder / ADAPTER_CONFIG).get("task_type")))
 
 
 def _is_adapter(folder: Path) -> bool:
@@ -274,7 +301,9 @@ def _with_adapter(tensors: dict[str, np.ndarray], adapter: Path, folder: Path) -
     refuse_settings(adapter / ADAPTER_CONFIG, settings, SETTINGS)
     with _opened(adapter / ADAPTER) as held:
         stored = {name: _tensor(held, name, adapter / ADAPTER) for name in held.keys()}  # noqa: SIM118 (not a dict)
-    model_type = str(read_object(folder / CONFIG).get("model_type"))
+    model_type, kind = str(read_object(folder / CONFIG).get("model_type")), adapted_class(str(adapter))
+    if kind is not None:
+        tensors = without_other_heads(tensors, model_type, kind)
     with errors_name(adapter / ADAPTER):
         return add_factors(tensors, stored, settings, model_type)
 

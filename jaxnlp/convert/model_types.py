@@ -4,7 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from jaxnlp.convert.adapters import ADAPTER_CONFIG
-from jaxnlp.convert.folders import CONFIG, EXPORTED, MODULES, PretrainedError, find_folder, read_object
+from jaxnlp.convert.encoders import families
+from jaxnlp.convert.folders import (
+    CONFIG,
+    EXPORTED,
+    MODULES,
+    PretrainedError,
+    adapted_class,
+    find_folder,
+    read_object,
+)
 from jaxnlp.convert.sentence_transformers import encoder_folder
 
 
@@ -26,6 +35,9 @@ def pretrained_types(path: str | Path) -> list[str]:
     model_type, classes = config.get("model_type"), config.get("architectures") or []
     if not isinstance(model_type, str):
         raise PretrainedError(f"{file}: expected a text as model_type, got {model_type!r}")
+    adapted = adapted_class(str(path))
+    if adapted is not None:
+        classes = [f"{families()[model_type].prefix}{adapted}"]
     return [*(name for name in classes if isinstance(name, str)), model_type]
 
 

@@ -98,6 +98,7 @@ class Classifier(NamedTuple):
       head: its class.
       program: the module in the folder whose class computes it; None = Transformers' own class. With a program, the
         bias is stored as [1, C], so that Transformers' own class refuses the head.
+      activation: of a number, for sentence-transformers; None = its own, a sigmoid.
     """
 
     kernel: np.ndarray
@@ -107,6 +108,7 @@ class Classifier(NamedTuple):
     problem: Problem = "single_label_classification"
     head: HeadClass = OF_TEXTS
     program: str | None = None
+    activation: str | None = None
 
 
 def read_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
@@ -237,6 +239,8 @@ def save_pretrained(
         tensors[f"{prefix}weight"] = np.array(classifier.kernel.T, np.float32, order="C")
         tensors[f"{prefix}bias"] = bias if classifier.program is None else bias[None]
         settings |= {"problem_type": classifier.problem} if classifier.head.reads_pooler else {}
+        if classifier.activation is not None:
+            settings["sentence_transformers"] = {"activation_fn": classifier.activation}
         if classifier.head.name in family.dropout:
             settings[family.dropout[classifier.head.name]] = classifier.dropout_rate
         if classifier.names:

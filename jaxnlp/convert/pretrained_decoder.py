@@ -1,18 +1,20 @@
 """Folders of pretrained decoders, as Hugging Face Transformers writes and reads them."""
 
+import dataclasses
 import functools
 import json
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxnlp.convert.decoder import from_huggingface, to_huggingface
+from jaxnlp.convert.decoder import from_huggingface, has_own_head, to_huggingface
 from jaxnlp.convert.decoders import DecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     PretrainedError,
     errors_name,
     find_folder,
+    is_adapter,
     read_object,
     read_tensors,
     read_vocabulary,
@@ -65,6 +67,8 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
             **{**family.fixed, **family.defaults, **fields}, padded_vocabulary_size=padded, compute=EXACT
         )
     tensors = read_tensors(folder, str(path), ignore=ignore)
+    if config.tie_embeddings and is_adapter(str(path)) and has_own_head(tensors, family):
+        config = dataclasses.replace(config, tie_embeddings=False)
     with errors_name(folder):
         params = from_huggingface(tensors, config, size, family)
     return PretrainedDecoder(config, params, vocabulary)

@@ -140,7 +140,25 @@ def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, A
         raise PretrainedError(f"{file}: forced_bos_token_id must be from 0 to {size - 1}, or null, got {first!r}")
     if end not in (None, settings.get("eos_token_id")):
         raise PretrainedError(f"{file}: forced_eos_token_id {end!r}, expected eos_token_id or null")
-    return {"forced_first": first, "forced_end": end is not None, "never": _never(file, settings, size)}
+    renormalised = settings.get("renormalize_logits") or False
+    if type(renormalised) is not bool:
+        raise PretrainedError(f"{file}: renormalize_logits must be true, false or null, got {renormalised!r}")
+    return {
+        "forced_first": first,
+        "forced_end": end is not None,
+        "never": _never(file, settings, size),
+        "least": _least(file, settings),
+        "renormalised": renormalised,
+    }
+
+
+def _least(file: Path, settings: Mapping[str, Any]) -> int:
+    """The minimum number of tokens before the end symbol. Raises: PretrainedError for what is no number."""
+    new, length = (settings.get(name) for name in ("min_new_tokens", "min_length"))
+    for name, value in (("min_new_tokens", new), ("min_length", length)):
+        if not (value is None or (type(value) is int and value >= 0)):
+            raise PretrainedError(f"{file}: {name} must be a whole number or null, got {value!r}")
+    return max((length or 0) - 1, 0) if new is None else new  # a length includes the start symbol
 
 
 def _never(file: Path, settings: Mapping[str, Any], size: int) -> list[int]:
@@ -226,6 +244,10 @@ def save_encoder_decoder(
         special["forced_eos_token_id"] = vocabulary.end
     if vocabulary.never:
         special["bad_words_ids"] = [[token] for token in vocabulary.never]
+    if vocabulary.least:
+        special["min_length"] = vocabulary.least + 1
+    if vocabulary.renormalised:
+        special["renormalize_logits"] = True
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
     write_folder(folder, tensors, {CONFIG: settings, GENERATION: special}, write_tokenizer=tokenizer)
     return family.architecture

@@ -1,6 +1,6 @@
 """The files that sentence-transformers writes next to an encoder: modules, pooling and maximum length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,25 @@ def embedding_settings(folder: Path) -> EmbeddingSettings:
         )
     except ValueError as error:
         raise PretrainedError(f"{file}: {error}") from error
+
+
+def score_activation(folder: Path, settings: Mapping[str, Any]) -> str | None:
+    """The activation of the scores of a cross-encoder, such as Sigmoid, which its class in Transformers does not have.
+
+    Args:
+      folder: of the model.
+      settings: of its config.json.
+
+    Returns: the name of its class in PyTorch; None = no file names it.
+    """
+    whole = read_object(folder / EMBEDDINGS) if (folder / EMBEDDINGS).is_file() else {}
+    inner = settings.get("sentence_transformers")
+    given = (
+        whole.get("activation_fn"),
+        inner.get("activation_fn") if isinstance(inner, dict) else None,
+        settings.get("sbert_ce_default_activation_function"),
+    )
+    return next((str(name).rpartition(".")[2] for name in given if name is not None), None)
 
 
 def module_files(

@@ -52,6 +52,7 @@ _IGNORED = {
     "heads, which are tensors of their own": (
         *("architectures", "id2label", "label2id", "num_labels", "_num_labels", "problem_type"),
         *("finetuning_task", "task_specific_params", "sentence_transformers"),
+        "sbert_ce_default_activation_function",
     ),
     "the output layer is compared with the embedding": ("tie_word_embeddings",),
     "the same numbers, computed or returned in another way": (
@@ -77,7 +78,10 @@ _IGNORED = {
 }
 
 GENERATION_SETTINGS = ForeignSettings(
-    applied=("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"),
+    applied=(
+        *("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"),
+        *("min_length", "min_new_tokens", "renormalize_logits"),
+    ),
     supported={
         **dict.fromkeys(
             (
@@ -93,8 +97,8 @@ GENERATION_SETTINGS = ForeignSettings(
     ignored={
         "options of the search, which the caller gives": (
             *("num_beams", "num_beam_groups", "diversity_penalty", "length_penalty", "early_stopping"),
-            *("no_repeat_ngram_size", "max_length", "max_new_tokens", "min_length", "min_new_tokens", "max_time"),
-            *("num_return_sequences", "renormalize_logits", "remove_invalid_values"),
+            *("no_repeat_ngram_size", "max_length", "max_new_tokens", "max_time"),
+            *("num_return_sequences", "remove_invalid_values"),
         ),
         "options of sampling": (
             *("do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff"),
@@ -117,9 +121,11 @@ GENERATION_SETTINGS = ForeignSettings(
 TRANSFORMER = ForeignSettings(
     applied=("max_seq_length", "do_lower_case"),
     supported={
-        "transformer_task": ("feature-extraction",),
-        "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
-        "module_output_name": ("token_embeddings",),
+        "transformer_task": ("feature-extraction", "sequence-classification"),
+        "modality_config": tuple(
+            {"text": {"method": "forward", "method_output_name": name}} for name in ("last_hidden_state", "logits")
+        ),
+        "module_output_name": ("token_embeddings", "scores"),
         "tokenizer_name_or_path": (None,),
         **dict.fromkeys(("query_length", "document_length", "query_expansion"), (None,)),
         **dict.fromkeys(
@@ -166,8 +172,8 @@ MODULE = ForeignSettings(
 """An entry of modules.json."""
 
 SENTENCE_MODEL = ForeignSettings(
-    applied=("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name"),
-    supported={"model_type": ("SentenceTransformer",)},
+    applied=("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "activation_fn"),
+    supported={"model_type": ("SentenceTransformer", "CrossEncoder")},
     ignored={"versions": ("__version__", "requirements")},
 )
 """config_sentence_transformers.json."""

@@ -104,10 +104,18 @@ def settings_of(family: StoredModels, ours: Mapping[str, Any]) -> dict[str, Any]
     return settings
 
 
-def class_names(settings: Mapping[str, Any], outputs: int) -> tuple[str, ...]:
-    """The names of a head's outputs in the config of Transformers. Raises: ValueError for another number of names."""
+def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = False) -> tuple[str, ...]:
+    """The names of a head's outputs in the config of Transformers.
+
+    Args:
+      settings: the config.
+      outputs: their number.
+      adapted: whether the config is that of another model, whose names only apply if it has as many.
+
+    Raises: ValueError for another number of names.
+    """
     names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}
-    if not names:
+    if not names or (adapted and len(names) != outputs):
         names = {index: f"LABEL_{index}" for index in range(outputs)}  # as Transformers calls them
     if sorted(names) != list(range(outputs)):
         raise ValueError(f"id2label has the names of {len(names)} classes, expected {outputs}")

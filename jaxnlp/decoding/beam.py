@@ -58,6 +58,8 @@ class _Rules(NamedTuple):
     forced_first: int | None = None
     forced_stop: bool = False
     never: tuple[int, ...] = ()
+    least: int = 0
+    renormalised: bool = False
 
 
 class _Settings(NamedTuple):
@@ -91,6 +93,8 @@ def beam_search(
     forced_first: int | None = None,
     forced_stop: bool = False,
     never: tuple[int, ...] = (),
+    least: int = 0,
+    renormalised: bool = False,
     max_lengths: np.ndarray | None = None,
     cache: PyTree | None = None,
 ) -> BeamResult:
@@ -128,6 +132,9 @@ def beam_search(
       forced_first: the first token of all continuations, which then has probability 1; None = any.
       forced_stop: whether the token at the maximum length is the stop token, which then has probability 1.
       never: tokens that no continuation has; the probabilities of the others stay.
+      least: number of tokens that each continuation has before the stop token, unless its maximum length is less.
+      renormalised: whether the probabilities of all tokens that a continuation may have next add up to 1. Otherwise
+        those of `never`, of n-grams and of the stop token are lost.
       max_lengths: [B] int, the maximum length of each row's continuations, from 1 to `max_new_tokens`. Its values may
         change without another compilation. None = `max_new_tokens` for all rows.
       cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
@@ -164,7 +171,8 @@ def beam_search(
     prompt, limits = with_rows_for_all(mesh, prompt), with_rows_for_all(mesh, limits)
     if forced_stop and stop is None:
         raise ValueError("forced_stop needs a stop token; give stop")
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop, never)
+    forced = (forced_first, forced_stop, never, least, renormalised)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, *forced)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
         float(length_penalty), float(coverage_penalty) if coverage_penalty else None, limits.astype(np.int32)
@@ -196,6 +204,8 @@ def compile_beam_search(
     forced_first: int | None = None,
     forced_stop: bool = False,
     never: tuple[int, ...] = (),
+    least: int = 0,
+    renormalised: bool = False,
 ) -> None:
     """Starts to compile the programs of `beam_search` for prompts of one token, [B, 1].
 
@@ -211,9 +221,11 @@ def compile_beam_search(
       no_repeat_ngram: size of the n-grams that no continuation may contain twice.
       n_best: number of continuations returned for each prompt.
       cache: abstract.
-      forced_first, forced_stop, never: tokens that all continuations have, and tokens that none has.
+      forced_first, forced_stop, never, least: tokens that all continuations have, and tokens that none has.
+      renormalised: whether the probabilities of the others add up to 1.
     """
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, forced_first, forced_stop, never)
+    forced = (forced_first, forced_stop, never, least, renormalised)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, *forced)
     settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
     last, mesh = np.zeros(batch, np.int32), mesh_of(params)
     params = compile_ahead(prepared, decoder, params)
@@ -283,10 +295,15 @@ def _extend(
         logits = jnp.where(repeats, -jnp.inf, logits)
     if rules.never:
         logits = logits.at[:, :, jnp.array(rules.never)].set(-jnp.inf)
+    if rules.least and rules.stop is not None:
+        stopped = jnp.arange(size) == rules.stop
+        logits = jnp.where(stopped & jnp.asarray(length <= rules.least), -jnp.inf, logits)
     if rules.forced_first is not None:
         logits, normalisers = _forced(logits, normalisers, rules.forced_first, jnp.asarray(length == 1))
     if rules.forced_stop and rules.stop is not None:
         logits, normalisers = _forced(logits, normalisers, rules.stop, jnp.asarray(length >= settings.max_lengths))
+    if rules.renormalised:
+        normalisers = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
     # The N best continuations are among the N best of each hypothesis, with or without the stop token.
     likely, tokens = top_k(logits, min(size, num_beams + (rules.stop is not None)))
     scores = search.running.scores[:, :, None] + (likely - normalisers)

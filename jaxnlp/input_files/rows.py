@@ -52,7 +52,7 @@ def rows_of(
     pairs: Sequence[str],
     file: Path | None,
     *,
-    count: int,
+    count: int | None,
     columns: TextColumns = TextColumns(),  # noqa: B008  # a constant
 ) -> Iterator[Row]:
     """The texts of a command, or of a file; without both, of standard input.
@@ -66,7 +66,8 @@ def rows_of(
       pairs: the second text of each pair; empty if `count` is 1.
       file: one row a line, two texts with a tab between them; or a table, by its suffix; "-" is standard input. It is
         decompressed if it is a gzip file.
-      count: number of texts in a row, 1 or 2.
+      count: number of texts in a row, 1 or 2. None = 2 if pairs are given, or a table has a column of them, or the
+        first line that is not blank has one tab; otherwise 1.
       columns: of a table; and the encoding of a file, but standard input is UTF-8.
 
     Yields:
@@ -83,6 +84,8 @@ def rows_of(
     if not texts and not pairs:
         yield from _rows_of_file(file or Path("-"), columns, given=file is not None, count=count)
         return
+    if count is None:
+        count = 2 if pairs else 1
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
@@ -116,22 +119,28 @@ def read_text(path: Path, columns: TextColumns = TextColumns()) -> str:  # noqa:
     return line_feeds(decoded(path.read_bytes(), path, columns.dialect.encoding))
 
 
-def table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
+def table_rows(file: Path, columns: TextColumns, count: int | None) -> list[TableRow]:
     """All rows of a table; their texts may be blank.
 
     Args:
       file: the table.
       columns: of the texts.
-      count: number of texts in a row, 1 or 2.
+      count: number of texts in a row, 1 or 2; None = 2 if the table has the column of the second text.
 
     Raises: FileNotFoundError; DataError naming the file, and the line if possible.
     """
     try:
-        return read_table(file, Columns(columns.texts[:count], ""), dialect=columns.dialect, labelled=False).rows
+        return _table_rows(file, columns, count or 2)
     except MissingColumnsError as error:
+        if count is None:
+            return table_rows(file, columns, 1)
         raise DataError(
             f"{error}; rename the columns, or give a file with one text a line, with a name in .txt"
         ) from error
+
+
+def _table_rows(file: Path, columns: TextColumns, count: int) -> list[TableRow]:
+    return read_table(file, Columns(columns.texts[:count], ""), dialect=columns.dialect, labelled=False).rows
 
 
 def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
@@ -161,7 +170,7 @@ def _check_names(texts: Sequence[str], pairs: Sequence[str]) -> None:
         print(f"note: {named} is read as a text; to read the file, give --file {shlex.quote(named)}", file=sys.stderr)
 
 
-def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int) -> Iterator[Row]:
+def _rows_of_file(file: Path, columns: TextColumns, *, given: bool, count: int | None) -> Iterator[Row]:
     """The rows of a file, of a table, or of standard input. Raises: ValueError as `rows_of`, OSError."""
     if columns.texts and is_table(file):
         yield from (row.texts for row in table_rows(file, columns, count))
@@ -201,18 +210,18 @@ def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _refuse_header(line: str, where: str, columns: TextColumns, count: int) -> None:
+def _refuse_header(line: str, where: str, columns: TextColumns, count: int | None) -> None:
     """Raises ValueError when the first line has the names of the columns: then the lines are those of a table."""
     for delimiter in DELIMITERS:
         names = header_fields(line, delimiter)
-        if len(names) > 1 and {*columns.texts[:count]} <= {*names}:
+        if len(names) > 1 and {*columns.texts[: count or 1]} <= {*names}:
             raise ValueError(
                 f"{where}: the names of columns between {between(delimiter)}, {', '.join(names)}; this file is "
                 "read as one text a line: give the table in a file with a name in .tsv or .csv"
             )
 
 
-def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int) -> Iterator[Row]:
+def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int | None) -> Iterator[Row]:
     encoding = columns.dialect.encoding
     source = _opened(file, given, encoding)
     with source if str(file) != "-" else nullcontext():
@@ -232,9 +241,11 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int)
                 raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=str(file) != "-"))
             if number == 1 and columns.texts:
                 _refuse_header(text, where, columns, count)
-            row = (text,) if count == 1 else tuple(text.split("\t"))
+            if count is None and text.strip():
+                count = 2 if text.count("\t") == 1 else 1
+            row = tuple(text.split("\t")) if count == 2 else (text,)
             if count == 2 and not text.strip():
                 row = ("", "")
-            if len(row) != count:
+            if count == 2 and len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
             yield row

@@ -159,9 +159,13 @@ class BertConfig(Config):
         """Number of position embeddings: the positions of tokens, and those up to that of padding."""
         return self.max_positions + (0 if self.padding_id is None else self.padding_id + 1)
 
+    def has_segments(self, segments: int) -> bool:
+        """Whether there are embeddings of as many segments as a tokenizer numbers, or of none, which reads none."""
+        return self.num_segments == 0 or self.num_segments >= segments
+
     def check_segments(self, segments: int) -> None:
         """Raises: ValueError when a tokenizer numbers more segments than there are embeddings of segments."""
-        if 0 < self.num_segments < segments:
+        if not self.has_segments(segments):
             raise ValueError(
                 f"model.encoder.num_segments must be at least {segments}, for the first and the second text, got "
                 f"{self.num_segments}"

@@ -5,7 +5,6 @@ of a pair; Reimers and Gurevych 2019 for the cosine; Shen et al. 2020 for token 
 """
 
 import dataclasses
-import functools
 import math
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -25,6 +24,7 @@ from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.targets import Number, OneClass, Targets
+from jaxnlp.typing import Params
 
 
 class TargetHead(NamedTuple):
@@ -165,7 +165,13 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         if changed:
             note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
             return adopted._replace(notes=(*adopted.notes, note))
-        return adopted._replace(matching_heads=functools.partial(matching_heads, pretrained, heads, ("parts", "pairs")))
+
+        def fitting(processor: Any) -> Params:
+            texts = max(part.texts for _, part in processor.parts)
+            read, ours = (one.of_texts(texts) for one in (pretrained.processor, processor))
+            return matching_heads(pretrained.name, read, heads, ("parts", "pairs"), ours)
+
+        return adopted._replace(matching_heads=fitting)
 
     def only_head(self, processor: Any) -> TargetHead | None:
         """The only head, if it reads one vector; None for several parts, and for pairs that are read apart."""

@@ -52,21 +52,21 @@ class ClassifierConfig(ModelConfig):
         adopted = super().adopt(pretrained)
         heads = {name: params for name, params in adopted.params.items() if name == HEAD}
         rest = {name: params for name, params in adopted.params.items() if name != HEAD}
-        fitting = functools.partial(matching_heads, pretrained, heads, ("targets",))
+        fitting = functools.partial(matching_heads, pretrained.name, pretrained.processor, heads, ("targets",))
         return adopted._replace(params=rest, matching_heads=fitting)
 
 
-def matching_heads(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
+def matching_heads(name: str, theirs: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
     """The heads of a pretrained model that fit a new processor; empty, with a warning, if the processors differ.
 
     Args:
-      pretrained: a `jaxnlp.tasks.Trained`.
+      name: of the pretrained model.
+      theirs: its processor.
       heads: the parameters of its heads.
       names: the attributes in which both processors must be equal, such as the classes.
       processor: the new one.
     """
-    theirs = pretrained.processor
-    changed = [name for name in names if getattr(processor, name) != getattr(theirs, name)]
+    changed = [each for each in names if getattr(processor, each) != getattr(theirs, each)]
     if changed and heads:
-        _logger.warning("the head of %s is not used: its %s differ", pretrained.name, ", ".join(changed))
+        _logger.warning("the head of %s is not used: its %s differ", name, ", ".join(changed))
     return {} if changed else heads

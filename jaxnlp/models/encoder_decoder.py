@@ -149,8 +149,9 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         own |= {"context_length": length, "compute": self.compute}
         config = dataclasses.replace(theirs, **own)
         shape = f"{config.num_layers} and {config.decoder_layers} layers, {config.width} wide, {config.num_heads} heads"
-        note = f"encoder and decoder from {pretrained.name}: {shape}"
-        return Adopted(config, pretrained.params, pretrained.processor, (note,))
+        note, processor = f"encoder and decoder from {pretrained.name}: {shape}", pretrained.processor.without_least()
+        lost = ("without its minimum length of targets",) * (processor is not pretrained.processor)
+        return Adopted(config, pretrained.params, processor, (note, *lost))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         names = ("tokens",) if self.one_table else ("source_tokens", "target_tokens")

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_files import read_decoder_tokenizer, write_decoder_tokenizer
 
@@ -120,6 +121,10 @@ class BytePairs:
     def with_named(self, named: Mapping[str, str]) -> Self:
         """This tokenizer with these special tokens."""
         return type(self)(self._tokenizer, named, starts=self.start is not None)
+
+    def with_tokens(self, tokens: Sequence[str]) -> Self:
+        """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
+        return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, starts=self.start is not None)
 
     def id_of(self, token: str) -> int | None:
         """The id of a token; None = there is no such token."""

@@ -62,14 +62,15 @@ class TextClassifierProcessor:
       vocabulary: the tokenizer.
       max_length: maximum length of an input in tokens, special tokens included; longer texts are truncated.
       parts: by name; the name of a single part may be empty.
-      pairs: whether the texts of a pair are one input (together) or two inputs (apart).
+      pairs: whether the texts of a pair are one input (together) or two inputs (apart). Optional: a model of one part
+        reads single texts, and pairs as one input; `of_texts` has the processor of either.
       embeddings: prompts and truncation of a pretrained encoder's embeddings; trained models do not have any.
     """
 
     vocabulary: EncoderVocabulary
     max_length: int
     parts: Parts
-    pairs: PairReading = "together"
+    pairs: PairReading | Literal["optional"] = "together"
     embeddings: EmbeddingSettings = PLAIN
 
     def __post_init__(self):
@@ -79,8 +80,10 @@ class TextClassifierProcessor:
         texts = {part.texts for _, part in self.parts}
         if not texts <= {1, 2}:
             raise ValueError(f"texts must be 1, or 2 for pairs, got {', '.join(map(str, sorted(texts)))}")
-        if self.pairs not in get_args(PairReading) or (self.pairs == "apart" and texts == {1}):
+        if self.pairs not in (*get_args(PairReading), "optional") or (self.pairs == "apart" and texts == {1}):
             raise ValueError(f"pairs must be together, or apart if there are 2 texts, got {self.pairs!r}")
+        if self.pairs == "optional" and (texts != {1} or len(names) > 1):
+            raise ValueError("pairs can be optional only for a single part of single texts, got " + ", ".join(names))
         least = self.vocabulary.min_length(2 if 2 in texts and self.pairs == "together" else 1)
         if self.max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {self.max_length}")
@@ -150,6 +153,13 @@ class TextClassifierProcessor:
         """Number of a classifier's outputs."""
         return self.targets.outputs
 
+    def of_texts(self, count: int) -> Self:
+        """The processor of examples of that many texts, if pairs are optional; otherwise this one."""
+        if self.pairs != "optional" or count not in (1, 2):
+            return self
+        (name, part), *_ = self.parts
+        return dataclasses.replace(self, parts=((name, part._replace(texts=count)),), pairs="together")
+
     def tokenize(self, rows: Sequence[Sequence[str]]) -> TokenizedTexts:
         """Rows of one or two texts as tokens. Raises: ValueError for a row of another number of texts.
 
@@ -177,7 +187,7 @@ class TextClassifierProcessor:
         Raises: ValueError for arguments that are not texts, and for another number of texts per example than `texts`.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
-        tokenized = self.tokenize(list(zip(*columns, strict=True)))
+        tokenized = self.of_texts(len(columns)).tokenize(list(zip(*columns, strict=True)))
         longest = max(map(self.length, tokenized.segments))
         return self.batch(tokenized.tokens, tokenized.segments, len(tokenized.tokens), longest)
 

@@ -10,6 +10,7 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer, normalizers
 
 from jaxnlp.text import list_of_strings
+from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL
@@ -125,6 +126,10 @@ class EncoderVocabulary:
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         remove_segments(tokenizer, self.special)
         return EncoderVocabulary(tokenizer, self.special)
+
+    def with_tokens(self, tokens: Sequence[str]) -> "EncoderVocabulary":
+        """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
+        return EncoderVocabulary(with_added_tokens(self.tokenizer, tokens), self.special)
 
     def id_of(self, piece: str) -> int:
         """The id of a token. Raises: KeyError when the vocabulary does not have the token."""

@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -74,6 +74,8 @@ class LookedUpPieces(PretrainedSubwords):
         forced_first: int | None = None,
         forced_end: bool = False,
         never: Iterable[int] = (),
+        least: int = 0,
+        renormalised: bool = False,
     ):
         """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
         removed from decoded texts.
@@ -84,7 +86,7 @@ class LookedUpPieces(PretrainedSubwords):
         self._source, self._target = (subwords_of(raw, name) for raw, name in zip(models, MODELS, strict=True))
         if self._source.byte_fallback or self._target.byte_fallback:
             raise ValueError(f"{' and '.join(MODELS)}: tokens for bytes are not supported")
-        self._describe(named, start, forced_first=forced_first, forced_end=forced_end, never=never)
+        self._describe(named, start, forced_first, forced_end, never, least, renormalised)
 
     @classmethod
     def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
@@ -119,6 +121,9 @@ class LookedUpPieces(PretrainedSubwords):
             return cls(table, (source, target), named, start, clean_up=clean_up, **forced)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
+
+    def with_tokens(self, tokens: Sequence[str]) -> Self:
+        raise ValueError(f"a {CLASS} takes no new tokens: its SentencePiece models make the pieces of texts")
 
     def save(self, folder: Path, *, max_length: int) -> None:
         for name, raw in zip(MODELS, self._models, strict=True):

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,12 +11,15 @@ from tokenizers import Tokenizer
 
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.tokenizer_files import (
     TEXT_TO_TEXT_TOKENS,
     read_text_to_text_tokenizer,
     tokenizer_of,
     write_text_to_text_tokenizer,
 )
+
+_FORCED = ("forced_first", "forced_end", "never", "least", "renormalised")
 
 
 class PretrainedSubwords:
@@ -31,6 +34,8 @@ class PretrainedSubwords:
       forced_first: the id of the token that each generated target has after the start symbol; None = any.
       forced_end: whether a generated target of the maximum length ends with the end symbol.
       never: the ids of tokens that no generated target has.
+      least: minimum number of tokens of a generated target before its end symbol.
+      renormalised: whether the probabilities of the tokens that may be generated add up to 1.
     """
 
     unit = "tokens"
@@ -46,15 +51,24 @@ class PretrainedSubwords:
         forced_first: int | None = None,
         forced_end: bool = False,
         never: Iterable[int] = (),
+        least: int = 0,
+        renormalised: bool = False,
     ):
         """Raises: ValueError for special tokens that the tokenizer does not have."""
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
         self._tokenizer = tokenizer
-        self._describe(named, start, forced_first=forced_first, forced_end=forced_end, never=never)
+        self._describe(named, start, forced_first, forced_end, never, least, renormalised)
 
     def _describe(
-        self, named: dict[str, str], start: int, *, forced_first: int | None, forced_end: bool, never: Iterable[int]
+        self,
+        named: dict[str, str],
+        start: int,
+        forced_first: int | None,
+        forced_end: bool,
+        never: Iterable[int],
+        least: int,
+        renormalised: bool,
     ) -> None:
         """Sets the attributes. Raises: ValueError for special tokens that do not exist."""
         missing = [token for token in named.values() if self.id_of(token) is None]
@@ -64,11 +78,12 @@ class PretrainedSubwords:
             raise ValueError(f"expected the id of the start symbol, got {start}")
         self.named, self.start = named, start
         self.forced_first, self.forced_end, self.never = forced_first, forced_end, tuple(never)
+        self.least, self.renormalised = least, renormalised
 
     @property
     def forced(self) -> dict[str, Any]:
         """The attributes that say which tokens a generated target has."""
-        return {name: getattr(self, name) for name in ("forced_first", "forced_end", "never")}
+        return {name: getattr(self, name) for name in _FORCED}
 
     @classmethod
     def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
@@ -90,6 +105,14 @@ class PretrainedSubwords:
         whole["added_tokens"] = [one for one in whole["added_tokens"] if one["content"] != token]
         named = {other: text for other, text in self.named.items() if other != name}
         return type(self).from_json({**fields, "tokenizer": whole, "named": named})
+
+    def with_tokens(self, tokens: Sequence[str]) -> Self:
+        """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
+        return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, self.start, **self.forced)
+
+    def with_least(self, least: int) -> Self:
+        """This vocabulary with another minimum number of tokens of a target."""
+        return type(self).from_json(self.to_json() | {"least": least})
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
@@ -207,5 +230,8 @@ def described(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"subwords: forced_first: expected the id of a token or null, got {first!r}")
     if not all(type(one) is int for one in never):
         raise ValueError(f"subwords: never: expected the ids of tokens, got {never!r}")
+    least, renormalised = fields.get("least", 0), fields.get("renormalised", False)  # earlier runs have neither
+    if not (type(least) is int and least >= 0 and type(renormalised) is bool):
+        raise ValueError(f"subwords: expected a number as least and true or false as renormalised, got {fields!r:.80}")
     own = {name: fields[name] for name in ("named", "start", "forced_end", "never")}
-    return {**own, "forced_first": first}
+    return {**own, "forced_first": first, "least": least, "renormalised": renormalised}

@@ -35,6 +35,8 @@ class Symbols(NamedTuple):
       forced_first: the token after the start symbol; None = any.
       forced_end: whether a target of the maximum length ends with the end symbol.
       never: tokens that no generated target has.
+      least: minimum number of tokens before the end symbol.
+      renormalised: whether the probabilities of the tokens that may be generated add up to 1.
     """
 
     start: int
@@ -42,6 +44,8 @@ class Symbols(NamedTuple):
     forced_first: int | None = None
     forced_end: bool = False
     never: tuple[int, ...] = ()
+    least: int = 0
+    renormalised: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +97,23 @@ class TranslationProcessor:
     def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a target, the end symbol last; dropout as in `Subwords.encode`."""
         return [*self.target.encode_target(text, dropout=dropout, seed=seed), self.target.end]
+
+    def without_least(self) -> "TranslationProcessor":
+        """The processor of a model that is trained further, on targets of any length: without their minimum length."""
+        if not self.symbols.least or not isinstance(self.target, PretrainedSubwords):
+            return self
+        source, target = self.source, self.target.with_least(0)
+        return TranslationProcessor(target if self.shared else source, target)
+
+    def with_tokens(self, tokens: Sequence[str]) -> "TranslationProcessor":
+        """The processor of a pretrained model, with these tokens, see `jaxnlp.text.new_tokens`.
+
+        Raises: ValueError as there, and for tokenizers that are not pretrained.
+        """
+        if not isinstance(self.source, PretrainedSubwords) or not self.shared:
+            raise ValueError("only the one tokenizer of a pretrained model takes new tokens")
+        more = self.source.with_tokens(tokens)
+        return TranslationProcessor(more, more)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON; `target` is null if it equals `source`."""

@@ -17,6 +17,7 @@ from train.config import TrainConfig
 from train.recipes import load_recipe, recipe_names
 
 TEXTS = {
+    "init-new-tokens",
     *("init-ignore", "best-metric", "mesh", "coordinator", "model.encoder.model-type", "task.sample-prompt"),
     "optimizer.lora-targets",
     *("data.encoding", "data.delimiter", "data.separator", "data.parts", "data.data-set"),

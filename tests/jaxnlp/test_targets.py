@@ -1,14 +1,25 @@
 import numpy as np
 import pytest
 
-from jaxnlp.targets import NO_PREDICTION, Number, OneClass, SeveralClasses, of_part, targets_from_json, whole_number
+from jaxnlp.targets import (
+    NO_PREDICTION,
+    AnyNumber,
+    Number,
+    OneClass,
+    SeveralClasses,
+    of_part,
+    targets_from_json,
+    whole_number,
+)
 
 ONE = OneClass(("arts", "sport"))
 SEVERAL = SeveralClasses(("arts", "sport", "world"))
 NUMBER = Number(1.0, 5.0)
 
 
-@pytest.mark.parametrize("targets", [ONE, SEVERAL, NUMBER, SeveralClasses(("a", "b"), ";")])
+@pytest.mark.parametrize(
+    "targets", [ONE, SEVERAL, NUMBER, AnyNumber(), AnyNumber(sigmoid=True), SeveralClasses(("a", "b"), ";")]
+)
 def test_what_is_written_reads_back(targets):
     assert targets_from_json(targets.to_json()) == targets
 
@@ -158,3 +169,11 @@ def test_captions_have_the_probability():
 
 def test_parts_name_their_metrics_and_labels():
     assert (of_part("sst", "loss"), of_part("", "labels")) == ("sst/loss", "labels")
+
+
+def test_a_number_on_no_known_scale_is_not_limited():
+    outputs = np.array([[-3.0], [0.0], [7.5]])
+    assert AnyNumber().predicted(outputs).tolist() == [-3.0, 0.0, 7.5]
+    squashed = AnyNumber(sigmoid=True).predicted(outputs)
+    np.testing.assert_allclose(squashed, 1.0 / (1.0 + np.exp(-outputs[:, 0])))
+    assert AnyNumber().fields(AnyNumber().prediction(7.5, 7.5)) == ["7.5"]

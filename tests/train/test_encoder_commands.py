@@ -42,6 +42,7 @@ def test_a_folder_is_fine_tuned_on_a_table_scored_and_loaded_in_transformers(
     write_folder(family, tmp_path / "weights", "ForMaskedLM")
     data = ["--data.path", reviews, "--data.text", "text", "--data.label", "stars", "--data.max-length", "40"]
     options = ["--data.batch-size", "8", "--model.pooling", "pooler", "--init-from", tmp_path / "weights"]
+    options += ["--init-new-tokens", "fish the", "<code>"]
     quick_fit(config_of("bert_classify", *data, *options), tmp_path / "run")
     run = str(tmp_path / "run")
     assert main(["evaluate", run]) == 0
@@ -51,6 +52,8 @@ def test_a_folder_is_fine_tuned_on_a_table_scored_and_loaded_in_transformers(
     assert main(["export", run, str(tmp_path / "exported")]) == 0
     pipeline = transformers.pipeline("text-classification", str(tmp_path / "exported"), truncation=True)
     assert [row["label"] for row in pipeline(["the big cat", "a dog"])] == predicted
+    new = pipeline.tokenizer("a fish the", add_special_tokens=False)["input_ids"][-1]
+    assert new == len(pipeline.tokenizer) - 2 == pipeline.model.config.vocab_size - 2
     again = jaxnlp.load_pretrained(tmp_path / "exported").predict(["the big cat", "a dog"])
     assert [one.label for one in again] == predicted
 

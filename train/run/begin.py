@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from data import DataConfig
+from jaxnlp.convert import with_new_tokens
 from jaxnlp.corpus import DataError
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
@@ -75,6 +76,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         _refuse_overridden(config, adopted.config)
         if adopted.processor is not None:
             _refuse_unread(config)
+        if config.init_new_tokens:
+            adopted = with_new_tokens(adopted, config.init_new_tokens, seed=config.seed)
         return Initialisation(
             dataclasses.replace(config, model=adopted.config),
             params=adopted.params,

@@ -18,7 +18,7 @@ from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.targets import Number
+from jaxnlp.targets import AnyNumber, Number
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
@@ -169,7 +169,7 @@ class Export(ExportCommand):
 def _scale(trained: Trained) -> str:
     """What differs in a number that Transformers predicts; empty for classes."""
     targets = trained.processor.targets
-    if not isinstance(targets, Number):
+    if not isinstance(targets, Number) or isinstance(targets, AnyNumber):
         return ""
     return f"; jaxnlp limits its numbers to the scale of the labels, from {targets.lowest:g} to {targets.highest:g}"
 
@@ -205,7 +205,11 @@ def classifier_of(trained: Trained) -> Classifier | None:
     kernel, bias = (targets.width * np.asarray(layer[name]) for name in ("kernel", "bias"))
     program = None if config.pooling == "pooler" else Path(PROGRAM_FILE).stem
     names, rate = targets.names or ("number",), config.head_dropout_rate
-    return Classifier(kernel, targets.lowest + bias, rate, names, targets.problem, program=program)
+    squashed = isinstance(targets, AnyNumber) and targets.sigmoid
+    activation = "torch.nn.modules.linear.Identity" if isinstance(targets, Number) and not squashed else None
+    return Classifier(
+        kernel, targets.lowest + bias, rate, names, targets.problem, program=program, activation=activation
+    )
 
 
 def exported_head_of(trained: Trained, classifier: Classifier | None) -> ExportedHead | None:

@@ -193,7 +193,7 @@ class Classification(Task):
 
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A classifier of single texts or of images that Transformers trained, or one that `jaxnlp export` wrote; or an
+        """A classifier of texts or of images that Transformers trained, or one that `jaxnlp export` wrote; or an
         encoder of Transformers or sentence-transformers, which gives the similarity of two texts by the cosine of their
         vectors. With tensors to ignore, a classifier is read as an encoder.
 

@@ -12,7 +12,7 @@ from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
 from jaxnlp.input_files.tables import table_with
 from jaxnlp.pages.blocks import MarkedText, Picture, Table
-from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets, of_part
+from jaxnlp.targets import AnyNumber, Number, OneClass, SeveralClasses, Targets, of_part
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring, Trained
 from jaxnlp.tasks.classification.kept_threshold import NO_THRESHOLD
 from jaxnlp.tasks.classification.measures import Measures
@@ -37,6 +37,7 @@ _MEASURES: dict[type[Targets], type[Measures]] = {
     OneClass: OneClassMeasures,
     SeveralClasses: SeveralClassesMeasures,
     Number: NumberMeasures,
+    AnyNumber: NumberMeasures,
 }
 
 

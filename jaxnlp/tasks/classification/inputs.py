@@ -126,7 +126,8 @@ def _(processor: ImageProcessor) -> tuple[Shape, ...]:
 def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
-    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts, columns=given.columns))
+    count = None if processor.pairs == "optional" else processor.texts
+    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=count, columns=given.columns))
 
 
 @read_chunk.register
@@ -134,7 +135,7 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
     if resize:
         raise ValueError("resize applies only to images; remove it")
     require_texts([text for row in rows for text in row])
-    names = ("text",) if processor.texts == 1 else ("text", "pair")
+    processor = processor.of_texts(max(map(len, rows), default=1))
     kept = [index for index, row in enumerate(rows) if not is_blank(row)]
     tokenized = processor.tokenize([rows[index] for index in kept])
 
@@ -144,7 +145,7 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
 
     return Chunk(
         [tuple(map(one_line, row)) for row in rows],
-        [dict(zip(names, row, strict=True)) for row in rows],
+        [dict(zip(("text", "pair"), row, strict=False)) for row in rows],
         kept,
         [processor.length(kinds) for kinds in tokenized.segments],
         batch,

@@ -8,14 +8,14 @@ import jax
 
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.encoders import EncoderFamily, families
-from jaxnlp.convert.folders import find_folder, read_object
+from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
-from jaxnlp.convert.sentence_transformers import encoder_folder
+from jaxnlp.convert.sentence_transformers import encoder_folder, score_activation
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.nn.compute import EXACT
-from jaxnlp.targets import Number, OneClass, SeveralClasses, Targets
+from jaxnlp.targets import AnyNumber, Number, OneClass, SeveralClasses, Targets
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
@@ -26,16 +26,29 @@ HEAD = "head"
 
 
 def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFamily) -> Trained:
-    """A classifier of single texts that Transformers trained, with the names of its classes.
+    """A classifier that Transformers trained, with the names of its classes, or of a number.
 
-    Raises: PretrainedError, WeightsError as `read_pretrained`; also for classes whose names do not fit the head.
+    No file says whether it is for single texts or for pairs: it reads both. So a cross-encoder of sentence-transformers
+    scores pairs.
+
+    Raises: PretrainedError, WeightsError as `read_pretrained`; also for classes whose names do not fit the head, and
+      for several numbers.
     """
     pretrained = read_pretrained(path, ignore=(family.classifier,))
     file = encoder_folder(find_folder(path)) / CONFIG
     settings = read_object(file)
     head = read_head(path, ExportedHead(HEAD, family.classifier))
     try:
-        targets = _targets(settings, head[HEAD]["bias"].size)
+        if not pretrained.config.pools:
+            raise ValueError("the weights have no pooler, which the head reads")
+        targets = _targets(settings, head[HEAD]["bias"].size, adapted=adapted_class(str(path)) is not None)
+        if pretrained.embeddings.prompt:
+            raise ValueError(f"a prompt before each text is not supported: {pretrained.embeddings.prompt!r}")
+        if isinstance(targets, AnyNumber):
+            activation = score_activation(find_folder(path), settings) or "Identity"
+            if activation not in ("Identity", "Sigmoid"):
+                raise ValueError(f"the activation of its scores is {activation}, expected Identity or Sigmoid")
+            targets = AnyNumber(sigmoid=activation == "Sigmoid")
     except ValueError as error:
         remedy = f"with --ignore {family.classifier} or ignore=({family.classifier!r},) it is read as an encoder"
         raise PretrainedError(f"{file}: {error}; {remedy}") from error
@@ -46,17 +59,25 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
         head_dropout_rate=pretrained.config.dropout_rate if rate is None else rate,
         compute=EXACT,
     )
-    processor = TextClassifierProcessor(pretrained.vocabulary, _max_length(pretrained), one_part(targets))
+    pairs = config.encoder.has_segments(pretrained.vocabulary.num_segments)
+    processor = TextClassifierProcessor(
+        pretrained.vocabulary, _max_length(pretrained), one_part(targets), "optional" if pairs else "together"
+    )
     return _trained(task, path, config, processor, {"encoder": pretrained.params} | head)
 
 
-def _targets(settings: dict[str, Any], outputs: int) -> Targets:
-    """What a head of Transformers predicts. Raises: ValueError for names that do not fit its outputs."""
+def _targets(settings: dict[str, Any], outputs: int, *, adapted: bool) -> Targets:
+    """What a head of Transformers predicts. Args: adapted: as for `class_names`.
+
+    Raises: ValueError for names that do not fit its outputs.
+    """
     problem = settings.get("problem_type") or (OneClass.problem if outputs > 1 else Number.problem)
+    if problem == Number.problem and outputs > 1:
+        raise ValueError(f"it predicts {outputs} numbers, expected one")
     if problem == Number.problem:
-        raise ValueError("it predicts a number, whose scale is not known")
+        return AnyNumber()
     kind = SeveralClasses if problem == SeveralClasses.problem else OneClass
-    return kind(class_names(settings, outputs))
+    return kind(class_names(settings, outputs, adapted=adapted))
 
 
 def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

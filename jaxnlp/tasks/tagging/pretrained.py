@@ -7,7 +7,7 @@ import jax
 
 from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
 from jaxnlp.convert.encoders import families
-from jaxnlp.convert.folders import find_folder, read_object
+from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.models.tagger import HEAD, TaggerConfig
@@ -36,7 +36,8 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
     longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
     inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
     try:
-        labels = class_names(settings, head[HEAD]["bias"].size)
+        adapted = adapted_class(str(path)) is not None
+        labels = class_names(settings, head[HEAD]["bias"].size, adapted=adapted)
         processor = TaggerProcessor(inputs, labels, scheme_of(labels))
     except ValueError as error:
         raise PretrainedError(f"{folder / CONFIG}: {error}") from error

@@ -111,6 +111,8 @@ class Translator(NamedTuple):
             forced_first=self.symbols.forced_first,
             forced_stop=self.symbols.forced_end,
             never=self.symbols.never,
+            least=self.symbols.least,
+            renormalised=self.symbols.renormalised,
             cache=rows_like(mesh, cache),
         )
 
@@ -139,6 +141,8 @@ class Translator(NamedTuple):
             forced_first=self.symbols.forced_first,
             forced_stop=self.symbols.forced_end,
             never=self.symbols.never,
+            least=self.symbols.least,
+            renormalised=self.symbols.renormalised,
             max_lengths=np.minimum(max_target_length(source_mask.sum(axis=1)), longest),
             cache=self.initial_cache(mesh, capacity, options.coverage_penalty > 0, params, source, source_mask),
         )

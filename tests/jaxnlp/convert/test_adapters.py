@@ -10,13 +10,18 @@ import transformers
 from safetensors.numpy import save_file
 
 import jaxnlp
+from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_factors, factors_of_change
 from jaxnlp.convert.tensors import WeightsError
-from tests import decoder_folders, encoder_folders, image_folders
+from tests import decoder_folders, encoder_decoder_folders, encoder_folders, image_folders
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
+    pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to True but the target:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning"),
+    pytest.mark.filterwarnings("ignore:You have requested `ensure_weight_tying`:UserWarning"),
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
 ]
 """PEFT warns of what it does itself."""
@@ -33,7 +38,12 @@ def base(tmp_path_factory):
 def adapted(model, **options):
     """The model with random factors of PEFT."""
     torch.manual_seed(1)
-    return peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **options)).eval()
+    model = peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **options)).eval()
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if ".modules_to_save." in name:
+                tensor.add_(0.3 * torch.randn(tensor.shape))
+    return model
 
 
 @pytest.mark.parametrize(
@@ -45,8 +55,21 @@ def adapted(model, **options):
             **{"r": 2, "target_modules": ["c_attn", "mlp.c_fc"], "rank_pattern": {"c_fc": 3}},
             **{"alpha_pattern": {r"h.1.mlp.c_fc": 5, "attn.c_attn": 1}, "bias": "all"},
         },
+        {"r": 2, "target_modules": ["wte", "wpe", "c_attn"], "alpha_pattern": {"wte": 1}},
+        {"r": 2, "target_modules": ["wpe"], "modules_to_save": ["wte", "ln_f"]},
+        *(
+            pytest.param({"r": 2, **further}, marks=pytest.mark.thorough)
+            for further in (
+                {"target_modules": ["wpe"], "modules_to_save": ["wte"], "ensure_weight_tying": True},
+                {"target_modules": ["wte"], "ensure_weight_tying": True},
+                {"target_modules": ["c_attn"], "modules_to_save": ["lm_head"]},
+                {"target_modules": ["c_attn"], "modules_to_save": ["lm_head"], "ensure_weight_tying": True},
+                {"target_modules": ["c_attn", "lm_head"]},
+                {"target_modules": ["c_attn", "lm_head"], "ensure_weight_tying": True},
+            )
+        ),
     ],
-    ids=["attention", "all layers", "patterns"],
+    ids=str,
 )
 def test_a_decoder_with_an_adapter_has_the_logits_that_it_has_in_peft(options, base, tmp_path):
     theirs = adapted(transformers.AutoModelForCausalLM.from_pretrained(base), task_type="CAUSAL_LM", **options)
@@ -56,7 +79,7 @@ def test_a_decoder_with_an_adapter_has_the_logits_that_it_has_in_peft(options, b
     with torch.no_grad():
         expected = theirs(torch.tensor(tokens)).logits.numpy()
     found = ours.model.apply({"params": ours.params}, tokens)
-    np.testing.assert_allclose(found, expected, atol=2e-5)
+    np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-6)
     plain = jaxnlp.load_pretrained(base)
     assert np.abs(plain.model.apply({"params": plain.params}, tokens) - expected).max() > 0.01
 
@@ -77,6 +100,76 @@ def test_an_encoder_and_its_head_take_an_adapter_of_a_classifier(tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert np.abs(np.subtract([*before.predict([text])[0].probabilities.values()], expected)).max() > 1e-3
     assert after.name == str(tmp_path / "adapter")
+
+
+def test_embeddings_have_factors_in_an_encoder_and_the_changed_model_is_exported_again(tmp_path):
+    encoder_folders.write_folder("bert", tmp_path / "base", "ForSequenceClassification", num_labels=3)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
+    names = ["word_embeddings", "position_embeddings", "key"]
+    theirs = adapted(model, task_type="SEQ_CLS", target_modules=names, r=2, use_rslora=True)
+    theirs.save_pretrained(tmp_path / "adapter")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    with torch.no_grad():
+        expected = theirs(**tokenizer(encoder_folders.TEXTS[0], return_tensors="pt")).logits.softmax(-1)[0].tolist()
+    assert main(["export", str(tmp_path / "adapter"), str(tmp_path / "merged")]) == 0
+    for name in ("adapter", "merged"):
+        found = jaxnlp.load_pretrained(tmp_path / name).predict(encoder_folders.TEXTS[0])
+        np.testing.assert_allclose([*found.probabilities.values()], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "labels"),
+    [
+        ("roberta", "ForMaskedLM", 3),
+        pytest.param("distilbert", "ForMaskedLM", 1, marks=pytest.mark.thorough),
+        pytest.param("modernbert", "ForMaskedLM", 4, marks=pytest.mark.thorough),
+        pytest.param("bert", "ForPreTraining", 2, marks=pytest.mark.thorough),
+    ],
+)
+def test_a_classifier_on_a_base_without_a_head_is_read_with_the_heads_of_the_adapter(family, kind, labels, tmp_path):
+    encoder_folders.write_folder(family, tmp_path / "base", kind)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=labels)
+    modules = ["q_lin", "lin1"] if family == "distilbert" else "all-linear"  # PEFT fails at all of its layers
+    theirs = adapted(model, task_type="SEQ_CLS", target_modules=modules, r=2)
+    theirs.save_pretrained(tmp_path / "adapter")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")
+    with torch.no_grad():
+        logits = theirs(**tokenizer(encoder_folders.TEXTS[0], return_tensors="pt")).logits[0]
+    found = jaxnlp.load_pretrained(tmp_path / "adapter").predict(encoder_folders.TEXTS[0])
+    if labels == 1:
+        np.testing.assert_allclose(found.label, logits.item(), atol=1e-5)
+        return
+    np.testing.assert_allclose([*found.probabilities.values()], logits.softmax(-1), atol=1e-5)
+    assert [*found.probabilities] == [f"LABEL_{index}" for index in range(labels)]
+
+
+@pytest.mark.parametrize("kind", ["TokenClassification", "QuestionAnswering"])
+def test_classes_of_tokens_on_a_base_without_a_head_are_read_with_the_heads_of_the_adapter(kind, tmp_path):
+    encoder_folders.write_folder("bert", tmp_path / "base")  # with a pooler, which these classes do not have
+    model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(tmp_path / "base")
+    task = {"TokenClassification": "TOKEN_CLS", "QuestionAnswering": "QUESTION_ANS"}[kind]
+    theirs = adapted(model, task_type=task, target_modules=["query", "dense"], r=2)
+    theirs.save_pretrained(tmp_path / "adapter")
+    merged = theirs.merge_and_unload()
+    assert main(["export", str(tmp_path / "adapter"), str(tmp_path / "out")]) == 0
+    again, report = type(merged).from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report.values())
+    for name, tensor in merged.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], tensor, atol=1e-6, rtol=0)
+
+
+def test_heads_and_embeddings_that_an_adapter_does_not_define_are_refused(tmp_path):
+    encoder_folders.write_folder("bert", tmp_path / "base", "ForMaskedLM")  # its class of texts has a random pooler
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
+    adapted(model, task_type="SEQ_CLS", target_modules=["query"], r=2).save_pretrained(tmp_path / "adapter")
+    with pytest.raises(PretrainedError, match=r"the weights have no pooler, which the head reads; with --ignore"):
+        jaxnlp.load_pretrained(tmp_path / "adapter")
+    assert jaxnlp.load_pretrained(tmp_path / "adapter", ignore=("classifier.",)).embed("the cat").shape == (8,)
+    encoder_decoder_folders.write_folder(tmp_path / "t5")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "t5")
+    adapted(model, task_type="SEQ_2_SEQ_LM", target_modules=["shared"], r=2).save_pretrained(tmp_path / "two")
+    with pytest.raises(WeightsError, match=r"shared\.weight: changed embeddings of a T5 are not supported"):
+        jaxnlp.load_pretrained(tmp_path / "two")
 
 
 def test_a_vision_transformer_takes_an_adapter_although_its_modules_have_other_names_in_memory(tmp_path):
@@ -151,14 +244,15 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
         ({}, {"x": draw(1)}, r"unknown tensor x, expected a name that begins with base_model\.model\."),
         ({}, {"base_model.model.a.lora_A.weight": draw(1, 2)}, r"the model has no tensor a\.weight"),
         ({}, {"base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 16)}, r"lora_B\.weight' is missing"),
-        ({}, {"base_model.model.wte.lora_embedding_A": draw(1, 2)}, r"lora_embedding_A is not supported"),
+        ({}, {"base_model.model.wte.lora_embedding_A": draw(1, 2)}, r"lora_embedding_B' is missing"),
+        ({}, {"base_model.model.wte.lora_magnitude": draw(1)}, r"lora_magnitude is not supported, expected factors"),
         (
             {},
             {
                 "base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 3),
                 "base_model.model.h.0.attn.c_attn.lora_B.weight": draw(2, 1),
             },
-            r"makes \(2, 3\), but transformer\.h\.0\.attn\.c_attn\.weight is \(16, 48\)",
+            r"makes \(3, 2\), but transformer\.h\.0\.attn\.c_attn\.weight is \(16, 48\)",
         ),
     ],
 )

@@ -86,13 +86,16 @@ def every_continuation(log_probabilities, size, prompt, most, stop):
     return found | prefixes
 
 
-def search_by_hand(log_probabilities, size, prompt, num_beams, most, stop, alpha):
-    """Beam search over Python lists, which never ends early: [(tokens, score)], best first."""
+def search_by_hand(log_probabilities, size, prompt, num_beams, most, stop, alpha, never=(), least=0, summed=True):
+    """Beam search over Python lists, which never ends early: [(tokens, score)], best first. Args: summed: whether the
+    probabilities include those of tokens that may not follow."""
     running, ended = [((), 0.0)], []
-    for _ in range(most):
+    for done in range(most):
         longer = []
         for prefix, score in running:
-            row = log_probabilities(np.array([[*prompt, *prefix]], np.int32))[0, -1]
+            row = np.array(log_probabilities(np.array([[*prompt, *prefix]], np.int32))[0, -1])
+            row[[*never, *([stop] if done < least else [])]] = -np.inf
+            row -= 0.0 if summed else np.logaddexp.reduce(row)
             longer += [((*prefix, token), score + row[token]) for token in range(size)]
         longer.sort(key=lambda one: -one[1])
         ended += [one for one in longer[:num_beams] if one[0][-1] == stop]
@@ -140,6 +143,18 @@ def test_equals_a_search_over_lists_that_never_ends_early(model, num_beams, stop
         result = beam_search(decoder, params, PROMPT, **settings)
         for prompt, found in zip(PROMPT, found_rows(result), strict=True):
             assert_same(found, search_by_hand(log_probabilities, size, prompt, num_beams, 9, stop, alpha))
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(("least", "summed", "num_beams"), [(4, False, 3), (20, True, 2)])
+def test_targets_have_a_minimum_length_and_probabilities_may_be_renormalised(model, least, summed, num_beams):
+    params, decoder, log_probabilities, size = model
+    settings = {"num_beams": num_beams, "max_new_tokens": 9, "stop": 3, "length_penalty": 1.0}
+    result = beam_search(decoder, params, PROMPT, **settings, never=(0,), least=least, renormalised=not summed)
+    for prompt, found in zip(PROMPT, found_rows(result), strict=True):
+        expected = search_by_hand(log_probabilities, size, prompt, num_beams, 9, 3, 1.0, (0,), least, summed)
+        assert_same(found, expected)
+        assert all(3 not in tokens[:least] for tokens, _ in found)
 
 
 @pytest.mark.parametrize("stop", [None, 2])

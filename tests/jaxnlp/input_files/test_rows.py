@@ -19,6 +19,27 @@ def test_rows_are_texts_or_texts_with_their_pairs():
     assert rows(texts=["a", "b"], pairs=["c", "d"], count=2) == [("a", "c"), ("b", "d")]
 
 
+def test_the_first_row_decides_on_pairs_if_they_are_optional(tmp_path):
+    assert rows(texts=["a", "b"], count=None) == [("a",), ("b",)]
+    assert rows(texts=["a", "b"], pairs=["c", "d"], count=None) == [("a", "c"), ("b", "d")]
+    contents = {
+        "singles.txt": ("a\n\nb\tc\n", [("a",), ("",), ("b\tc",)]),
+        "pairs.txt": ("\na\tb\n\nc\td\n", [("",), ("a", "b"), ("", ""), ("c", "d")]),
+        "tabs.txt": ("a\tb\tc\n", [("a\tb\tc",)]),
+        "pairs.csv": ("pair,text\nb,a\n", [("a", "b")]),
+        "singles.csv": ("text,label\na,1\n", [("a",)]),
+    }
+    for name, (content, expected) in contents.items():
+        (tmp_path / name).write_text(content)
+        assert rows(tmp_path / name, count=None) == expected, name
+    (tmp_path / "mixed.txt").write_text("a\tb\nc\n")
+    with pytest.raises(ValueError, match=r"line 2: expected two texts with one tab between them, got 0 tabs"):
+        rows(tmp_path / "mixed.txt", count=None)
+    (tmp_path / "none.csv").write_text("name,label\na,1\n")
+    with pytest.raises(DataError, match="expected the column text between"):
+        rows(tmp_path / "none.csv", count=None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

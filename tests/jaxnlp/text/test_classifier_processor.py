@@ -19,10 +19,11 @@ PARTS = TextClassifierProcessor(
 )
 
 
+EITHER = TextClassifierProcessor(VOCABULARY, 8, one_part(TARGETS), "optional")
 PROMPTED = dataclasses.replace(APART, embeddings=EmbeddingSettings((("q", "cat "),), "q"))
 
 
-@pytest.mark.parametrize("processor", [SINGLE, PAIRS, APART, PARTS, PROMPTED])
+@pytest.mark.parametrize("processor", [SINGLE, PAIRS, APART, PARTS, PROMPTED, EITHER])
 def test_what_is_written_reads_back(processor):
     again = TextClassifierProcessor.from_json(json.loads(json.dumps(processor.to_json(), sort_keys=True)))
     assert (again, hash(again)) == (processor, hash(processor))
@@ -102,6 +103,14 @@ def test_what_tables_and_models_ask_for():
     assert SINGLE.words[5:] == ("the", "cat", "sat")
 
 
+def test_optional_pairs_are_read_as_those_of_a_model_of_pairs():
+    together = dataclasses.replace(EITHER, parts=one_part(TARGETS, 2), pairs="together")
+    assert EITHER.of_texts(2) == together == together.of_texts(1)
+    for one, other, texts in ((EITHER, together, ("the cat", "sat")), (EITHER, SINGLE, ("the cat",))):
+        np.testing.assert_array_equal(one(*texts)["tokens"], other(*texts)["tokens"])
+        np.testing.assert_array_equal(one(*texts)["segments"], other(*texts)["segments"])
+
+
 def test_another_number_of_texts_is_refused():
     with pytest.raises(ValueError, match="this model reads one text per example; remove pairs"):
         SINGLE.tokenize([("a", "b")])
@@ -117,6 +126,7 @@ def test_another_number_of_texts_is_refused():
         ({"parts": one_part(TARGETS, 3)}, "texts must be 1, or 2 for pairs, got 3"),
         ({"pairs": "apart"}, "pairs must be together, or apart if there are 2 texts, got 'apart'"),
         ({"parts": one_part(TARGETS, 2), "pairs": "both"}, r"pairs must be together, or apart .*, got 'both'"),
+        ({"parts": one_part(TARGETS, 2), "pairs": "optional"}, "only for a single part of single texts"),
         ({"parts": ()}, "parts must be at least one, with distinct names, got none"),
         ({"parts": PARTS.parts[:1] * 2}, "with distinct names, got mood, mood"),
     ],

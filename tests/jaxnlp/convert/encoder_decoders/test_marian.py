@@ -10,6 +10,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+import jaxnlp
 from jaxnlp.convert.encoder_decoders.marian import FAMILY
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder, save_encoder_decoder
@@ -155,6 +156,7 @@ def test_options_of_the_config_change_logits_as_in_transformers(changes, tiny, t
             r"config\.json: not supported: bad_words_ids \[\[1, 2\]\], expected lists of one",
         ),
         ({"bad_words_ids": [[94]]}, "from 0 to 93"),
+        ({"min_length": -1}, "min_length must be a whole number or null, got -1"),
         ({"tokenizer_class": "T5Tokenizer"}, "tokenizer_class 'T5Tokenizer', expected 'MarianTokenizer'"),
         ({"rotary_dim": 8}, "unknown settings: rotary_dim"),
     ],
@@ -191,6 +193,28 @@ def test_forced_and_excluded_tokens_are_those_of_the_generation_config_and_else_
     assert forced(tmp_path) == (True, (93,))
     generation.write_text('{"bad_words_ids": [[0], [93]], "eos_token_id": 0}')
     assert read_encoder_decoder(tmp_path).vocabulary.never == (93,)  # Transformers leaves out the end symbol
+
+
+@pytest.mark.parametrize(
+    ("given", "least"),
+    [({"min_length": 5, "renormalize_logits": True}, 4), ({"min_length": 0}, 0), ({"min_new_tokens": 3}, 3)],
+)
+def test_a_minimum_length_goes_in_and_out_and_is_not_kept_in_training(given, least, tiny, tmp_path):
+    copied(tiny, tmp_path)
+    (tmp_path / "model.safetensors").write_bytes((tiny[0] / "model.safetensors").read_bytes())
+    (tmp_path / "generation_config.json").write_text(json.dumps(given))
+    held = read_encoder_decoder(tmp_path)
+    assert (held.vocabulary.least, held.vocabulary.renormalised) == (least, "renormalize_logits" in given)
+    save_encoder_decoder(tmp_path / "out", held)
+    assert read_encoder_decoder(tmp_path / "out").vocabulary == held.vocabulary
+    run = jaxnlp.load_pretrained(tmp_path)
+    adopted = run.model.config.adopt(run)
+    assert adopted.processor.symbols == run.processor.symbols._replace(least=0)
+    assert adopted.processor.shared
+    assert len(adopted.notes) == (2 if least else 1)
+    (tmp_path / "generation_config.json").write_text(json.dumps(given | {"renormalize_logits": 1}))
+    with pytest.raises(PretrainedError, match="renormalize_logits must be true, false or null, got 1"):
+        read_encoder_decoder(tmp_path)
 
 
 def test_every_setting_of_transformers_is_known():

