@@ -1,5 +1,5 @@
-"""Converts the weights of a CLIP, or of its encoder of texts alone, between the names of Hugging Face Transformers and the
-parameters of `jaxnlp.models.clip`."""
+"""Converts the weights of a CLIP, or of its encoder of texts alone, between the names of Hugging Face Transformers and
+the parameters of `jaxnlp.models.clip`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ _TEXT_FIELDS = {
     "eos_token_id": "end_id",
 }
 TEXT = DecoderFamily(
-    title="CLIP's encoder of texts",
+    title="CLIP text encoder",
     config=TextEncoderConfig,
     architecture=TEXT_ARCHITECTURES[1],
     base="text_model",
@@ -79,7 +79,7 @@ def from_huggingface(
     patches: int = 0,
     channels: int = 0,
 ) -> Params:
-    """Parameters of `CLIP`, or of `TextEncoder`, that compute the same function; floats of any precision become float32.
+    """Parameters of `CLIP`, or of `TextEncoder`, for the same function; floats of any precision become float32.
 
     Args:
       tensors: tensors by name, with the names of Transformers; those of an encoder of texts alone may have no prefix.

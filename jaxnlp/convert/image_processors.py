@@ -172,8 +172,8 @@ def _of_channels(name: str, value: Any, channels: int) -> tuple[float, ...]:
 def image_settings(processor: ImageProcessor, kind: str = "") -> dict[str, Any]:
     """The preprocessor_config.json that does to images what a processor does.
 
-    The class is `kind`, or without it one that crops in every version of Transformers. Files with alpha differ if the processor makes
-    transparent pixels white: Transformers ignores alpha in files.
+    The class is `kind`, or without it one that crops in every version of Transformers. Files with alpha differ if the
+    processor makes transparent pixels white: Transformers ignores alpha in files.
     """
     size, crop = processor.preprocessing.size, processor.preprocessing.crop
     cropped = {"crop_size": dict(zip(("height", "width"), crop, strict=True))} if crop else {}

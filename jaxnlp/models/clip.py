@@ -93,7 +93,7 @@ class TextEncoder(nn.Module):
         vectors = jnp.take_along_axis(hidden, ends.argmax(axis=1)[:, None, None], axis=1)[:, 0]
         if config.projection_width is not None:
             vectors = Dense(config.projection_width, False, compute=compute, name="projection")(vectors)
-        chex.assert_shape(vectors, (len(tokens), config.vector_width))
+        chex.assert_shape(vectors, (tokens.shape[0], config.vector_width))
         return vectors.astype(jnp.float32)
 
 

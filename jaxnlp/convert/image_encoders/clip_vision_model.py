@@ -44,7 +44,7 @@ IGNORED = {
 DEFAULTS = {"num_layers": 12, "projection_width": 512, "activation": "quick_gelu", "epsilon": 1e-5}
 
 FAMILY = ImageEncoderFamily(
-    title="CLIP's encoder of images",
+    title="CLIP image encoder",
     base="vision_model",
     names=ImageEncoderNames(
         tokens={"class_token": "embeddings.class_embedding"},

@@ -1,4 +1,4 @@
-"""CLIP's tokenizer: byte-level BPE of words in lower case, whose last token ends with `</w>`. It has no masked token."""
+"""CLIP's tokenizer: byte-level BPE of words in lower case, whose last token ends with `</w>`; no masked token."""
 
 from collections.abc import Mapping
 from typing import Any
