@@ -55,7 +55,10 @@ TEXT = DecoderFamily(
         supported={"hidden_act": tuple(ACTIVATIONS)},
         ignored={**IGNORED, "texts": ("pad_token_id",)},
     ),
-    defaults={**DEFAULTS, "num_heads": 8, "width": 512, "feed_forward_width": 2048, "context_length": 77},
+    defaults={
+        **{**DEFAULTS, "num_heads": 8, "width": 512, "feed_forward_width": 2_048},
+        **{"context_length": 77, "end_id": 49_407},
+    },
     fixed={"use_bias": True, "tie_embeddings": True, "embedding_dropout_rate": 0.0, "residual_dropout_rate": 0.0},
     end="",
 )

@@ -42,22 +42,10 @@ from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.typing import Params
 
-_SHARED = {
-    **{"num_hidden_layers": 12, "projection_dim": 512, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
-    "attention_dropout": 0.0,
-}
-TEXT_DEFAULTS = {
-    **_SHARED,
-    **{"vocab_size": 49_408, "hidden_size": 512, "intermediate_size": 2_048, "num_attention_heads": 8},
-    **{"max_position_embeddings": 77, "eos_token_id": 49_407},
-}
-"""Settings that text_config may leave out."""
-IMAGE_DEFAULTS = {
-    **_SHARED,
-    **{"hidden_size": 768, "intermediate_size": 3_072, "num_attention_heads": 12, "num_channels": 3},
-    **{"image_size": 224, "patch_size": 32},
-}
-"""Settings that vision_config may leave out."""
+TEXT_DEFAULTS = {theirs: TEXT.defaults[ours] for theirs, ours in TEXT.fields.items()} | {"vocab_size": 49_408}
+"""Settings that the config of an encoder of texts may leave out."""
+IMAGE_DEFAULTS = {theirs: IMAGE.defaults[ours] for theirs, ours in IMAGE.fields.items()} | {"image_size": 224}
+"""Settings that the config of an encoder of images may leave out."""
 _CLASSIFIER = "CLIPForImageClassification"
 
 
@@ -101,7 +89,7 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
         _check(file, settings)
         fields, size = _text_fields(file, _nested(file, settings, "text_config", TEXT_DEFAULTS))
     else:
-        fields, size = _text_fields(file, settings)
+        fields, size = _text_fields(file, TEXT_DEFAULTS | settings)
     refuse_files(folder, read=(PREPROCESSOR, PROCESSOR))
     vocabulary = read_vocabulary(folder, EncoderVocabulary.of_folder, size)
     tensors = read_tensors(folder, str(path), ignore=ignore)
@@ -111,7 +99,7 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
         fields["projection_width"] = None
     with errors_name(file):
         text = TextEncoderConfig(
-            **{**TEXT.defaults, **TEXT.fixed, **fields},
+            **{**TEXT.fixed, **fields},
             padded_vocabulary_size=size if vocabulary.size < size else None,
             compute=EXACT,
         )
@@ -155,15 +143,10 @@ def _nested(file: Path, settings: Mapping[str, Any], name: str, defaults: Mappin
 
 def _text_fields(file: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """Fields of `TextEncoderConfig`, and V. Raises: PretrainedError."""
-    _, fields, size = fields_of(
-        file, {TEXT_TYPE: TEXT}, TextEncoderConfig, _NEEDED, default=TEXT_TYPE, settings=settings
-    )
+    _, fields, size = fields_of(file, {TEXT_TYPE: TEXT}, TextEncoderConfig, (), default=TEXT_TYPE, settings=settings)
     if fields["end_id"] is None:
         raise PretrainedError(f"{file}: eos_token_id None, expected the id of the token at the end of a text")
     return fields | {"end_id": None if fields["end_id"] == HIGHEST else fields["end_id"]}, size
-
-
-_NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "context_length", "end_id")
 
 
 def save_clip(folder: str | Path, pretrained: PretrainedCLIP) -> str:

@@ -3,6 +3,9 @@
 A class with a projection gives the vectors that a CLIP compares with those of texts.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from jaxnlp.convert.image_encoders import ImageEncoderFamily, ImageEncoderNames
 from jaxnlp.convert.settings import model_settings
 from jaxnlp.convert.tensors import BlockNames
@@ -41,7 +44,11 @@ IGNORED = {
     "training and its first parameters": ("initializer_factor", "dropout"),
     "texts": ("tokenizer_class", "pad_token_id"),
 }
-DEFAULTS = {"num_layers": 12, "projection_width": 512, "activation": "quick_gelu", "epsilon": 1e-5}
+DEFAULTS: Mapping[str, Any] = {
+    **{"num_layers": 12, "projection_width": 512, "activation": "quick_gelu", "epsilon": 1e-5},
+    "attention_dropout_rate": 0.0,
+}
+"""Values of both encoders that a config.json may leave out."""
 
 FAMILY = ImageEncoderFamily(
     title="CLIP image encoder",
@@ -74,10 +81,9 @@ FAMILY = ImageEncoderFamily(
         **DEFAULTS,
         "num_heads": 12,
         "width": 768,
-        "feed_forward_width": 3072,
+        "feed_forward_width": 3_072,
         "patch": 32,
         "dropout_rate": 0.0,
-        "attention_dropout_rate": 0.0,
     },
     preprocessor="CLIPImageProcessor",
     fixed={"stem_bias": False, "qkv_bias": True, "embedding_norm": True, "pooler_width": None},
