@@ -9,13 +9,14 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests.encoder_folders import TEXTS
+from tests.image_folders import PROCESSORS
 
 START, END = "<|startoftext|>", "<|endoftext|>"
 TEXT = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 12, "intermediate_size": 20}
 TEXT |= {"max_position_embeddings": 24, "projection_dim": 8}
 IMAGE = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 20}
 IMAGE |= {"image_size": 12, "patch_size": 4, "projection_dim": 8}
-IMAGES = transformers.CLIPImageProcessorPil(size={"shortest_edge": 14}, crop_size={"height": 12, "width": 12})
+IMAGES = PROCESSORS["CLIP"]
 KINDS = ("CLIPModel", "CLIPTextModelWithProjection", "CLIPTextModel")
 IMAGE_KINDS = ("CLIPVisionModelWithProjection", "CLIPVisionModel")
 

@@ -30,8 +30,9 @@ def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), blanks, normalizers.Lowercase()])
     words = pre_tokenizers.Split(Regex(_WORDS), behavior="removed", invert=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    last = decoders.Replace(Regex(f"{_SUFFIX}$"), "")
-    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), last, decoders.Replace(_SUFFIX, " ")])
+    blank = rf"(?:{_SUFFIX}|[\s\x1c-\x1f])+"
+    around = decoders.Replace(Regex(f"^{blank}|{blank}$"), "")
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), around, decoders.Replace(_SUFFIX, " ")])
     return tokenizer
 
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.feed_forward import FeedForward
@@ -30,12 +31,17 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None):
     return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs)
 
 
-@pytest.mark.parametrize(("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu")])
+@pytest.mark.parametrize(
+    ("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu"), (True, "quick_gelu")]
+)
 def test_values_and_gradients_equal_those_of_pytorch(use_bias, activation):
     params = random_params(use_bias=use_bias)
     theirs = torch.nn.Sequential(
         torch.nn.Linear(WIDTH, HIDDEN, bias=use_bias),
-        {"gelu": torch.nn.GELU(), "gelu_tanh": torch.nn.GELU("tanh"), "relu": torch.nn.ReLU()}[activation],
+        {
+            **{"gelu": torch.nn.GELU(), "gelu_tanh": torch.nn.GELU("tanh"), "relu": torch.nn.ReLU()},
+            "quick_gelu": transformers.activations.QuickGELUActivation(),
+        }[activation],
         torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias),
     )
     for layer, name in ((theirs[0], "up"), (theirs[2], "down")):

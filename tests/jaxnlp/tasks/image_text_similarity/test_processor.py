@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+
+from jaxnlp.tasks.image_text_similarity.processor import ImageTextProcessor
+
+
+def test_texts_and_images_become_the_inputs_of_the_model(tiny, files):
+    _, _, run = tiny
+    arrays = run.processor(["a cat", "the big dog sat"], files[:3])
+    assert arrays.keys() == {"tokens", "images"}
+    logits = run.model.apply({"params": run.params}, **arrays)
+    assert logits.shape == (3, 2)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = run.predict(files[:3], ["a cat", "the big dog sat"])
+    np.testing.assert_allclose([[*one.probabilities.values()] for one in found], shares, atol=1e-5)
+    assert run.processor("a cat")["tokens"].shape[0] == 1
+    assert run.processor(images=files[0])["images"].shape == (1, 12, 12, 3)
+
+
+def test_it_is_equal_after_json_and_names_wrong_fields(tiny, texts_only):
+    for _, _, run in (tiny, texts_only):
+        assert ImageTextProcessor.from_json(run.processor.to_json()) == run.processor
+    with pytest.raises(ValueError, match="expected vocabulary, max_length and images, got"):
+        ImageTextProcessor.from_json({"max_length": 3})
+
+
+def test_a_model_of_texts_refuses_images(texts_only, files):
+    with pytest.raises(ValueError, match="this model reads only texts, got images"):
+        texts_only[2].processor(images=files[0])
