@@ -130,7 +130,6 @@ def to_huggingface(params: Params, config: CLIPConfig | TextEncoderConfig) -> di
     text = config.text if isinstance(config, CLIPConfig) else config
     strange = [f"{name} = {getattr(text, name)}" for name, value in TEXT.fixed.items() if getattr(text, name) != value]
     strange += [f"end_id = {HIGHEST}"] if text.end_id == HIGHEST else []
-    strange += [] if text.activation in ACTIVATIONS.values() else [f"activation = {text.activation}"]
     if strange:
         raise WeightsError(f"Transformers' {TEXT.title} does not support {', '.join(strange)}")
     if isinstance(config, CLIPConfig):

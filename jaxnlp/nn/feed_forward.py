@@ -7,6 +7,7 @@ from typing import Literal
 import chex
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.compute import Compute
@@ -15,6 +16,11 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matrix_products import accumulator
+
+
+def relu_squared(x: jax.Array) -> jax.Array:
+    """max(x, 0)^2 of each element of x [...]. Source: So et al. 2021."""
+    return jnp.square(nn.relu(x))
 
 
 def gelu(x: jax.Array) -> jax.Array:
@@ -35,13 +41,14 @@ def quick_gelu(x: jax.Array) -> jax.Array:
     return x * jax.nn.sigmoid(1.702 * x)
 
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]
-"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; x times its sigmoid (as in
-Llama); or x times the sigmoid of 1.702 x (as in CLIP)."""
+Activation = Literal["gelu", "gelu_tanh", "relu", "relu_squared", "silu", "quick_gelu"]
+"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; its square; x times its sigmoid
+(as in Llama); or x times the sigmoid of 1.702 x (as in CLIP)."""
 ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "gelu": gelu,
     "gelu_tanh": functools.partial(nn.gelu, approximate=True),
     "relu": nn.relu,
+    "relu_squared": relu_squared,
     "silu": nn.silu,
     "quick_gelu": quick_gelu,
 }
@@ -53,7 +60,7 @@ class FeedForward(nn.Module):
     Attributes:
       feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
-      activation: gelu, gelu_tanh, relu, silu or quick_gelu.
+      activation: gelu, gelu_tanh, relu, relu_squared, silu or quick_gelu.
       gated: whether the activation of a third dense layer, `gate`, multiplies the output of the first: the product is
         activation(gate(x)) * up(x).
       use_bias: whether the dense layers have biases.

@@ -31,15 +31,24 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None):
     return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs)
 
 
+class ReLUSquared(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) ** 2
+
+
 @pytest.mark.parametrize(
-    ("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu"), (True, "quick_gelu")]
+    ("use_bias", "activation"),
+    [(True, "gelu"), (False, "gelu_tanh"), (True, "relu"), (False, "relu_squared"), (True, "quick_gelu")],
 )
 def test_values_and_gradients_equal_those_of_pytorch(use_bias, activation):
     params = random_params(use_bias=use_bias)
     theirs = torch.nn.Sequential(
         torch.nn.Linear(WIDTH, HIDDEN, bias=use_bias),
         {
-            **{"gelu": torch.nn.GELU(), "gelu_tanh": torch.nn.GELU("tanh"), "relu": torch.nn.ReLU()},
+            "gelu": torch.nn.GELU(),
+            "gelu_tanh": torch.nn.GELU("tanh"),
+            "relu": torch.nn.ReLU(),
+            "relu_squared": ReLUSquared(),
             "quick_gelu": transformers.activations.QuickGELUActivation(),
         }[activation],
         torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias),
