@@ -157,6 +157,7 @@ class CLIP(nn.Module):
     stddev: tuple[float, ...]
 
     def setup(self):
+        """Makes both encoders, and the logarithm of the factor of cosines, a scalar."""
         self.text = TextEncoder(self.config.text, self.vocabulary_size)
         self.image = ViT(self.config.image, self.size, self.mean, self.stddev, 0)
         self.logit_scale = self.param("logit_scale", constant(INITIAL_SCALE), ())
