@@ -74,7 +74,7 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
     `read_image_encoder`.
 
     Args:
-      path: a folder, or a name such as "openai/clip-vit-base-patch32", which is downloaded once.
+      path: a folder, or a name such as "openai/clip-vit-large-patch14", which is downloaded once.
       ignore: names, or prefixes of names, of tensors to leave out.
 
     Raises:

@@ -99,7 +99,7 @@ class TextEncoder(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class CLIPConfig(ModelConfig):
-    """Shapes of both encoders. Their vectors have the same width."""
+    """Shapes of both encoders. Their vectors have the same width, and their `compute` is that of this config."""
 
     reads: ClassVar[tuple[str, ...]] = ("tokens", "images")
 
@@ -114,6 +114,8 @@ class CLIPConfig(ModelConfig):
                 "model.text.projection_width and model.image.projection_width must be equal, got vectors of "
                 f"{self.text.vector_width} and {self.image.vector_width}"
             )
+        for name in ("text", "image"):
+            object.__setattr__(self, name, dataclasses.replace(getattr(self, name), compute=self.compute))
 
     @property
     def max_length(self) -> int:

@@ -7,8 +7,11 @@ from typing import Any
 
 import flax.linen as nn
 
+from jaxnlp.corpus import DataConfig
 from jaxnlp.inference.exportable import Exportable
+from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, Task, Trained
+from jaxnlp.tasks.image_text_similarity.attention import attend
 from jaxnlp.tasks.image_text_similarity.commands import (
     AttentionToImages,
     EmbedTextsAndImages,
@@ -29,6 +32,13 @@ class ImageTextSimilarity(Task):
 
     model_types = MODEL_TYPES
 
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        del data
+        raise ValueError(
+            f"models that compare images and texts are not trained here, got {type(model).__name__}; a classifier of "
+            "images begins with the encoder of images: --init-from FOLDER"
+        )
+
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {}
 
@@ -42,7 +52,7 @@ class ImageTextSimilarity(Task):
 
     def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
         of_images = {"predict": predict, "classifier": classifier} if model is None or has_images(model) else {}
-        return {"embed": embed, **of_images}
+        return {"embed": embed, **of_images, "attend": attend}
 
     def warm_ups(self) -> Mapping[str, Callable[..., None]]:
         return {"embed": warm_up}

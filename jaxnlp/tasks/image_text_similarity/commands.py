@@ -12,7 +12,9 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.images.reading import printable
 from jaxnlp.input_files.notes import report_blank, report_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
+from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.tasks import Trained
+from jaxnlp.tasks.attention import PAGE_TOKENS, page_of
 from jaxnlp.tasks.bert_verbs.commands import Embed, print_vectors
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
@@ -46,21 +48,30 @@ class PredictTexts(Predict):
 
 @dataclasses.dataclass(frozen=True)
 class AttentionToImages(PredictionAttention):
-    """Writes a page that shows the attention of all layers to the patches of images (attention rollout)."""
+    """Writes a page that shows the attention of all layers to the patches of images (attention rollout); or with --text
+    the attention weights of all layers and heads on a text."""
 
     classes: tuple[str, ...] = ()
     """Texts, as for predict: a caption then has the text that describes the image; none = only the attention."""
     template: str = "{}"
     """The text of a class, with {} for its name."""
+    text: str | None = None
+    """A text, in place of images."""
 
     def __call__(self, trained: Trained) -> None:
-        if self.classes:
+        if self.text is not None:
+            if self.inputs or self.classes:
+                raise ValueError("a page shows a text or images: give --text without images and --classes")
+            length = PAGE_TOKENS if self.max_length is None else self.max_length
+            write_file(self.out, page_of(trained, (self.text,), length).encode())
+            print(self.out)
+        elif self.classes:
             super().__call__(classifier(trained, self.classes, template=self.template))
-            return
-        model, params = image_encoder(trained.model, trained.params)
-        processor = trained.processor.images
-        of_images = {"task": Classification(), "model": model, "params": params, "processor": processor}
-        super().__call__(dataclasses.replace(trained, **of_images))
+        else:
+            model, params = image_encoder(trained.model, trained.params)
+            processor = trained.processor.images
+            of_images = {"task": Classification(), "model": model, "params": params, "processor": processor}
+            super().__call__(dataclasses.replace(trained, **of_images))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ from jaxnlp.convert.clip import IMAGE, RULES, TEXT, to_huggingface
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_clip import IMAGE_DEFAULTS, TEXT_DEFAULTS, read_clip, save_clip
 from jaxnlp.convert.tensors import WeightsError
-from jaxnlp.models.clip import CLIPConfig
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from jaxnlp.tasks.image_text_similarity.processor import ImageTextProcessor
 from tests.clip_folders import IMAGES, KINDS, make_model, tokenizer, write_folder
@@ -45,9 +44,6 @@ def apply(model, params, inputs):
 
 def built(held, compute=EXACT):
     config = dataclasses.replace(held.config, compute=compute)
-    if isinstance(config, CLIPConfig):
-        parts = {name: dataclasses.replace(getattr(config, name), compute=compute) for name in ("text", "image")}
-        config = dataclasses.replace(config, **parts)
     return config.build(ImageTextProcessor(held.vocabulary, held.max_length, held.images))
 
 

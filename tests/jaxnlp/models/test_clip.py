@@ -16,7 +16,7 @@ END = 9
 SHAPE = {"num_layers": 1, "num_heads": 2, "width": 8, "compute": EXACT}
 TEXT = TextEncoderConfig(context_length=6, projection_width=4, end_id=END, **SHAPE)
 IMAGE = ViTConfig(patch=4, projection_width=4, embedding_norm=True, stem_bias=False, activation="quick_gelu", **SHAPE)
-CONFIG = CLIPConfig(TEXT, IMAGE)
+CONFIG = CLIPConfig(TEXT, IMAGE, compute=EXACT)
 IMAGES = ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ())
 MODEL = CLIP(CONFIG, 10, 8, IMAGES.mean, IMAGES.stddev)
 TOKENS = np.array([[1, 2, 3, END, 0, 0], [4, END, 5, END, 8, 7], [1, 2, 3, END, 8, 4]], np.int32)
@@ -89,6 +89,12 @@ def test_every_parameter_is_described_and_the_initial_factor_is_that_of_the_pape
         with pytest.raises(KeyError, match="no parameter"):
             CONFIG.parameter(unknown)
     assert np.exp(INITIAL_SCALE) == pytest.approx(1 / 0.07)
+
+
+def test_both_encoders_compute_as_the_config_says():
+    config = dataclasses.replace(CONFIG, compute=dataclasses.replace(EXACT, dtype="bfloat16"))
+    assert [part.compute.dtype for part in (config.text, config.image)] == ["bfloat16"] * 2
+    assert CONFIG.text == TEXT
 
 
 def test_configs_that_do_not_fit_are_refused():

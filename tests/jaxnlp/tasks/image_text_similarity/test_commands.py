@@ -8,7 +8,6 @@ import transformers
 
 import jaxnlp
 from jaxnlp.__main__ import main
-from tests.clip_folders import write_folder
 from tests.image_folders import for_transformers
 
 CLASSES = ["a big dog", "the cat sat"]
@@ -58,6 +57,11 @@ def test_models_of_texts_embed_and_say_why_they_do_nothing_with_images(texts_onl
     assert main(["embed", str(folder), "a cat"]) == 0
     row = json.loads(capsys.readouterr().out)
     np.testing.assert_array_equal(np.array(row["vector"], np.float32), run.embed("a cat"))
+    page = files[0].parent / "text.html"
+    assert main(["attention", str(folder), "--text", "A big dog", "--out", str(page)]) == 0
+    assert "dog" in page.read_text()
+    page.unlink()
+    assert capsys.readouterr().out
     for verb, options in (
         ("embed", ["a cat", "--images", str(files[0])]),
         ("predict", [str(files[0]), "--classes", *CLASSES]),
@@ -87,14 +91,3 @@ def test_the_pipeline_of_transformers_gives_the_same_scores(tiny, files, tmp_pat
         found = pipeline(for_transformers(file), candidate_labels=CLASSES, hypothesis_template="on {} .")
         scores = {each["label"]: each["score"] for each in found}
         np.testing.assert_allclose([one.probabilities[name] for name in scores], [*scores.values()], atol=1e-4)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["CLIPModel", "CLIPTextModelWithProjection"])
-def test_export_writes_programs_for_jax_and_onnx(kind, tmp_path, capsys):
-    write_folder(tmp_path / "in", kind)
-    for form in ("jax", "onnx"):
-        assert main(["export", str(tmp_path / "in"), str(tmp_path / form), "--format", form]) == 0
-        printed = capsys.readouterr().out
-        assert "embed(tokens): vectors [B, D] of texts; T is at most 24" in printed
-        assert ("embed_images(images)" in printed) == (kind == "CLIPModel")

@@ -64,8 +64,9 @@ def test_warm_programs_are_not_compiled_again(tiny, files):
     assert min(before) > 0
 
 
-def test_exported_programs_give_the_same_vectors(tiny, files):
+def test_exported_programs_give_the_same_vectors(tiny, texts_only, files):
     _, _, run = tiny
+    assert [*exports(texts_only[2])] == ["embed"]
     programs = exports(run)
     arrays = run.processor(TEXTS[:2], files[:2])
     found = [np.asarray(programs[name].apply(run.params, arrays)["vectors"]) for name in ("embed", "embed_images")]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxnlp
+from data.number_words import NumberWords
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.nn.compute import EXACT
@@ -34,6 +35,12 @@ def test_a_classifier_of_images_begins_with_the_encoder_of_images(tiny):
     jax.tree.map(np.testing.assert_array_equal, adopted.params, {name: run.params["image"][name] for name in kept})
     assert any("its projection is not used" in note for note in adopted.notes)
     assert any(note.endswith("2 layers, 16 wide, 2 heads") for note in adopted.notes)
+
+
+def test_such_models_are_not_trained(tiny):
+    with pytest.raises(ValueError, match=r"are not trained here, got CLIPConfig; a classifier of images begins with"):
+        ImageTextSimilarity().check(tiny[2].model.config, NumberWords())
+    assert ImageTextSimilarity().evaluators() == {}
 
 
 @pytest.mark.thorough
