@@ -59,6 +59,7 @@ def test_without_an_end_id_the_vector_is_that_of_the_highest_id(params, vectors)
     np.testing.assert_allclose(found, np.stack(expected), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_logits_are_cosines_times_a_factor(params):
     def both(tokens, pixels):
         logits = MODEL.apply({"params": params}, tokens, pixels)

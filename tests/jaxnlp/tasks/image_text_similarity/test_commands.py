@@ -10,7 +10,7 @@ import jaxnlp
 from jaxnlp.__main__ import main
 from tests.image_folders import for_transformers
 
-CLASSES = ["a big dog", "the cat sat"]
+CLASSES = ["a big dog", "the cat sat", "der hund"]
 
 
 def test_predict_prints_the_text_that_describes_an_image(tiny, files, capsys):
@@ -43,13 +43,15 @@ def test_embed_prints_writes_and_compares_vectors_of_texts_and_images(tiny, file
     assert "--pooling does not apply" in capsys.readouterr().err
 
 
-def test_attention_writes_a_page_with_the_texts_that_describe_images(tiny, files, tmp_path, capsys):
+@pytest.mark.parametrize("classes", [CLASSES, pytest.param([], marks=pytest.mark.thorough)])
+def test_attention_writes_a_page_with_the_texts_that_describe_images(classes, tiny, files, tmp_path, capsys):
     folder, _, run = tiny
-    page = tmp_path / "page.html"
-    assert main(["attention", str(folder), str(files[0]), "--out", str(page)]) == 0
+    page, options = tmp_path / "page.html", ["--classes", *classes] if classes else []
+    assert main(["attention", str(folder), str(files[0]), *options, "--out", str(page)]) == 0
     assert files[0].name in page.read_text()
-    assert main(["attention", str(folder), str(files[0]), "--classes", *CLASSES, "--out", str(page)]) == 0
-    assert run.predict(files[0], CLASSES).label in page.read_text()
+    assert not classes or run.predict(files[0], CLASSES).label in page.read_text()
+    assert main(["attention", str(folder), str(files[0]), "--text", "a cat"]) == 2
+    assert "a page shows a text or images" in capsys.readouterr().err
 
 
 def test_models_of_texts_embed_and_say_why_they_do_nothing_with_images(texts_only, files, capsys):

@@ -64,11 +64,18 @@ def test_warm_programs_are_not_compiled_again(tiny, files):
     assert min(before) > 0
 
 
-def test_exported_programs_give_the_same_vectors(tiny, texts_only, files):
-    _, _, run = tiny
+def test_each_encoder_has_a_program(tiny, texts_only):
     assert [*exports(texts_only[2])] == ["embed"]
+    assert {name: set(one.inputs) for name, one in exports(tiny[2]).items()} == {
+        "embed": {"tokens"},
+        "embed_images": {"images"},
+    }
+
+
+@pytest.mark.thorough
+def test_exported_programs_give_the_same_vectors(tiny, files):
+    _, _, run = tiny
     programs = exports(run)
     arrays = run.processor(TEXTS[:2], files[:2])
     found = [np.asarray(programs[name].apply(run.params, arrays)["vectors"]) for name in ("embed", "embed_images")]
     np.testing.assert_allclose(np.concatenate(found), run.embed([*TEXTS[:2], *files[:2]]), atol=1e-5)
-    assert [set(one.inputs) for one in programs.values()] == [{"tokens"}, {"images"}]
