@@ -34,7 +34,7 @@ def test_a_classifier_of_images_begins_with_the_encoder_of_images(tiny):
     assert adopted.params.keys() == kept
     jax.tree.map(np.testing.assert_array_equal, adopted.params, {name: run.params["image"][name] for name in kept})
     assert any("its projection is not used" in note for note in adopted.notes)
-    assert any(note.endswith("2 layers, 16 wide, 2 heads") for note in adopted.notes)
+    assert any(note.endswith("1 layers, 16 wide, 2 heads") for note in adopted.notes)
 
 
 def test_such_models_are_not_trained(tiny):
