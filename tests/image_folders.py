@@ -15,6 +15,7 @@ PROCESSORS = {
     "DeiT": transformers.DeiTImageProcessorPil(
         size={"height": 15, "width": 15}, crop_size={"height": 12, "width": 12}, image_std=[0.2, 0.25, 0.3]
     ),
+    "CLIP": transformers.CLIPImageProcessorPil(size={"shortest_edge": 14}, crop_size={"height": 12, "width": 12}),
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from jaxnlp.cli import verbs
 from jaxnlp.cli.programs import PROGRAMS
+from jaxnlp.tasks import every_task
 from tests.pages import PAGES, blocks_of, commands_of, shell_lines
 from train import evaluate
 from train.cli.command_line import RunOptions, UsageError, parse
@@ -28,6 +29,8 @@ def runs_of(pages):
 
 RECIPES = runs_of(PAGES)
 TASKS = {recipe: load_recipe(recipe).task for recipe in recipe_names()}
+UNTRAINED = [kind() for kind in every_task() if kind not in {*map(type, TASKS.values())}]
+"""Tasks without a recipe: their models are pretrained."""
 
 
 def check_train(words):
@@ -51,7 +54,7 @@ def check_verb(verb, place, *flags):
 
 def check_one_of(place, name, kinds_of, flags, parse):
     """Parses the flags as the task of the folder does; for other places, as any of the tasks that have the name."""
-    tasks = [TASKS[RECIPES[place]]] if place in RECIPES else TASKS.values()
+    tasks = [TASKS[RECIPES[place]]] if place in RECIPES else [*TASKS.values(), *UNTRAINED]
     kinds = {kinds_of(task)[name] for task in tasks if name in kinds_of(task)}
     failed = []
     for kind in kinds:

@@ -41,7 +41,7 @@ def from_huggingface(
 
     held = table.by_short_name(tensors, short, family.title)
     copies = {f"{names.head}.weight": f"{names.tokens}.weight"} if config.tie_embeddings else {}
-    return table.join_all(held, list(_decoder(config, family, vocabulary_size)), copies, family.title)[_TREE]
+    return table.join_all(held, list(entries_of(config, family, vocabulary_size)), copies, family.title)[_TREE]
 
 
 def has_own_head(tensors: Mapping[str, np.ndarray], family: DecoderFamily) -> bool:
@@ -74,7 +74,7 @@ def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> 
     if strange:
         raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
     size = len(params["tokens"]["embedding"])
-    tensors = table.split_all({_TREE: params}, _decoder(config, family, size))
+    tensors = table.split_all({_TREE: params}, entries_of(config, family, size))
     outside = f"{family.names.head}."
     return {name if name.startswith(outside) else f"{family.base}.{name}": tensor for name, tensor in tensors.items()}
 
@@ -82,7 +82,8 @@ def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> 
 _TREE = "decoder"
 
 
-def _decoder(config: GPTConfig, family: DecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
+def entries_of(config: GPTConfig, family: DecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
+    """The table of a decoder. Args: as for `from_huggingface`."""
     names, width, use_bias = family.names, config.width, config.use_bias
     yield table.plain(_TREE, ("tokens", "embedding"), f"{names.tokens}.weight", vocabulary_size, width)
     if names.positions:

@@ -10,24 +10,12 @@ import numpy as np
 
 from jaxnlp.convert import tensors as table
 from jaxnlp.convert.image_encoders import ImageEncoderFamily
-from jaxnlp.convert.tensors import BlockNames, TensorEntry, WeightsError
+from jaxnlp.convert.tensors import TensorEntry, WeightsError
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.vit import DISTILLATION_HEAD, ViTConfig
 from jaxnlp.typing import Params
 
-_TOKENS = {"class_token": "embeddings.cls_token", "distillation_token": "embeddings.distillation_token"}
-_POSITIONS, _PROJECTION = "embeddings.position_embeddings", "embeddings.patch_embeddings.projection"
-_POOLER, _UNUSED = "pooler.dense", "embeddings.mask_token"
-_BLOCKS = BlockNames(
-    block="encoder.layer.{}.",
-    qkv=tuple(f"attention.attention.{name}" for name in ("query", "key", "value")),
-    attention="attention.output.dense",
-    attention_norm="layernorm_before",
-    up="intermediate.dense",
-    down="output.dense",
-    feed_forward_norm="layernorm_after",
-)
-_FIXED = {"stem": "patches", "positions": "learned", "pooling": "cls"}
+_FIXED = {"stem": "patches", "positions": "learned", "pooling": "cls", "unit_vectors": False}
 
 
 def heads_of(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) -> tuple[str, ...]:
@@ -41,9 +29,15 @@ def heads_of(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) -> t
     return held[0] if held else ()
 
 
-def has_pooler(tensors: Mapping[str, np.ndarray]) -> bool:
-    """Whether the tensors, of any shapes [...], have a pooler."""
-    return any(name.endswith(f"{_POOLER}.weight") for name in tensors)
+def has_pooler(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) -> bool:
+    """Whether the tensors, of any shapes [...], have the pooler of a family."""
+    pooler = family.names.pooler
+    return bool(pooler) and any(name.endswith(f"{pooler}.weight") for name in tensors)
+
+
+def has_projection(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) -> bool:
+    """Whether the tensors, of any shapes [...], have the projection of a family."""
+    return bool(family.names.projection) and f"{family.names.projection}.weight" in tensors
 
 
 def from_huggingface(
@@ -71,15 +65,16 @@ def from_huggingface(
     Raises:
       WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
-    prefix = table.prefix_of(tensors, ("", f"{family.base}."), _TOKENS["class_token"], family.title)
+    names = family.names
+    prefix = table.prefix_of(tensors, ("", f"{family.base}."), names.tokens["class_token"], family.title)
 
     def short(name: str) -> str | None:
         name = name.removeprefix(prefix)
-        return None if name == _UNUSED else name
+        return None if name in names.unused else name
 
     held = table.by_short_name(tensors, short, family.title)
-    entries = list(_entries(config, family, patches, channels, classes))
-    return table.join_all(held, entries, {}, family.title)[_TREE]
+    entries = list(entries_of(config, family, patches=patches, channels=channels, classes=classes))
+    return table.join_all(held, entries, {}, family.title)[TREE]
 
 
 def to_huggingface(params: Params, config: ViTConfig, family: ImageEncoderFamily) -> dict[str, np.ndarray]:
@@ -96,55 +91,85 @@ def to_huggingface(params: Params, config: ViTConfig, family: ImageEncoderFamily
     Raises:
       WeightsError: for variants that the family does not have, and parameters that do not fit the config.
     """
-    fixed = _FIXED | ({"pooler_width": None} if HEAD in params else {})
+    shape = checked_shape(params, config, family)
+    tensors = table.split_all({TREE: params}, entries_of(config, family, **shape))
+    outside, prefix = outside_of(family), f"{family.base}."
+    if not any(name.startswith(outside) for name in tensors):
+        return tensors
+    return {name if name.startswith(outside) else prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def outside_of(family: ImageEncoderFamily) -> tuple[str, ...]:
+    """The first parts of the names of tensors that are not in the encoder, whose classes have a prefix for it."""
+    heads = [f"{name}." for heads in family.heads.values() for name in heads]
+    return (*heads, *([f"{family.names.projection}."] if family.names.projection else []))
+
+
+def checked_shape(params: Params, config: ViTConfig, family: ImageEncoderFamily) -> dict[str, int]:
+    """The numbers of patches, channels and classes of parameters of `ViT`, as `entries_of` takes them.
+
+    Raises: WeightsError for variants that the family does not have.
+    """
+    headless = [name for name in ("pooler_width", "projection_width") if HEAD in params]
+    fixed = {**_FIXED, **family.fixed, **dict.fromkeys(headless)}
     strange = [
         f"model.{name} = {getattr(config, name)}" for name, value in fixed.items() if getattr(config, name) != value
     ]
     if type(config) is not ViTConfig:
         strange = [f"a {type(config).__name__}"]
+    elif HEAD in params and not family.heads:
+        strange += ["a head that reads the class token"]
     if strange:
         raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
-    classes = len(params[HEAD]["bias"]) if HEAD in params else 0
-    patches = len(params["positions"]) - len(config.tokens)
-    channels = len(params["stem"]["project"]["kernel"]) // config.patch**2
-    tensors = table.split_all({_TREE: params}, _entries(config, family, patches, channels, classes))
-    outside = tuple(f"{name}." for heads in family.heads.values() for name in heads)
-    prefix = f"{family.base}." if classes else ""
-    return {name if name.startswith(outside) else prefix + name: tensor for name, tensor in tensors.items()}
+    return {
+        "classes": len(params[HEAD]["bias"]) if HEAD in params else 0,
+        "patches": len(params["positions"]) - len(config.tokens),
+        "channels": len(params["stem"]["project"]["kernel"]) // config.patch**2,
+    }
 
 
-_TREE = "image encoder"
+TREE = "image encoder"
+"""The name of the tree of parameters in the table."""
 
 
-def _entries(
-    config: ViTConfig, family: ImageEncoderFamily, patches: int, channels: int, classes: int
+def entries_of(
+    config: ViTConfig, family: ImageEncoderFamily, *, patches: int, channels: int, classes: int
 ) -> Iterator[TensorEntry]:
-    width = config.width
-    yield _projection(config.patch, channels, width)
-    yield table.plain(_TREE, ("stem", "project", "bias"), f"{_PROJECTION}.bias", width)
+    """The table of an encoder. Args: as for `from_huggingface`."""
+    names, width = family.names, config.width
+    yield _projection(names.patches, config.patch, channels, width)
+    if config.stem_bias:
+        yield table.plain(TREE, ("stem", "project", "bias"), f"{names.patches}.bias", width)
+    of_token, of_table = ((1,) * axes for axes in names.first_axes)
     for token in config.tokens:
-        yield _reshaped((token,), _TOKENS[token], (1, 1, width), (width,))
+        yield _reshaped((token,), names.tokens[token], (*of_token, width), (width,))
     rows = patches + len(config.tokens)
-    yield _reshaped(("positions",), _POSITIONS, (1, rows, width), (rows, width))
+    yield _reshaped(("positions",), names.positions, (*of_table, rows, width), (rows, width))
+    if config.embedding_norm:
+        yield from table.norm(TREE, ("embedding_norm",), names.embedding_norm, width)
     yield from table.blocks(
-        _TREE,
-        _BLOCKS,
+        TREE,
+        names.blocks,
         layers=config.num_layers,
         heads=config.num_heads,
         width=width,
         hidden=config.hidden_width,
         qkv_bias=config.qkv_bias,
     )
-    yield from table.norm(_TREE, ("final_norm",), "layernorm", width)
+    yield from table.norm(TREE, ("final_norm",), names.final_norm, width)
     if config.pooler_width is not None:
-        yield from table.dense(_TREE, ("pooler",), (_POOLER,), width, (config.pooler_width,))
-    names = next(heads for heads in family.heads.values() if (len(heads) == 2) == (config.distillation == "head"))
-    for ours, theirs in zip((HEAD, DISTILLATION_HEAD), names, strict=False):
-        if classes:
-            yield from table.dense(_TREE, (ours,), (theirs,), width, (classes,))
+        yield from table.dense(TREE, ("pooler",), (names.pooler,), width, (config.pooler_width,))
+    if config.projection_width is not None:
+        projected = (config.projection_width,)
+        yield from table.dense(TREE, ("projection",), (names.projection,), width, projected, use_bias=False)
+    if not classes:
+        return
+    heads = next(heads for heads in family.heads.values() if (len(heads) == 2) == (config.distillation == "head"))
+    for ours, theirs in zip((HEAD, DISTILLATION_HEAD), heads, strict=False):
+        yield from table.dense(TREE, (ours,), (theirs,), width, (classes,))
 
 
-def _projection(patch: int, channels: int, width: int) -> TensorEntry:
+def _projection(name: str, patch: int, channels: int, width: int) -> TensorEntry:
     """The layer on patches: a matrix [P P R, D] here, a convolution [D, R, P, P] there."""
 
     def join(arrays: list[np.ndarray]) -> np.ndarray:
@@ -154,7 +179,7 @@ def _projection(patch: int, channels: int, width: int) -> TensorEntry:
         return [array.reshape(patch, patch, channels, width).transpose(3, 2, 0, 1)]
 
     shape = (width, channels, patch, patch)
-    return TensorEntry(_TREE, ("stem", "project", "kernel"), (f"{_PROJECTION}.weight",), (shape,), join, split)
+    return TensorEntry(TREE, ("stem", "project", "kernel"), (f"{name}.weight",), (shape,), join, split)
 
 
 def _reshaped(path: tuple[str, ...], name: str, theirs: tuple[int, ...], ours: tuple[int, ...]) -> TensorEntry:
@@ -163,4 +188,4 @@ def _reshaped(path: tuple[str, ...], name: str, theirs: tuple[int, ...], ours: t
     def join(arrays: list[np.ndarray]) -> np.ndarray:
         return arrays[0].reshape(ours).copy()
 
-    return TensorEntry(_TREE, path, (name,), (theirs,), join, lambda array: [array.reshape(theirs)])
+    return TensorEntry(TREE, path, (name,), (theirs,), join, lambda array: [array.reshape(theirs)])

@@ -1,16 +1,19 @@
-"""preprocessor_config.json: how Transformers' image processors of ViT and DeiT scale, crop and normalise images."""
+"""preprocessor_config.json: how Transformers' image processors of ViT, DeiT and CLIP scale, crop and normalise images.
+
+A processor of images and texts has the same settings in processor_config.json.
+"""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxnlp.convert.folders import PretrainedError, read_object
+from jaxnlp.convert.folders import PretrainedError, read_object, refuse_settings
 from jaxnlp.images.preprocessing import Preprocessing
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.text.foreign_settings import ForeignSettings
 
-PREPROCESSOR = "preprocessor_config.json"
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 _COMMON: Mapping[str, Any] = {
     **{"do_resize": True, "do_rescale": True, "do_normalize": True, "default_to_square": True},
     **{"do_convert_rgb": False},
@@ -19,10 +22,16 @@ _COMMON: Mapping[str, Any] = {
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ViTImageProcessor": {**_COMMON, "size": 224, "resample": 2, "do_center_crop": False},
     "DeiTImageProcessor": {**_COMMON, "size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
+    "CLIPImageProcessor": {
+        **{**_COMMON, "size": 224, "resample": 3, "do_center_crop": True, "crop_size": 224},
+        **{"default_to_square": False, "do_convert_rgb": True},
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    },
 }
 """Settings that a file may leave out, or have as null, by the class of its image processor."""
 _SUFFIXES = ("ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor")
-_TYPES = {f"{base}{suffix}": f"{base}ImageProcessor" for base in ("ViT", "DeiT") for suffix in _SUFFIXES}
+_TYPES = {f"{base}{suffix}": f"{base}ImageProcessor" for base in ("ViT", "DeiT", "CLIP") for suffix in _SUFFIXES}
 
 SETTINGS = ForeignSettings(
     applied=(
@@ -30,7 +39,7 @@ SETTINGS = ForeignSettings(
         *("do_center_crop", "crop_size", "do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std"),
         "do_convert_rgb",
     ),
-    supported={"do_pad": (False, None)},
+    supported={"do_pad": (False, None), "use_square_size": (False, None)},
     ignored={
         "the layout of arrays": ("data_format", "input_data_format"),
         "the same numbers, computed or returned in another way": ("device", "return_tensors", "disable_grouping"),
@@ -40,6 +49,11 @@ SETTINGS = ForeignSettings(
     },
 )
 """What this library does with each setting of preprocessor_config.json."""
+_NESTED = "image_processor"
+PROCESSOR_SETTINGS = ForeignSettings(
+    applied=(_NESTED,), supported={}, ignored={"where the files came from": ("processor_class",)}
+)
+"""What this library does with each setting of processor_config.json."""
 
 
 class ImageSettings(NamedTuple):
@@ -68,8 +82,8 @@ def read_image_settings(folder: Path, default: str, channels: int) -> ImageSetti
     Raises: PretrainedError when the file is missing, listing settings that are not supported, and for images that would
       not be squares of one size.
     """
-    file = folder / PREPROCESSOR
-    given = {name: value for name, value in read_object(file).items() if value is not None}
+    file, settings = _read(folder)
+    given = {name: value for name, value in settings.items() if value is not None}
     kind = given.get("image_processor_type", given.get("feature_extractor_type", default))
     strange = SETTINGS.problems(given)
     if kind not in _TYPES:
@@ -88,6 +102,20 @@ def read_image_settings(folder: Path, default: str, channels: int) -> ImageSetti
         return _settings(held, channels)
     except ValueError as error:
         raise PretrainedError(f"{file}: not supported: {error}") from error
+
+
+def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The file that Transformers reads, and its settings of an image processor. Raises: PretrainedError."""
+    file = folder / PROCESSOR
+    if not file.is_file():
+        return folder / PREPROCESSOR, read_object(folder / PREPROCESSOR)
+    whole = read_object(file)
+    refuse_settings(file, whole, PROCESSOR_SETTINGS)
+    if _NESTED not in whole:
+        return folder / PREPROCESSOR, read_object(folder / PREPROCESSOR)
+    if not isinstance(whole[_NESTED], dict):
+        raise PretrainedError(f"{file}: expected an object as {_NESTED}, got {whole[_NESTED]!r}")
+    return file, whole[_NESTED]
 
 
 def _settings(held: Mapping[str, Any], channels: int) -> ImageSettings:
@@ -141,11 +169,11 @@ def _of_channels(name: str, value: Any, channels: int) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def image_settings(processor: ImageProcessor) -> dict[str, Any]:
+def image_settings(processor: ImageProcessor, kind: str = "") -> dict[str, Any]:
     """The preprocessor_config.json that does to images what a processor does.
 
-    The class is one that crops in every version of Transformers. Files with alpha differ if the processor makes
-    transparent pixels white: Transformers ignores alpha in files.
+    The class is `kind`, or without it one that crops in every version of Transformers. Files with alpha differ if the
+    processor makes transparent pixels white: Transformers ignores alpha in files.
     """
     size, crop = processor.preprocessing.size, processor.preprocessing.crop
     cropped = {"crop_size": dict(zip(("height", "width"), crop, strict=True))} if crop else {}
@@ -158,7 +186,7 @@ def image_settings(processor: ImageProcessor) -> dict[str, Any]:
         "do_rescale": True,
         "do_resize": bool(size),
         "image_mean": list(processor.mean),
-        "image_processor_type": "DeiTImageProcessor" if crop else "ViTImageProcessor",
+        "image_processor_type": kind or ("DeiTImageProcessor" if crop else "ViTImageProcessor"),
         "image_std": list(processor.stddev),
         "resample": processor.preprocessing.resample,
         "rescale_factor": 1.0 / 255.0,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,9 +16,9 @@ from jaxnlp.convert.folders import (
     refuse_files,
     write_folder,
 )
-from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, heads_of, to_huggingface
-from jaxnlp.convert.image_encoders import families
-from jaxnlp.convert.image_processors import PREPROCESSOR, image_settings, read_image_settings
+from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, has_projection, heads_of, to_huggingface
+from jaxnlp.convert.image_encoders import ImageEncoderFamily, families
+from jaxnlp.convert.image_processors import PREPROCESSOR, PROCESSOR, image_settings, read_image_settings
 from jaxnlp.convert.shapes import class_names, fields_of, settings_of
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.classifier import HEAD
@@ -60,43 +61,86 @@ def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pre
     folder = find_folder(path)
     file = folder / CONFIG
     family, fields, size = fields_of(file, families(), ViTConfig, _NEEDED, default="", number="image_size")
-    refuse_files(folder, read=(PREPROCESSOR,))
-    settings = read_object(file)
-    channels = settings.get("num_channels", 3)
-    if channels not in (1, 3):
-        raise PretrainedError(f"{file}: num_channels must be 1 or 3, got {channels!r}")
-    preprocessing, given_size, mean, stddev = read_image_settings(folder, family.preprocessor, channels)
+    refuse_files(folder, read=(PREPROCESSOR, PROCESSOR))
     tensors = read_tensors(folder, str(path), ignore=ignore)
-    heads = heads_of(tensors, family)
+    heads, settings = heads_of(tensors, family), read_object(file)
     classes = len(tensors[f"{heads[0]}.weight"]) if heads and f"{heads[0]}.weight" in tensors else 0
     with errors_name(file):
-        config = _config(
-            {**family.defaults, **fields}, family.distillation[len(heads)], not heads and has_pooler(tensors)
-        )
         names = distinct(class_names(settings, classes)) if classes else ()
-        processor = ImageProcessor(size, channels, mean, stddev, names, preprocessing)
-        resized = dataclasses.replace(processor, size=given_size or size)
-        for one in (processor, resized):
-            config.check(one)
-    shape = {"patches": (size // config.patch) ** 2, "channels": channels, "classes": classes}
+    fields |= {"distillation": family.distillation[len(heads)]}
+    if heads or not has_pooler(tensors, family):
+        fields |= {"pooler_width": None}
+    elif fields.get("pooler_width") is None:
+        fields |= {"pooler_width": fields["width"]}
+    if not has_projection(tensors, family):
+        fields |= {"projection_width": None}
+    described = described_images(file, family, fields, settings, size, names)
+    shape = {"patches": (size // described.config.patch) ** 2, "channels": described.processor.channels}
     with errors_name(folder):
-        params = from_huggingface(tensors, config, family, **shape)
-    if resized.size != size:
-        _logger.warning(
-            "%s: images have %d x %d pixels by %s, but %d x %d by %s: the positions are interpolated",
-            *(path, resized.size, resized.size, PREPROCESSOR, size, size, CONFIG),
-        )
-        params["positions"] = resized_positions(params["positions"], config, resized.size)
-    return PretrainedImageEncoder(config, params, resized)
+        params = from_huggingface(tensors, described.config, family, **shape, classes=classes)
+    return with_params(described, params, size, str(path))
 
 
 _NEEDED = ("num_layers", "num_heads", "width", "feed_forward_width", "patch")
 
 
-def _config(fields: dict[str, Any], distillation: Any, pooler: bool) -> ViTConfig:
-    """The model's shape. Args: fields: those that the file gives. Raises: ValueError."""
-    width = fields["pooler_width"] or fields["width"]
-    return ViTConfig(**{**fields, "pooler_width": width if pooler else None}, distillation=distillation, compute=EXACT)
+class DescribedImages(NamedTuple):
+    """An encoder of images by its settings: the shape of the model, and the processor of its images."""
+
+    config: ViTConfig
+    processor: ImageProcessor
+
+
+def described_images(
+    file: Path,
+    family: ImageEncoderFamily,
+    fields: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    size: int,
+    names: tuple[str, ...] = (),
+) -> DescribedImages:
+    """An encoder of images by its settings, and those of the image processor next to them.
+
+    Args:
+      file: the config.json.
+      family: of the encoder.
+      fields: of `ViTConfig`, that the config gives.
+      settings: the encoder's in the config.
+      size: of an image in the config, I.
+      names: of the classes.
+
+    Raises: PretrainedError for settings that are not supported, or do not fit each other.
+    """
+    channels = settings.get("num_channels", 3)
+    if channels not in (1, 3):
+        raise PretrainedError(f"{file}: num_channels must be 1 or 3, got {channels!r}")
+    preprocessing, given_size, mean, stddev = read_image_settings(file.parent, family.preprocessor, channels)
+    with errors_name(file):
+        config = ViTConfig(**{**family.defaults, **family.fixed, **fields}, compute=EXACT)
+        processor = ImageProcessor(size, channels, mean, stddev, names, preprocessing)
+        resized = dataclasses.replace(processor, size=given_size or size)
+        for one in (processor, resized):
+            config.check(one)
+    return DescribedImages(config, resized)
+
+
+def with_params(described: DescribedImages, params: Params, size: int, name: str) -> PretrainedImageEncoder:
+    """The encoder with these parameters, their positions interpolated to the processor's images.
+
+    Args:
+      described: the encoder by its settings.
+      params: of `ViT`, for images of `size`.
+      size: of an image in the config, I.
+      name: of the folder, for a warning in the log.
+    """
+    config, processor = described
+    if processor.size != size:
+        _logger.warning(
+            "%s: images have %d x %d pixels by %s, but %d x %d by %s: the positions are interpolated",
+            *(name, processor.size, processor.size, PREPROCESSOR, size, size, CONFIG),
+        )
+        params = {**params, "positions": resized_positions(params["positions"], config, processor.size)}
+    return PretrainedImageEncoder(config, params, processor)
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -110,7 +154,8 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
 
     Args:
       folder: a new or empty folder.
-      pretrained: the encoder. With a distillation token it becomes a DeiT, otherwise a ViT.
+      pretrained: the encoder. With a distillation token it becomes a DeiT; with a normalisation before the first
+        block it becomes that of a CLIP; otherwise a ViT.
 
     Returns: the name of its class in Transformers.
 
@@ -120,28 +165,37 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
     """
     config, params, processor = pretrained
     model_type = "vit" if config.distillation == "none" else "deit"
+    model_type = "clip_vision_model" if config.embedding_norm else model_type
     family = families()[model_type]
     folder = Path(folder).expanduser()
     refuse_contents(folder)
     tensors = to_huggingface(params, config, family)
     heads = [name for name in (HEAD, DISTILLATION_HEAD) if name in params]
     kinds = {len(names): f"{family.title}{name}" for name, names in family.heads.items()}
-    architecture = kinds[len(heads)] if heads else f"{family.title}Model"
-    ours = {**vars(config), "feed_forward_width": config.hidden_width}
-    ours["pooler_width"] = config.pooler_width or config.width
-    settings: dict[str, Any] = {
+    architecture = kinds[len(heads)] if heads else family.architectures[config.projection_width is not None]
+    settings = {
         "architectures": [architecture],
         "model_type": model_type,
-        **settings_of(family, ours),
-        "image_size": processor.size,
-        "num_channels": processor.channels,
-        "pooler_act": "tanh",
-        "encoder_stride": config.patch,
-        "initializer_range": 0.02,
+        **image_encoder_settings(family, config, processor),
     }
     if heads:
         settings |= {"problem_type": "single_label_classification"}
         settings["id2label"] = {str(label): name for label, name in enumerate(processor.classes)}
         settings["label2id"] = {name: label for label, name in enumerate(processor.classes)}
-    write_folder(folder, tensors, {CONFIG: settings, PREPROCESSOR: image_settings(processor)})
+    kind = family.preprocessor if config.embedding_norm else ""  # both of the others crop as their files say
+    write_folder(folder, tensors, {CONFIG: settings, PREPROCESSOR: image_settings(processor, kind)})
     return architecture
+
+
+def image_encoder_settings(family: ImageEncoderFamily, config: ViTConfig, processor: ImageProcessor) -> dict[str, Any]:
+    """The settings of config.json of an encoder of images, as which family it is written."""
+    ours = {**vars(config), "feed_forward_width": config.hidden_width}
+    ours["pooler_width"] = config.pooler_width or config.width
+    ours["projection_width"] = config.vector_width
+    return {
+        **settings_of(family, ours),
+        **({"pooler_act": "tanh", "encoder_stride": config.patch} if family.names.pooler else {}),
+        "image_size": processor.size,
+        "num_channels": processor.channels,
+        "initializer_range": 0.02,
+    }

@@ -185,4 +185,4 @@ REFUSED_FILES = {
     "video_preprocessor_config.json": "a processor of other or several kinds of inputs",
 }
 """Files that change what a model computes, and that this library does not read. All others change nothing. Encoders of
-images read preprocessor_config.json."""
+images read preprocessor_config.json and processor_config.json."""

@@ -47,6 +47,7 @@ def fields_of(
     default: str,
     exported: bool = False,
     number: str = "vocab_size",
+    settings: Mapping[str, Any] | None = None,
 ) -> tuple[Any, dict[str, Any], int]:
     """The family of a config.json, the fields of our config that it gives, and a whole number: by default V.
 
@@ -58,10 +59,11 @@ def fields_of(
       default: the model type of a file that names none.
       exported: whether this library wrote the file, perhaps with settings for a program next to it.
       number: the setting that is this number and no field of our config.
+      settings: those in the file for this model; None = the whole file.
 
     Raises: PretrainedError for other model types, and listing settings that are missing or not supported.
     """
-    settings = read_object(file)
+    settings = read_object(file) if settings is None else settings
     model_type = settings.get("model_type", default)
     if model_type not in families:
         raise PretrainedError(f"{file}: model_type must be one of {', '.join(families)}, got {model_type!r}")

@@ -3,8 +3,8 @@
 Axes that the library's glossary does not have: I rows or columns of an image, R channels, P pixels of a patch times
 channels. T is the number of tokens (class, distillation) and patches.
 
-Source: Dosovitskiy et al. 2021; Touvron et al. 2021 for the distillation token. Differs: positions may be fixed, and
-the stem may be convolutional (Xiao et al. 2021).
+Source: Dosovitskiy et al. 2021; Touvron et al. 2021 for the distillation token; Radford et al. 2021 for the encoder of
+images of CLIP. Differs: positions may be fixed, and the stem may be convolutional (Xiao et al. 2021).
 """
 
 import dataclasses
@@ -32,6 +32,7 @@ from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import TransformerBlock, rows, stack
 from jaxnlp.ops.interpolation import bicubic
 from jaxnlp.ops.matrix_products import added
+from jaxnlp.ops.normalization import unit_vectors
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -70,12 +71,21 @@ class ViTConfig(ClassifierConfig):
     then the logits are the mean of both heads' logits."""
     pooler_width: Count | None = None
     """Width of a dense layer with tanh before the classifier; None = no such layer."""
+    projection_width: Count | None = None
+    """Width of a dense layer without bias before the classifier, as in CLIP; None = no such layer."""
+    unit_vectors: bool = False
+    """Scale the input of the classifier to length 1: the kernel of a classifier whose columns have length 1 then gives
+    cosines."""
+    embedding_norm: bool = False
+    """Normalise tokens and patches before the first block, as in CLIP."""
     activation: Activation = "gelu"
-    """Activation of the feed-forward layers: GELU, its tanh approximation, or ReLU."""
+    """Activation of the feed-forward layers: GELU, one of its approximations, or ReLU."""
     epsilon: Positive = 1e-5
     """Epsilon of the normalisation layers."""
     qkv_bias: bool = True
     """Whether the layers of queries, keys and values have biases."""
+    stem_bias: bool = True
+    """Whether the dense layer on patches has a bias; that of CLIP does not."""
     dropout_rate: Rate = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: Rate = 0.0
@@ -106,6 +116,11 @@ class ViTConfig(ClassifierConfig):
         return self.feed_forward_width or 4 * self.width
 
     @property
+    def vector_width(self) -> int:
+        """Width of the vector of an image, which a head reads."""
+        return self.projection_width or self.pooler_width or self.width
+
+    @property
     def convolutions(self) -> int:
         """Number of convolutions in the stem; each halves the image."""
         return int(math.log2(self.patch)) if self.stem == "convolutional" else 0
@@ -123,18 +138,21 @@ class ViTConfig(ClassifierConfig):
         return (jax.ShapeDtypeStruct((1, *processor.shape), jnp.uint8),)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        stem = parameter_table.dense(("stem", "project"), "PD")
+        stem = parameter_table.dense(("stem", "project"), "PD", use_bias=self.stem_bias)
         for index in range(self.convolutions):
             stem |= parameter_table.dense(("stem", f"convolution_{index}"), "PD")
             stem |= parameter_table.norm(("stem", f"norm_{index}"))
         stem |= {("positions",): "TD"} if self.positions == "learned" else {}
         stem |= {(token,): "D" for token in self.tokens}
+        stem |= parameter_table.norm(("embedding_norm",)) if self.embedding_norm else {}
         table = parameter_table.entries(stem, "below")
         block = parameter_table.block(parameter_table.self_attention(qkv_bias=self.qkv_bias))
         table |= parameter_table.entries(block, 0, prefix=("blocks",), stacked=True)
         table |= parameter_table.entries(parameter_table.norm(("final_norm",)))
         if self.pooler_width is not None:
             table |= parameter_table.entries(parameter_table.dense(("pooler",), "DD"))
+        if self.projection_width is not None:
+            table |= parameter_table.entries(parameter_table.dense(("projection",), "DD", use_bias=False))
         for head in (HEAD, DISTILLATION_HEAD):
             table |= parameter_table.entries(parameter_table.dense((head,), "DC"), head=True)
         return parameter_table.find(table, path)
@@ -142,9 +160,12 @@ class ViTConfig(ClassifierConfig):
     def adopt(self, pretrained: Any) -> Adopted:
         """All parameters: of a run with the same architecture, or of weights of another library with their shape;
         dropout rates stay those of this config. The heads are used only if the classes are the same. Learned positions
-        are interpolated to the size of the images. A pooler of another library is left out: its classifiers have none.
+        are interpolated to the size of the images. A pooler or a projection of another library is left out: its
+        classifiers have none. Of a model of images and texts these are the parameters of its encoder of images.
         """
         theirs = pretrained.model.config
+        if hasattr(theirs, "image_encoder"):
+            return self.adopt(theirs.image_encoder(pretrained))
         foreign = pretrained.folder is None and type(theirs) is type(self)
         like, notes = self, list[str]()
         if foreign:
@@ -154,9 +175,10 @@ class ViTConfig(ClassifierConfig):
             notes += [f"image encoder from {pretrained.name}: {shape}"]
             notes += [] if HEAD in pretrained.params else ["its head is initialised at random: the weights have none"]
             notes += [] if like.pooler_width is None else ["its pooler is not used"]
+            notes += [] if like.projection_width is None else ["its projection is not used"]
         adopted = super(ViTConfig, like).adopt(pretrained)
-        config = dataclasses.replace(like, pooler_width=None) if foreign else like
-        apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler",) if foreign else ()))
+        config = dataclasses.replace(like, pooler_width=None, projection_width=None) if foreign else like
+        apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler", "projection") if foreign else ()))
         params = {name: value for name, value in adopted.params.items() if name not in apart}
         fitting = functools.partial(_fitting, config, pretrained)
         return Adopted(config, params, adopted.processor, tuple(notes), fitting)
@@ -250,7 +272,7 @@ class Stem(nn.Module):
             x = dense(config.width // patch, name=f"convolution_{index}")(rows(windows))
             x = gelu(LayerNorm(compute=compute, name=f"norm_{index}")(x)).reshape(*windows.shape[:3], -1)
         patches = patches_of(x, patch)
-        return dense(config.width, name="project")(rows(patches)).reshape(*patches.shape[:3], -1)
+        return dense(config.width, config.stem_bias, name="project")(rows(patches)).reshape(*patches.shape[:3], -1)
 
 
 class ViT(nn.Module):
@@ -284,8 +306,8 @@ class ViT(nn.Module):
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          Logits [B, C], float32; without classes the vectors [B, D] that a head would read, after the pooler if there
-          is one.
+          Logits [B, C], float32; without classes the vectors [B, D] that a head would read, after the pooler and the
+          projection if there are any. They are not scaled to length 1.
 
         Raises: ValueError for images of another type than uint8.
         """
@@ -305,6 +327,9 @@ class ViT(nn.Module):
         if config.positions == "learned":
             table = self.param("positions", normal(INITIAL_STDDEV), x.shape[1:])
             x = added(x, table[None])
+        if config.embedding_norm:
+            norm = LayerNorm(config.epsilon, compute=compute, name="embedding_norm")
+            x = norm(rows(x)).reshape(x.shape)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
         block = functools.partial(
             TransformerBlock,
@@ -332,9 +357,13 @@ class ViT(nn.Module):
         vector = x[:, 0] if config.pooling == "cls" else x.mean(axis=1)
         if config.pooler_width is not None:
             vector = jnp.tanh(Dense(config.pooler_width, compute=compute, name="pooler")(vector))
-        chex.assert_shape(vector, (images.shape[0], config.pooler_width or config.width))
+        if config.projection_width is not None:
+            vector = Dense(config.projection_width, False, compute=compute, name="projection")(vector)
+        chex.assert_shape(vector, (images.shape[0], config.vector_width))
         if not self.classes:
             return vector.astype(jnp.float32)
+        if config.unit_vectors:
+            vector = unit_vectors(vector)
         logits = Dense(self.classes, compute=compute, name=HEAD)(vector).astype(jnp.float32)
         if config.distillation == "head":
             other = Dense(self.classes, compute=compute, name=DISTILLATION_HEAD)(x[:, 1]).astype(jnp.float32)

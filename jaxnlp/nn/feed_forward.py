@@ -33,15 +33,24 @@ def gelu(x: jax.Array) -> jax.Array:
     return (0.5 * wide * (1.0 + jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
 
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "relu_squared", "silu"]
-"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; its square; or x times its
-sigmoid (as in Llama)."""
+def quick_gelu(x: jax.Array) -> jax.Array:
+    """x [...] times the sigmoid of 1.702 x, an approximation of GELU.
+
+    Source: Hendrycks and Gimpel 2016, section 2.
+    """
+    return x * jax.nn.sigmoid(1.702 * x)
+
+
+Activation = Literal["gelu", "gelu_tanh", "relu", "relu_squared", "silu", "quick_gelu"]
+"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; its square; x times its sigmoid
+(as in Llama); or x times the sigmoid of 1.702 x (as in CLIP)."""
 ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "gelu": gelu,
     "gelu_tanh": functools.partial(nn.gelu, approximate=True),
     "relu": nn.relu,
     "relu_squared": relu_squared,
     "silu": nn.silu,
+    "quick_gelu": quick_gelu,
 }
 
 
@@ -51,7 +60,7 @@ class FeedForward(nn.Module):
     Attributes:
       feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
-      activation: gelu, gelu_tanh, relu, relu_squared or silu.
+      activation: gelu, gelu_tanh, relu, relu_squared, silu or quick_gelu.
       gated: whether the activation of a third dense layer, `gate`, multiplies the output of the first: the product is
         activation(gate(x)) * up(x).
       use_bias: whether the dense layers have biases.

@@ -1,4 +1,4 @@
-"""Layer normalisation with its gradient by hand, and normalisation by the root mean square."""
+"""Layer normalisation with its gradient by hand, and normalisation by the root mean square, and to length 1."""
 
 import functools
 
@@ -71,6 +71,31 @@ def rms_norm(x: jax.Array, scale: jax.Array, *, epsilon: float = 1e-6) -> jax.Ar
     r = jax.lax.rsqrt(_row_means(jnp.square(wide)) + epsilon)
     chex.assert_shape(r, (wide.shape[0], 1))
     return (wide * r * scale.astype(wide.dtype)[None]).astype(x.dtype).reshape(x.shape)
+
+
+def unit_vectors(x: jax.Array) -> jax.Array:
+    """Divides each row by its length.
+
+    y = x / sqrt(sum(x^2))
+
+    >>> unit_vectors(jnp.array([[3.0, 4.0], [0.0, 0.0]])).round(3)
+    Array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+
+    Args:
+      x: [..., D], float.
+
+    Returns:
+      [..., D], dtype of x; a row of zeros stays zero, with a gradient of zero. The sum is computed in float32 at least.
+
+    Raises:
+      ValueError: when x is not float.
+    """
+    expect_float(x=x)
+    wide = x.astype(accumulator(x.dtype))
+    squares = jnp.square(wide).sum(axis=-1, keepdims=True)
+    r = jnp.where(squares > 0.0, jax.lax.rsqrt(jnp.where(squares > 0.0, squares, 1.0)), 0.0)
+    return (wide * r).astype(x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))

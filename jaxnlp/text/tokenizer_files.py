@@ -213,7 +213,9 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
         _add_tokens(tokenizer, named, extra, numbered)
         if own is not None:
             own.finish(tokenizer, named, settings)
-        return finish(_Read(tokenizer, {**default.named, **named}, settings, own is not None and own.segments, whole))
+        held = {**default.named, **named}
+        held = {ours: held[theirs] for ours, theirs in default.stand_ins.items()} | held
+        return finish(_Read(tokenizer, held, settings, own is not None and own.segments, whole))
     except Exception as error:
         kind, problem = (own or default).kind, f"it has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {problem}") from error
@@ -282,6 +284,10 @@ def write_tokenizer(
     else:
         segments = [_SEGMENTS] if num_segments(tokenizer) > 1 else []
         settings |= {"tokenizer_class": _AS_WRITTEN[0], "model_input_names": ["input_ids", *segments, "attention_mask"]}
+    if special.mask == special.sep:  # it stands in for a masked token that the tokenizer does not have
+        start_and_end = {"bos_token": special.cls, "eos_token": special.sep}
+        _write(tokenizer, folder, settings | start_and_end | {"unk_token": special.unk, "pad_token": special.pad})
+        return
     _write(tokenizer, folder, settings | special.settings())
 
 

@@ -3,11 +3,14 @@
 import importlib.metadata
 import re
 import tracemalloc
+import types
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+from jaxnlp.convert.clip import MODEL_TYPE, TEXT, TEXT_TYPE, TITLE
 from jaxnlp.convert.decoders import families as decoder_families
 from jaxnlp.convert.encoder_decoders import families as encoder_decoder_families
 from jaxnlp.convert.encoders import families
@@ -19,10 +22,12 @@ from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.clip import CLIP, CLIPConfig, TextEncoderConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.models.llama import Llama, LlamaConfig
 from jaxnlp.models.vit import ViT, ViTConfig
+from jaxnlp.tasks.image_text_similarity.weights import MODEL_TYPES
 from jaxnlp.text.looked_up_pieces import CLASS as LOOKED_UP
 from jaxnlp.text.tokenizer_classes import classes
 from tests import decoder_folders, encoder_decoder_folders, image_folders
@@ -43,17 +48,22 @@ def rows_of(page, heading):
 
 def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page):
     rows = rows_of(page, "What loads")
-    known = {**families(), **decoder_families(), **encoder_decoder_families(), **image_families()}
+    known: Any = {**families(), **decoder_families(), **encoder_decoder_families(), **image_families()}
+    known |= {TEXT_TYPE: TEXT, MODEL_TYPE: types.SimpleNamespace(title=TITLE)}
     assert [row[0].partition(", ")[0] for row in rows] == [known[row[1].strip("`")].title for row in rows]
     assert {row[1].strip("`") for row in rows} == known.keys()
     kinds = {"WordPiece": "WordPiece", "byte-level BPE": "BPE", "BPE with bytes": "BPE"}
     kinds["SentencePiece unigram"] = "Unigram"
     for _, model_type, tokenizer, heads in rows:
-        kind, _, names = tokenizer.partition(": ")
+        tokenizer, _, images = tokenizer.partition("; ")
+        kind, _, names = (images or tokenizer).partition(": ")
         if kind == "images":
-            assert set(re.findall(r"`(\w+)`", names)) == DEFAULTS.keys()
-            assert heads.startswith("classes of images")
-            continue
+            processors = set(re.findall(r"`(\w+)`", names))
+            assert processors == {name for name in DEFAULTS if name.startswith("CLIP") == heads.startswith("vectors")}
+            assert heads.startswith(("classes of images", "vectors of "))
+            if not images:
+                continue
+        kind, _, names = tokenizer.partition(": ")
         if kind == "two SentencePiece models and a table":
             assert (names, heads) == (f"`{LOOKED_UP}`", "target texts")
             continue
@@ -62,6 +72,7 @@ def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page)
             assert held.kind == kinds[kind]
         kinds_of_heads = {"masked tokens": families(), "next tokens": decoder_families()}
         kinds_of_heads["target texts"] = encoder_decoder_families()
+        kinds_of_heads |= dict.fromkeys(("vectors of texts", "vectors of texts and of images"), MODEL_TYPES)
         assert model_type.strip("`") in kinds_of_heads[heads.partition(",")[0]]
     for head, field in (("next sentences", "follows"), ("replaced tokens", "replaced")):
         shown = {row[1].strip("`") for row in rows if row[3].endswith(head)}
@@ -101,6 +112,15 @@ TINY = {"patch": 16, "num_layers": 12, "num_heads": 3, "width": 192, "distillati
 MODERN = {
     **{"positions": "rotary", "pre_norm": True, "first_norm": False, "gated": True, "use_bias": False},
     **{"num_segments": 0, "use_pooler": False},
+}
+IMAGE = {"embedding_norm": True, "stem_bias": False}
+CLIP_BASE = {
+    "text": TextEncoderConfig(num_layers=12, num_heads=8, width=512, context_length=77, projection_width=512),
+    "image": ViTConfig(**BASE, **IMAGE, patch=32, projection_width=512),
+}
+CLIP_LARGE = {
+    "text": TextEncoderConfig(**BASE, context_length=77, projection_width=768),
+    "image": ViTConfig(num_layers=24, num_heads=16, width=1024, **IMAGE, patch=14, projection_width=768),
 }
 SHAPES = {
     "ModernBERT-base": ({"num_layers": 22, "feed_forward_width": 1152, **MODERN}, 50_368),
@@ -146,6 +166,8 @@ SHAPES = {
     "bert-base-uncased": ({}, 30_522),
     "gpt2": ({"num_layers": 12, "num_heads": 12, "width": 768, **GPT2}, 50_257),
     "roberta-base": (ROBERTA, 50_265),
+    "clip-vit-base-patch32": (CLIP_BASE, 49_408),
+    "clip-vit-large-patch14": (CLIP_LARGE, 49_408),
     "bart-base": ({"num_layers": 6, "num_heads": 12, "width": 768, **BART}, 50_265),
     "t5-base": ({**BASE, "feed_forward_width": 3072, **TIED}, 32_128),
     "t5-v1_1-base": ({**BASE, "feed_forward_width": 2048, **GATED}, 32_128),
@@ -168,15 +190,16 @@ def test_the_memory_of_parameters_is_that_of_their_shapes(page):
     assert sizes == sorted(sizes)
     for name, shown, memory in rows:
         fields, size = SHAPES[name.strip("`")]
-        tokens = jax.ShapeDtypeStruct((1, 1), np.int32)
+        tokens, images = (jax.ShapeDtypeStruct((1, 1), np.int32), jax.ShapeDtypeStruct((1, 224, 224, 3), np.uint8))
         if any(family in name for family in ("t5", "bart", "opus-mt")):
             model, inputs = EncoderDecoder(EncoderDecoderConfig(**fields), size, size), (tokens, tokens)
         elif "num_key_heads" in fields:
             model, inputs = Llama(LlamaConfig(**fields), size), (tokens,)
         elif "context_length" in fields:
             model, inputs = GPT(GPTConfig(**fields), size), (tokens,)
+        elif "text" in fields:
+            model, inputs = CLIP(CLIPConfig(**fields), size, 224, (0.5,) * 3, (0.5,) * 3), (tokens, images)
         elif "patch" in fields:
-            images = jax.ShapeDtypeStruct((1, 224, 224, 3), np.uint8)
             model, inputs = ViT(ViTConfig(**fields), 224, (0.5,) * 3, (0.5,) * 3, size), (images,)
         else:
             model, inputs = Bert(BertConfig(**fields), size), (tokens,)

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "save_decoder": "as save_pretrained",
     "save_encoder_decoder": "as save_pretrained",
     "save_image_encoder": "as save_pretrained",
+    "save_clip": "as save_pretrained",
     "Task.from_pretrained": "subclasses define it",
     "classifier_of_transformers": "the task has read the folder's config before",
     "is_run": "a folder without checkpoints is none: see tests/jaxnlp/test_runs.py",

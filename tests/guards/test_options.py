@@ -23,6 +23,7 @@ TEXTS = {
     *("data.encoding", "data.delimiter", "data.separator", "data.parts", "data.data-set"),
     *("data.text", "data.pair", "data.label", "data.tables"),  # data.tables: NAME=FILE, see data.readers.labelled_texts
     *("texts", "questions", "inputs", "pair", "text", "target", "prompt", "stop", "part", "answer", "split"),
+    *("classes", "template"),
 }
 """Options whose values are texts or names, not paths. Any other option of a text is declared as `UserPath`."""
 

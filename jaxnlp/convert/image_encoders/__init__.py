@@ -5,10 +5,40 @@ All are variants of `jaxnlp.models.vit.ViT`. A new family is a new file with a `
 
 import importlib
 import pkgutil
+import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.text.foreign_settings import ForeignSettings
+
+
+class ImageEncoderNames(NamedTuple):
+    """The tensors of an encoder of images.
+
+    Attributes:
+      tokens: whole names of the tokens before the patches, by their names in `ViT`.
+      positions: the whole name of the table of positions.
+      patches: the layer on patches, without `.weight` and `.bias`; the others too.
+      blocks: of each block.
+      final_norm: the normalisation after the last block.
+      pooler: the dense layer of the pooler; "" = the family has none.
+      unused: whole names of tensors that mean nothing here.
+      first_axes: number of axes of length 1 before those of a token, and of the table of positions.
+      embedding_norm: the normalisation before the first block; "" = the family has none.
+      projection: the layer after the last normalisation, outside of the encoder; "" = the family has none.
+    """
+
+    tokens: Mapping[str, str]
+    positions: str
+    patches: str
+    blocks: BlockNames
+    final_norm: str
+    pooler: str
+    unused: tuple[str, ...]
+    first_axes: tuple[int, int] = (2, 1)
+    embedding_norm: str = ""
+    projection: str = ""
 
 
 class ImageEncoderFamily(NamedTuple):
@@ -17,6 +47,8 @@ class ImageEncoderFamily(NamedTuple):
     Attributes:
       title: its name in messages, and the first part of its classes' names.
       base: the encoder in its classes with heads, the first part of its tensors' names.
+      names: of its tensors.
+      architectures: its classes without heads: without a projection, and with one if it has such a class.
       heads: by the end of a class's name: the layers of its heads, in the order of the tokens that they read.
       distillation: `ViTConfig.distillation` by the number of heads.
       fields: settings of config.json that are fields of `ViTConfig`.
@@ -24,10 +56,13 @@ class ImageEncoderFamily(NamedTuple):
       rules: what is done with each setting of config.json.
       defaults: fields of `ViTConfig` that a config.json may leave out.
       preprocessor: the class of image processors that a preprocessor_config.json without one has.
+      fixed: fields of `ViTConfig` that no setting gives, and their values in this family.
     """
 
     title: str
     base: str
+    names: ImageEncoderNames
+    architectures: tuple[str, ...]
     heads: Mapping[str, tuple[str, ...]]
     distillation: tuple[str, ...]
     fields: Mapping[str, str]
@@ -35,6 +70,7 @@ class ImageEncoderFamily(NamedTuple):
     rules: ForeignSettings
     defaults: Mapping[str, Any]
     preprocessor: str
+    fixed: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def families() -> dict[str, ImageEncoderFamily]:

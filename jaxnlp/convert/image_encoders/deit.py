@@ -8,6 +8,7 @@ TEACHER = "ForImageClassificationWithTeacher"
 FAMILY = VIT._replace(
     title="DeiT",
     base="deit",
+    architectures=("DeiTModel",),
     heads={**VIT.heads, TEACHER: ("cls_classifier", "distillation_classifier")},
     distillation=("token", "token", "head"),
     rules=of_model_type(VIT.rules, "deit"),

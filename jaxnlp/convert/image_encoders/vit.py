@@ -1,7 +1,8 @@
 """ViT, as Transformers stores it: the classifier reads the class token."""
 
-from jaxnlp.convert.image_encoders import ImageEncoderFamily
+from jaxnlp.convert.image_encoders import ImageEncoderFamily, ImageEncoderNames
 from jaxnlp.convert.settings import model_settings
+from jaxnlp.convert.tensors import BlockNames
 
 FIELDS = {
     "num_hidden_layers": "num_layers",
@@ -21,6 +22,24 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "ge
 FAMILY = ImageEncoderFamily(
     title="ViT",
     base="vit",
+    names=ImageEncoderNames(
+        tokens={"class_token": "embeddings.cls_token", "distillation_token": "embeddings.distillation_token"},
+        positions="embeddings.position_embeddings",
+        patches="embeddings.patch_embeddings.projection",
+        blocks=BlockNames(
+            block="encoder.layer.{}.",
+            qkv=tuple(f"attention.attention.{name}" for name in ("query", "key", "value")),
+            attention="attention.output.dense",
+            attention_norm="layernorm_before",
+            up="intermediate.dense",
+            down="output.dense",
+            feed_forward_norm="layernorm_after",
+        ),
+        final_norm="layernorm",
+        pooler="pooler.dense",
+        unused=("embeddings.mask_token",),
+    ),
+    architectures=("ViTModel",),
     heads={"ForImageClassification": ("classifier",)},
     distillation=("none", "none"),
     fields=FIELDS,
@@ -41,4 +60,5 @@ FAMILY = ImageEncoderFamily(
     ),
     defaults={"activation": "gelu", "epsilon": 1e-12, "dropout_rate": 0.0, "pooler_width": None},
     preprocessor="ViTImageProcessor",
+    fixed={"stem_bias": True, "embedding_norm": False, "projection_width": None},
 )

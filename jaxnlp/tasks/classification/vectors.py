@@ -4,13 +4,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 import tyro
 
 from jaxnlp.corpus import NumpyBatch
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import printable
 from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
@@ -55,9 +56,26 @@ def embed(
         return encodings.embed(trained, inputs, pooling=pooling)
     if pooling is not None:
         raise ValueError("pooling applies only to texts; remove it")
-    config: Any = trained.model.config
-    nothing = np.zeros((0, config.pooler_width or config.width), np.float32)
-    found = (_vectors(trained, chunk) for chunk in read_chunks(trained.processor, inputs, None, resize))
+    model: Any = trained.model
+    return image_vectors(model, trained.separate_params, trained.processor, inputs, resize=resize)
+
+
+def image_vectors(
+    model: ViT, params: Params, processor: ImageProcessor, images: Sequence[Any], *, resize: bool = False
+) -> np.ndarray:
+    """The vector of each image [N, D] float32.
+
+    Args:
+      model: the encoder; a head is not read.
+      params: its parameters, as `Trained.separate_params` has them.
+      processor: of its images.
+      images: N of them, as for `predict`.
+      resize: as for `predict`.
+
+    Raises: ValueError, OSError for images that cannot be read.
+    """
+    nothing = np.zeros((0, model.config.vector_width), np.float32)
+    found = (chunk_vectors(model, params, processor, one) for one in read_chunks(processor, images, None, resize))
     return np.concatenate([nothing, *found])
 
 
@@ -66,7 +84,13 @@ def warm_up(trained: Trained, *, pooling: Pooling | None = None) -> None:
     if not of_images(trained.model):
         encodings.warm_up_embed(trained, pooling=pooling)
         return
-    batches.warm_up(batch_shapes(trained.processor), _computed(trained, read_chunk(trained.processor, ()).batch))
+    model: Any = trained.model
+    warm_up_images(model, trained.separate_params, trained.processor)
+
+
+def warm_up_images(model: ViT, params: Params, processor: ImageProcessor) -> None:
+    """Compiles the programs of `image_vectors` ahead. Args: as for it."""
+    batches.warm_up(batch_shapes(processor), _computed(model, params, read_chunk(processor, ()).batch))
 
 
 def exported(trained: Trained) -> Exportable:
@@ -85,13 +109,15 @@ def exported(trained: Trained) -> Exportable:
     return Exportable("vectors [B, D] of images", apply, axes, inputs)
 
 
-def _vectors(trained: Trained, chunk: Chunk) -> np.ndarray:
-    """[M, D] of the images of a chunk."""
-    return np.stack(in_batches(chunk.lengths, batch_shapes(trained.processor), _computed(trained, chunk.batch)))
+def chunk_vectors(model: ViT, params: Params, processor: ImageProcessor, chunk: Chunk) -> np.ndarray:
+    """The vectors of the images of a chunk [M, D] float32. Args: as for `image_vectors`."""
+    nothing = np.zeros((0, model.config.vector_width), np.float32)
+    rows = in_batches(chunk.lengths, batch_shapes(processor), _computed(model, params, chunk.batch))
+    return np.stack(rows) if rows else nothing
 
 
-def _computed(trained: Trained, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
-    compute = functools.partial(_compute, _without_head(trained.model), trained.separate_params)
+def _computed(model: ViT, params: Params, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
+    compute = functools.partial(_compute, _without_head(model), params)
     return lambda indices, shape: compute(batch(indices, shape)["images"])
 
 
@@ -128,11 +154,22 @@ class EmbedInputs(Embed):
             return
         if self.file is not None or self.pooling is not None:
             raise ValueError("--file and --pooling apply only to texts; remove them")
-        files = image_files(tuple(map(Path, self.texts)))
-        vectors = list[np.ndarray]()
-        for chunk in read_chunks(trained.processor, files, None, self.resize, IMAGES):
-            names = [name for (name,) in chunk.shown]
-            vectors.append(_vectors(trained, chunk))
-            if self.out is None and not self.similarities:
-                print_vectors("file", names, vectors[-1])
-        self.finish([printable(file) for file in files], np.concatenate(vectors))
+        files, model = image_files(tuple(map(Path, self.texts))), cast(Any, trained.model)
+        printed = self.out is None and not self.similarities
+        of_files = functools.partial(vectors_of_files, model, trained.separate_params, trained.processor)
+        self.finish([printable(file) for file in files], of_files(files, resize=self.resize, printed=printed))
+
+
+def vectors_of_files(
+    model: ViT, params: Params, processor: ImageProcessor, files: Sequence[Path], *, resize: bool, printed: bool
+) -> np.ndarray:
+    """The vectors of image files [N, D] float32; if `printed`, as JSON lines while they are computed.
+
+    Args: as for `image_vectors`. Raises: ValueError, OSError for files that cannot be read.
+    """
+    vectors = list[np.ndarray]()
+    for chunk in read_chunks(processor, files, None, resize, IMAGES):
+        vectors.append(chunk_vectors(model, params, processor, chunk))
+        if printed:
+            print_vectors("file", [name for (name,) in chunk.shown], vectors[-1])
+    return np.concatenate(vectors)

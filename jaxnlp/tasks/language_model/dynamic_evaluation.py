@@ -59,7 +59,7 @@ class _Learner(NamedTuple):
 
     params: Params
     squares: PyTree
-    count: Array
+    updates: Array
     states: PyTree
 
 
@@ -98,18 +98,18 @@ def _step(model: Any, options: DynamicPerplexity) -> Callable[..., tuple[_Learne
     def step(trained: Params, learner: _Learner, segment: NumpyBatch) -> tuple[_Learner, tuple[Array, Array]]:
         states = jax.tree.map(lambda s: jnp.where(segment["begins"], jnp.zeros_like(s), s), learner.states)
         gradient, (summed, counted, states) = jax.grad(losses, has_aux=True)(learner.params, segment, states)
-        count = learner.count + 1
+        updates = learner.updates + 1
         squares = jax.tree.map(
             lambda s, g: options.beta * s + (1.0 - options.beta) * jnp.square(g), learner.squares, gradient
         )
-        correction = 1.0 - options.beta ** count.astype(jnp.float32)
+        correction = 1.0 - options.beta ** updates.astype(jnp.float32)
 
         def updated(w: Array, p: Array, g: Array, s: Array) -> Array:
             direction = g / (jnp.sqrt(s / correction) + options.epsilon)
             return w - options.learning_rate * direction + options.decay * (p - w)
 
         params = jax.tree.map(updated, learner.params, trained, gradient, squares)
-        return _Learner(params, squares, count, states), (summed, counted)
+        return _Learner(params, squares, updates, states), (summed, counted)
 
     return step
 

@@ -5,6 +5,7 @@ A new class is a new file with a `CLASS`.
 
 import importlib
 import pkgutil
+import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ class TokenizerClass(NamedTuple):
       always: model types that have this class whatever their files say.
       assumed: whether a folder that names no class has this one. Otherwise Transformers uses its tokenizer.json
         unchanged.
+      stand_ins: tokens that stand in for special tokens which the class does not have: names of settings.
       unchanged: whether Transformers uses a tokenizer.json with this content unchanged, and not this class.
     """
 
@@ -68,6 +70,7 @@ class TokenizerClass(NamedTuple):
     extra: Callable[[Mapping[str, Any]], list[str]] = lambda settings: []
     always: tuple[str, ...] = ()
     assumed: bool = True
+    stand_ins: Mapping[str, str] = types.MappingProxyType({})
     unchanged: Callable[[Mapping[str, Any]], bool] = lambda whole: False
 
 

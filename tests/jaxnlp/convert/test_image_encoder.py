@@ -61,7 +61,7 @@ def test_names_may_begin_with_the_prefix(prefix):
 def test_the_heads_are_those_that_the_tensors_have(family, names, heads):
     tensors = {f"{name}.weight": np.zeros((2, 4)) for name in names}
     assert heads_of(tensors, family) == heads
-    assert has_pooler(tensors) == ("pooler.dense" in names)
+    assert has_pooler(tensors, family) == ("pooler.dense" in names)
 
 
 def test_a_head_without_the_other_is_named():

@@ -1,4 +1,4 @@
-"""Image files become the pixels that Transformers' image processors of ViT and DeiT make of them."""
+"""Image files become the pixels that Transformers' image processors of ViT, DeiT and CLIP make of them."""
 
 import inspect
 import itertools
@@ -10,12 +10,20 @@ import transformers
 from transformers.processing_utils import ImagesKwargs
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.image_processors import DEFAULTS, PREPROCESSOR, SETTINGS, image_settings, read_image_settings
+from jaxnlp.convert.image_processors import (
+    DEFAULTS,
+    PREPROCESSOR,
+    PROCESSOR,
+    SETTINGS,
+    image_settings,
+    read_image_settings,
+)
 from jaxnlp.images.preprocessing import Preprocessing
 from jaxnlp.images.processor import ImageProcessor
 from tests.image_folders import PROCESSORS, change, for_transformers, write_images
 
 THEIRS = {"ViT": transformers.ViTImageProcessorPil, "DeiT": transformers.DeiTImageProcessorPil}
+THEIRS |= {"CLIP": transformers.CLIPImageProcessorPil}
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +90,21 @@ SETTINGS_OF_PIXELS = [
     ("kind", "settings"),
     [
         *(("ViT", settings) for settings in SETTINGS_OF_PIXELS),
-        *(pytest.param("DeiT", settings, marks=pytest.mark.thorough) for settings in SETTINGS_OF_PIXELS),
+        *(
+            pytest.param(kind, settings, marks=pytest.mark.thorough)
+            for kind in ("DeiT", "CLIP")
+            for settings in SETTINGS_OF_PIXELS
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_each_setting_changes_pixels_as_in_transformers(kind, settings, files, tmp_path):
     name = {"image_processor_type": f"{kind}ImageProcessor"}
-    small = {"size": 12} | ({"crop_size": 10} if kind == "DeiT" else {})
+    small = {"size": 12} | ({"crop_size": 10} if kind != "ViT" else {})
     assert_equal_pixels(written(tmp_path, name | small | settings), files)
 
 
-@pytest.mark.parametrize("kind", ["ViT", "DeiT"])
+@pytest.mark.parametrize("kind", THEIRS)
 def test_settings_that_a_file_leaves_out_or_has_as_null_are_those_of_the_class(kind, files, tmp_path):
     name = {"image_processor_type": f"{kind}ImageProcessor"}
     assert_equal_pixels(written(tmp_path, name), files[:3])
@@ -108,14 +120,20 @@ def test_settings_that_a_file_leaves_out_or_has_as_null_are_those_of_the_class(k
     }
 
 
-@pytest.mark.parametrize("kind", ["ViT", "DeiT"])
+@pytest.mark.parametrize("kind", THEIRS)
 def test_every_setting_that_transformers_writes_is_known(kind, tmp_path):
     PROCESSORS[kind].save_pretrained(tmp_path)
     given = json.loads((tmp_path / PREPROCESSOR).read_text())
     assert SETTINGS.problems(given) == []
     base = inspect.signature(transformers.image_processing_utils.BaseImageProcessor._standardize_kwargs).parameters
     names = {*given, *ImagesKwargs.__annotations__, *base} - {"self", "kwargs"}
-    older = {"feature_extractor_type", "processor_class", "_processor_class", "_valid_processor_keys"}
+    older = {
+        "use_square_size",
+        "feature_extractor_type",
+        "processor_class",
+        "_processor_class",
+        "_valid_processor_keys",
+    }
     assert names | older == set(SETTINGS.names)
     assert len(SETTINGS.names) == len(set(SETTINGS.names))
 
@@ -124,8 +142,8 @@ def test_every_setting_that_transformers_writes_is_known(kind, tmp_path):
     ("changes", "message"),
     [
         (
-            {"image_processor_type": "CLIPImageProcessor"},
-            "image_processor_type 'CLIPImageProcessor', expected ViTImage",
+            {"image_processor_type": "SiglipImageProcessor"},
+            "image_processor_type 'SiglipImageProcessor', expected ViTImage",
         ),
         ({"do_pad": True}, "do_pad True, expected False or None"),
         ({"crop_pct": 0.9}, "unknown settings: crop_pct"),
@@ -153,6 +171,27 @@ def test_settings_that_are_not_supported_are_refused_by_name(changes, message, t
     with pytest.raises(PretrainedError, match=message) as caught:
         read_image_settings(tmp_path, "ViTImageProcessor", 3)
     assert f"{tmp_path / PREPROCESSOR}: not supported: " in str(caught.value)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_processor_of_images_and_texts_has_the_settings_of_images_first(nested, files, tmp_path):
+    PROCESSORS["ViT"].save_pretrained(tmp_path)
+    whole = {"processor_class": "CLIPProcessor"}
+    whole |= {"image_processor": PROCESSORS["CLIP"].to_dict()} if nested else {}
+    (tmp_path / PROCESSOR).write_text(json.dumps(whole))
+    theirs = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")
+    expected = theirs([for_transformers(file) for file in files], return_tensors="np")["pixel_values"]
+    preprocessing, size, mean, stddev = read_image_settings(tmp_path, "", 3)
+    found = (ImageProcessor(size, 3, mean, stddev, (), preprocessing)(files)["images"] / 255.0 - mean) / stddev
+    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), expected, atol=1e-5)
+    for settings, message in (
+        ({"image_processor": 3}, "expected an object as image_processor, got 3"),
+        ({"video_processor": {}}, "unknown settings: video_processor"),
+        ({"image_processor": {"do_pad": True}}, "do_pad True, expected False"),
+    ):
+        (tmp_path / PROCESSOR).write_text(json.dumps(settings))
+        with pytest.raises(PretrainedError, match=f"{PROCESSOR}: .*{message}"):
+            read_image_settings(tmp_path, "", 3)
 
 
 def test_grey_images_are_not_made_colourful(tmp_path):

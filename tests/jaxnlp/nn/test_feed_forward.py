@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.feed_forward import FeedForward
@@ -36,7 +37,8 @@ class ReLUSquared(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu"), (False, "relu_squared")]
+    ("use_bias", "activation"),
+    [(True, "gelu"), (False, "gelu_tanh"), (True, "relu"), (False, "relu_squared"), (True, "quick_gelu")],
 )
 def test_values_and_gradients_equal_those_of_pytorch(use_bias, activation):
     params = random_params(use_bias=use_bias)
@@ -47,6 +49,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias, activation):
             "gelu_tanh": torch.nn.GELU("tanh"),
             "relu": torch.nn.ReLU(),
             "relu_squared": ReLUSquared(),
+            "quick_gelu": transformers.activations.QuickGELUActivation(),
         }[activation],
         torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias),
     )

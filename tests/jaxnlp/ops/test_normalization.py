@@ -9,7 +9,7 @@ import torch
 from jax.test_util import check_grads
 
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.ops.normalization import layer_norm, rms_norm
+from jaxnlp.ops.normalization import layer_norm, rms_norm, unit_vectors
 
 pytestmark = pytest.mark.sweep
 
@@ -246,3 +246,23 @@ def test_a_row_of_zeros_has_finite_root_mean_squares_and_gradients():
 def test_root_mean_squares_name_inputs_that_do_not_fit(x, scale, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         rms_norm(x, scale)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+def test_unit_vectors_have_length_1_and_the_gradient_of_autodiff_of_the_quotient(scale):
+    x = np.float32(scale) * random_inputs(2, 3)[0]
+    found, vjp = jax.vjp(unit_vectors, x)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(found * np.linalg.norm(x, axis=-1, keepdims=True), x, rtol=1e-5)
+    (gradient,) = vjp(jnp.asarray(random_inputs(2, 3)[3]))
+    _, rival = jax.vjp(lambda x: x / jnp.linalg.norm(x, axis=-1, keepdims=True), x)
+    np.testing.assert_allclose(gradient, rival(jnp.asarray(random_inputs(2, 3)[3]))[0], rtol=1e-3, atol=1e-4 / scale)
+
+
+def test_a_vector_of_zeros_stays_zero_with_a_gradient_of_zero():
+    found, vjp = jax.vjp(unit_vectors, jnp.zeros((2, 3)))
+    np.testing.assert_array_equal(found, 0.0)
+    np.testing.assert_array_equal(vjp(jnp.ones((2, 3)))[0], 0.0)
+    assert unit_vectors(jnp.ones((1, 2), jnp.bfloat16)).dtype == jnp.bfloat16
+    with pytest.raises(ValueError, match="float"):
+        unit_vectors(jnp.ones((1, 2), jnp.int32))

@@ -139,7 +139,7 @@ def validated(setup):
 
 
 def test_every_task_is_here(files):
-    assert {task.__name__ for task in every_task()} <= CONFIGS.keys()
+    assert {task.__name__ for task in every_task() if task.objective is not Task.objective} <= CONFIGS.keys()
     assert all(type(make(files).task).__name__ == name for name, make in CONFIGS.items())
 
 

@@ -259,7 +259,7 @@ def test_a_grey_model_reads_grey_images(tmp_path):
         ({"num_channels": 4}, "num_channels must be 1 or 3, got 4"),
         ({"hidden_dropout_prob": 2.0}, "dropout_rate"),
         ({"head_dim": 4}, "unknown settings: head_dim"),
-        ({"model_type": "beit"}, "model_type must be one of deit, vit, got 'beit'"),
+        ({"model_type": "beit"}, "model_type must be one of clip_vision_model, deit, vit, got 'beit'"),
         ({"id2label": {"0": "cat"}}, "id2label has the names of 1 classes, expected 3"),
     ],
     ids=str,

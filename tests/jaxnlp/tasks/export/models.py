@@ -10,6 +10,7 @@ from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.models.clip import CLIPConfig, TextEncoderConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
@@ -27,6 +28,8 @@ from jaxnlp.targets import Number, OneClass
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
+from jaxnlp.tasks.image_text_similarity import ImageTextSimilarity
+from jaxnlp.tasks.image_text_similarity.processor import ImageTextProcessor
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.parsing import Parsing
@@ -92,6 +95,14 @@ MODELS = {
         ExtractiveQA,
         RecurrentSpanConfig(embedding_width=8, widths=(8,)),
         QuestionProcessor(PIECES, 16, 4),
+    ),
+    "clip": (
+        ImageTextSimilarity,
+        CLIPConfig(
+            TextEncoderConfig(num_layers=2, projection_width=4, end_id=3, **GPT),
+            ViTConfig(num_layers=2, num_heads=2, width=8, patch=2, projection_width=4, embedding_norm=True),
+        ),
+        ImageTextProcessor(PIECES, 16, ImageProcessor(4, 1, (0.5,), (0.5,), ())),
     ),
     "pretraining": (MaskedLanguageModel, BertPretrainingConfig(encoder=BERT), PIECES),
 }

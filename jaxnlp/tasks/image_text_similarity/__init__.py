@@ -1,0 +1,67 @@
+"""Similarity of images and texts: their vectors in one space, and classes of images that are texts."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+
+from jaxnlp.corpus import DataConfig
+from jaxnlp.inference.exportable import Exportable
+from jaxnlp.models import ModelConfig
+from jaxnlp.tasks import Command, Evaluator, Task, Trained
+from jaxnlp.tasks.image_text_similarity.attention import attend
+from jaxnlp.tasks.image_text_similarity.commands import (
+    AttentionToImages,
+    EmbedTextsAndImages,
+    ExportSimilarity,
+    PredictTexts,
+)
+from jaxnlp.tasks.image_text_similarity.embeddings import embed, exports, has_images, warm_up
+from jaxnlp.tasks.image_text_similarity.weights import MODEL_TYPES, encoders_of_transformers
+from jaxnlp.tasks.image_text_similarity.zero_shot import classifier, predict
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTextSimilarity(Task):
+    """Compares images and texts by the cosine of their vectors. Its models are pretrained, and not trained here.
+
+    Source: Radford et al. 2021.
+    """
+
+    model_types = MODEL_TYPES
+
+    def check(self, model: ModelConfig, data: DataConfig) -> None:
+        del data
+        raise ValueError(
+            f"models that compare images and texts are not trained here, got {type(model).__name__}; a classifier of "
+            "images begins with the encoder of images: --init-from FOLDER"
+        )
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {
+            "predict": PredictTexts,
+            "attention": AttentionToImages,
+            "embed": EmbedTextsAndImages,
+            "export": ExportSimilarity,
+        }
+
+    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
+        of_images = {"predict": predict, "classifier": classifier} if model is None or has_images(model) else {}
+        return {"embed": embed, **of_images, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"embed": warm_up}
+
+    def exports(self, trained: Trained) -> Mapping[str, Exportable]:
+        return exports(trained)
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A CLIP that Transformers saved, or its encoder of texts alone. Raises: PretrainedError, WeightsError as
+        `jaxnlp.convert.pretrained_clip.read_clip`."""
+        return encoders_of_transformers(cls(), path, ignore=ignore)

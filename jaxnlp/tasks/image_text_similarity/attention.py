@@ -1,0 +1,37 @@
+"""What an encoder of texts attends to."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.models.gpt import GPT
+from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.image_text_similarity.embeddings import text_encoder
+from jaxnlp.text.raw_texts import refuse_blank, require_texts
+
+
+def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of the encoder of texts on a text. No token sees later ones.
+
+    `jaxnlp attention` draws those of the encoder of images.
+
+    Args:
+      text: the text to read.
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
+
+    Raises: ValueError for a blank text, and when `max_length` is too short.
+    """
+    (text,) = require_texts((text,), "a text")
+    refuse_blank((text,))
+    (model, params), vocabulary = text_encoder(trained.model, trained.params), trained.processor.vocabulary
+    most = trained.processor.max_length
+    tokenized = vocabulary.tokenize([text], max_length=most if max_length is None else min(max_length, most))
+    (tokens,) = tokenized.tokens
+    decoder: Any = GPT(model.config, model.vocabulary_size)
+    weights = jax.jit(decoder.attention_maps)(params["decoder"], tokens[None])
+    layers = [np.asarray(weights[f"block_{layer}"])[0] for layer in range(model.config.num_layers)]
+    names, (rows, columns) = vocabulary.tokens(tokens), decoder.attention_axes(len(tokens))["blocks"]
+    maps = AttentionMaps(names, names, np.stack(layers), visible=rows.see(columns))
+    return TextAttention(text, (maps,), bool(tokenized.truncated))
