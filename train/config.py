@@ -86,9 +86,10 @@ class TrainConfig(Config):
         self.data.check_steps(self.total_steps)
         longest, room = self.data.max_length, self.model.max_length
         if longest is not None and room is not None and longest > room:
+            given = "" if self.init_from is None else ", unless init_from gives it"
             raise ValueError(
                 f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower "
-                f"data.{self.data.length_field}, or raise model.{self.model.length_field}"
+                f"data.{self.data.length_field}, or raise model.{self.model.length_field}{given}"
             )
 
     def _check_new_tokens(self) -> None:

@@ -40,7 +40,9 @@ def with_new_tokens(adopted: Adopted, tokens: Sequence[str], *, seed: int) -> Ad
     """
     config, processor = adopted.config, adopted.processor
     if not isinstance(processor, EncoderVocabulary | BytePairs | TranslationProcessor):
-        raise ValueError(f"new tokens need weights with a pretrained tokenizer, got the processor {processor!r}")
+        raise ValueError(
+            f"new tokens need weights with a pretrained tokenizer, got the processor {type(processor).__name__}"
+        )
     more = processor.with_tokens(tokens)
     size = more.source.size if isinstance(more, TranslationProcessor) else more.size
     rows = 0
@@ -60,7 +62,7 @@ def with_new_tokens(adopted: Adopted, tokens: Sequence[str], *, seed: int) -> Ad
         return np.moveaxis(np.concatenate([matrix, new]), 0, axis)
 
     params = jax.tree_util.tree_map_with_path(extended, adopted.params)
-    note = f"{len(tokens)} new tokens: {rows} embeddings"
+    note = f"{len(tokens)} new token{'s'[: len(tokens) != 1]}: {rows} embeddings"
     padded = _padded(config, rows if size < rows else None)
     return adopted._replace(config=padded, params=params, processor=more, notes=(*adopted.notes, note))
 

@@ -21,7 +21,7 @@ from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.inputs import image_files
 from jaxnlp.tasks.classification.vectors import vectors_of_files
 from jaxnlp.tasks.export import ExportCommand
-from jaxnlp.tasks.image_text_similarity.embeddings import embed_texts, image_encoder
+from jaxnlp.tasks.image_text_similarity.embeddings import embed_texts, image_encoder, names_image
 from jaxnlp.tasks.image_text_similarity.zero_shot import classifier
 from jaxnlp.text.raw_texts import blank_rows
 
@@ -62,16 +62,23 @@ class AttentionToImages(PredictionAttention):
         if self.text is not None:
             if self.inputs or self.classes:
                 raise ValueError("a page shows a text or images: give --text without images and --classes")
+            self._refuse_template()
             length = PAGE_TOKENS if self.max_length is None else self.max_length
             write_file(self.out, page_of(trained, (self.text,), length).encode())
             print(self.out)
         elif self.classes:
             super().__call__(classifier(trained, self.classes, template=self.template))
         else:
+            self._refuse_template()
             model, params = image_encoder(trained.model, trained.params)
             processor = trained.processor.images
             of_images = {"task": Classification(), "model": model, "params": params, "processor": processor}
             super().__call__(dataclasses.replace(trained, **of_images))
+
+    def _refuse_template(self) -> None:
+        """Raises: ValueError for a template of classes, when there are none."""
+        if self.template != "{}":
+            raise ValueError("--template applies to the classes; give them with --classes, or leave it out")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +96,8 @@ class EmbedTextsAndImages(Embed):
     def __call__(self, trained: Trained) -> None:
         if self.pooling is not None:
             raise ValueError("--pooling does not apply: the vector of a text is that of its last token; remove it")
+        for text in filter(names_image, self.texts):
+            raise ValueError(f"{text} is an image file; give it after --images, because {text} alone is a text")
         files = image_files(self.images) if self.images else []
         encoder = image_encoder(trained.model, trained.separate_params) if files else None
         printed = self.out is None and not self.similarities

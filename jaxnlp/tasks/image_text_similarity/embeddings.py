@@ -1,6 +1,7 @@
 """Vectors of texts and of images in one space."""
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,12 @@ def image_encoder(model: Any, params: Params) -> tuple[ViT, Params]:
     return ViT(model.config.image, model.size, model.mean, model.stddev, 0), params["image"]
 
 
+def names_image(text: str) -> bool:
+    """Whether a text is the path of an image file."""
+    name = os.path.expanduser(text)
+    return os.path.isfile(name) and is_image_file(Path(name))
+
+
 @one_or_many
 def embed(trained: Trained, inputs: Sequence[Any], *, resize: bool = False) -> np.ndarray:
     """The vector of each text or image [N, D] float32, or of one [D]; that of a blank text is zero.
@@ -62,9 +69,8 @@ def embed(trained: Trained, inputs: Sequence[Any], *, resize: bool = False) -> n
     """
     is_text = np.array([isinstance(one, str) for one in inputs], bool)
     texts, images = ([one for one, chosen in zip(inputs, kind, strict=True) if chosen] for kind in (is_text, ~is_text))
-    for text in texts:
-        if is_image_file(Path(text)) and Path(text).expanduser().is_file():
-            raise ValueError(f"{text} is an image file; give pathlib.Path({text!r}), because a str is a text")
+    for text in filter(names_image, texts):
+        raise ValueError(f"{text} is an image file; give pathlib.Path({text!r}), because a str is a text")
     vectors = np.zeros((len(inputs), text_encoder(trained.model, {"text": {}})[0].config.vector_width), np.float32)
     embeddings = embed_texts(trained, texts)
     warn_of_truncated(embeddings.truncated_rows, len(texts), trained.processor.max_length)

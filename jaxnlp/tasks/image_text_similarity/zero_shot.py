@@ -33,12 +33,13 @@ def classifier(trained: Trained, classes: Sequence[str], *, template: str = "{}"
     if isinstance(classes, str):
         raise ValueError(f"classes must be a list of texts, such as [{classes!r}, ...]")
     names = require_texts(listed(classes, "expected a text as class"))
-    refuse_blank(names)
+    if len(set(names)) < max(2, len(names)):
+        raise ValueError(f"give at least two classes, all different, got {', '.join(names) or 'none'}")
+    for name in names:
+        refuse_blank([name])
     if "{}" not in template:
         raise ValueError(f"the template must contain {{}} for the name of a class, got {template!r}")
     processor = dataclasses.replace(trained.processor.images, classes=tuple(names))
-    if not processor.classes:
-        raise ValueError("give at least two classes, got none")
     embeddings = embed_texts(trained, [template.replace("{}", name) for name in names])
     warn_of_truncated(embeddings.truncated_rows, len(names), trained.processor.max_length)
     kernel = np.exp(np.asarray(trained.params["logit_scale"])) * l2_normalize(embeddings.values).T

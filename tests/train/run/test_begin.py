@@ -314,7 +314,11 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
     for error, changes, message in (
         (RunError, {"init_from": "/nowhere"}, r"--init-from: there is no folder /nowhere"),
         (RunError, without_pooler, r"--init-from .*plain: it has no pooler, and model\.freeze_encoder would keep"),
-        (RunError, {"data.max_length": 17}, r"inputs have up to 17 tokens, but the model reads at most 16"),
+        (
+            RunError,
+            {"data.max_length": 17},
+            r"the model reads at most 16; lower data.max_length, or raise .*, unless init_from gives it",
+        ),
         (ConfigError, {"best_metric": "exact_match"}, r"best_metric must be one of .*mean_score"),
     ):
         with pytest.raises(error, match=message):

@@ -41,6 +41,8 @@ def test_embed_prints_writes_and_compares_vectors_of_texts_and_images(tiny, file
     assert float(lines[0].split("\t")[1]) == pytest.approx(cosine, abs=1e-4)
     assert main(["embed", str(folder), "a cat", "--pooling", "mean"]) == 2
     assert "--pooling does not apply" in capsys.readouterr().err
+    assert main(["embed", str(folder), "a cat", str(files[0])]) == 2
+    assert f"{files[0]} is an image file; give it after --images" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("classes", [CLASSES, pytest.param([], marks=pytest.mark.thorough)])
@@ -52,6 +54,9 @@ def test_attention_writes_a_page_with_the_texts_that_describe_images(classes, ti
     assert not classes or run.predict(files[0], CLASSES).label in page.read_text()
     assert main(["attention", str(folder), str(files[0]), "--text", "a cat"]) == 2
     assert "a page shows a text or images" in capsys.readouterr().err
+    for shown in ([str(files[0])], ["--text", "a cat"]):
+        assert main(["attention", str(folder), *shown, "--template", "a {}"]) == 2
+        assert "--template applies to the classes" in capsys.readouterr().err
 
 
 def test_models_of_texts_embed_and_say_why_they_do_nothing_with_images(texts_only, files, capsys):

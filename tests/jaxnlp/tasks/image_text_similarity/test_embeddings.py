@@ -34,7 +34,8 @@ def test_the_name_of_an_image_file_is_no_text_but_other_names_are(tiny, files):
     _, _, run = tiny
     with pytest.raises(ValueError, match=r"is an image file; give pathlib.Path\('.*'\), because a str is a text"):
         run.embed([str(files[0])])
-    assert run.embed("no such file.png").shape == (8,)
+    for text in ("no such file.png", "~no-such-user/file.png", f"{'long ' * 60}file.png"):
+        assert run.embed(text).shape == (8,)
 
 
 def test_a_model_of_texts_says_that_it_reads_no_images(texts_only, files):
