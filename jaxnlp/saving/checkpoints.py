@@ -232,9 +232,13 @@ class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
     async def deserialize(self, infos: Sequence[Any], args: Sequence[Any] | None = None) -> Sequence[jax.Array]:
         """See Orbax."""
         read = super().deserialize
-        each = [None] * len(infos) if args is None else [[arg] for arg in args]
-        reads = [read([info], arg) for info, arg in zip(infos, each, strict=True)]
-        return [array for arrays in await all_ended(*reads) for array in arrays]
+
+        async def one(info: Any, arg: Any) -> jax.Array:
+            (array,) = await read([info], None if arg is None else [arg])
+            return jax.block_until_ready(array)  # what was read is freed before more is read
+
+        each = [None] * len(infos) if args is None else args
+        return await all_ended(*(one(info, arg) for info, arg in zip(infos, each, strict=True)))
 
 
 async def all_ended(*parts: Coroutine[Any, Any, T]) -> list[T]:
