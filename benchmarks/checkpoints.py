@@ -21,7 +21,6 @@ import jax
 
 from benchmarks.compiled import text_of_words
 from benchmarks.markdown import with_table
-from jaxnlp.cli.malloc import KEEP
 from jaxnlp.cli.messages import exit_status
 from jaxnlp.saving.checkpoints import checkpoint_steps
 from train.config import update
@@ -143,9 +142,8 @@ def rows() -> list[dict[str, Any]]:
 
 
 def _of_processes(part: str, processes: int, folder: str) -> list[dict[str, float]]:
-    """What each of several processes, with the malloc of `jaxnlp train`, measures of a part."""
+    """What each of several processes measures of a part."""
     described = {ADDRESS: f"127.0.0.1:{_free_port()}", PROCESSES: str(processes), "JAX_PLATFORMS": "cpu"}
-    described["GLIBC_TUNABLES"] = KEEP
     command = [sys.executable, "-m", "benchmarks.checkpoints", part, folder, str(processes)]
     workers = [
         subprocess.Popen(command, env=os.environ | described | {PROCESS: str(n)}, stdout=subprocess.PIPE)

@@ -221,7 +221,7 @@ def restore_items(checkpoint: Path, **like: PyTree) -> Any:
 
 
 def _bytes_at_a_time(like: PyTree) -> int:
-    """The bytes of the arrays that are read at the same time: each takes two to three times its memory meanwhile."""
+    """The bytes of the arrays that are read at the same time: each takes three to four times its memory meanwhile."""
     sizes = [x.size * x.dtype.itemsize for x in jax.tree.leaves(like)]
     return max(FEW_BYTES, sum(sizes) // PARTS_OF_READING, *sizes) + 1
 
