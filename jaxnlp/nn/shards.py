@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.typing import BATCH_AXIS, Params
 
 T = TypeVar("T")
@@ -63,18 +64,18 @@ class Shard:
         Its gradient is added up over the devices, each of which gets the sum for its shard, in the type of the shard.
 
         Args:
-          dtype: a shorter type that the shards are rounded to before they are gathered; None = their own.
+          dtype: type that the shards are rounded to before they are gathered; None = their own.
         """
         spec = self.spec[len(self.spec) - self.value.ndim :]
         axis, name, of_shard = spec.index(self.axis_name), self.axis_name, self.value.dtype
 
         def gather_rounded(x: jax.Array) -> jax.Array:
-            if dtype is None or jnp.dtype(dtype).itemsize >= of_shard.itemsize:
-                return jax.lax.all_gather(x, name, axis=axis, tiled=True)
-            # Words without a type: XLA would round after the transfer on CPUs, and in some programs for GPUs.
-            words = jax.lax.bitcast_convert_type(x.astype(dtype), jnp.dtype(f"u{jnp.dtype(dtype).itemsize}"))
-            words = jax.lax.all_gather(words, name, axis=axis, tiled=True)
-            return jax.lax.bitcast_convert_type(words, dtype)
+            rounded = x if dtype is None else x.astype(dtype)
+            if rounded.dtype == of_shard or target_platform() != "cpu":
+                return jax.lax.all_gather(rounded, name, axis=axis, tiled=True)
+            # On CPUs XLA has transfers of bfloat16 in float32; words of as many bits stay as they are.
+            words = jax.lax.bitcast_convert_type(rounded, jnp.dtype(f"u{rounded.dtype.itemsize}"))
+            return jax.lax.bitcast_convert_type(jax.lax.all_gather(words, name, axis=axis, tiled=True), rounded.dtype)
 
         def scatter_sum(residuals: None, dy: jax.Array) -> tuple[jax.Array]:
             del residuals
