@@ -6,57 +6,32 @@ Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 
 import dataclasses
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, Literal
 
 import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.pipelines.buckets import Buckets, array_buckets
-from data.pipelines.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
+from data.pipelines.corruption import recalled_facts, salient_spans, span_corruption, split_title
 from data.pipelines.endless import iterable, shuffled
-from data.pipelines.lengths import multiples
-from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names, read_questions
-from jaxnlp.config import Count, Fraction, Natural, UserPath, Within
-from jaxnlp.input_files.text_files import warn_of_skipped
-from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.characters import MASK, CharacterVocabulary
+from data.questions import Questions, as_example, question_split
+from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
+from jaxnlp.config import Count, Fraction, UserPath
+from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.questions import Question
-
-LENGTH_MULTIPLE = 16
-"""Of the lengths of batches."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _NamesConfig(DataConfig):
-    length_field: ClassVar[str] = "sequence_length"
-
+class _NamesConfig(Questions):
     source: NamesSource = "cs224n_a5"
     """The assignment's people, or invented people, which do not need files."""
     path: UserPath | None = None
     """Folder of the assignment's four files; None = in $JAXNLP_DATA."""
-    sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, inf)")] = 128
-    """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
-    longer questions are an error."""
-    held_out: Natural = 200
-    """Number of training questions that are held out for validation; 0 = validate on the dev split."""
-    evaluation_batch_size: Count = 100
-    """Number of examples in an evaluation step."""
 
     @property
     def needs(self) -> str:
         """The assignment's folder."""
         return "" if self.source == "invented" else FOLDER
-
-    @property
-    def max_length(self) -> int:
-        """T."""
-        return self.sequence_length
-
-    def buckets(self, lengths: Sequence[int]) -> Buckets[NumpyBatch]:
-        """How examples become batches. Args: lengths: of all examples."""
-        return array_buckets(multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths))
 
     @property
     def learns_questions(self) -> bool:
@@ -120,7 +95,8 @@ class _NamesConfig(DataConfig):
         lengths = [len(example["tokens"]) for example in (*(known or ()), *others)]
         buckets = self.buckets(lengths if known is not None else [*lengths, self.sequence_length])
         splits = {
-            name: _split(buckets, of, examples[name], self.evaluation_batch_size) for name, of in questions.items()
+            name: question_split(buckets, of, examples[name], self.evaluation_batch_size)
+            for name, of in questions.items()
         }
         if validation:
             splits["validation"] = Split(buckets.one_pass(validation, self.evaluation_batch_size)[0])
@@ -137,70 +113,6 @@ class _NamesConfig(DataConfig):
             fingerprint=names.fingerprint,
             of_each_shape=of_each_shape,
         )
-
-    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
-        """`question MASK place MASK`, scored on the place and the MASK that ends it.
-
-        Raises: DataError, with the question, when it is too long or contains unknown characters.
-        """
-        given = question.text + MASK
-        text = f"{given}{question.answer or ''}{MASK}"
-        if len(text) > self.sequence_length + 1:  # the last character is only a target
-            raise DataError(
-                f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
-                f"at most {self.sequence_length + 1} fit (data.sequence_length {self.sequence_length})"
-            )
-        try:
-            return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
-        except UnknownTokenError as error:
-            raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
-
-    def read_file(self, path: Path, processor: Any) -> Split[Question]:
-        """Reads a file of questions, with or without places.
-
-        Questions that are too long, or have characters outside the vocabulary, are skipped; those with a blank place
-        are not scored. Warnings count both.
-
-        Raises: FileNotFoundError, DataError naming the file, and the line if possible.
-        """
-        vocabulary = require_processor(processor, CharacterVocabulary)
-        read = read_questions(path, fate="not scored")
-        splits, skipped = list[Split[Question]](), dict[int, DataError]()
-        for questions in (read.questions, read.without):
-            examples = dict[int, NumpyBatch]()
-            for line, question in questions.items():
-                try:
-                    examples[line] = self.question_example(question, vocabulary)
-                except DataError as error:
-                    skipped[line] = error
-            if examples:
-                buckets = self.buckets([len(example["tokens"]) for example in examples.values()])
-                kept = [questions[line] for line in examples]
-                split = _split(buckets, kept, [*examples.values()], self.evaluation_batch_size)
-                splits.append(dataclasses.replace(split, source=read.source(examples)))
-        if not splits:
-            line, first = next(iter(skipped.items()))
-            raise DataError(f"{path}, line {line}: {first}") from first
-        why = "too long, or with characters outside the vocabulary"
-        warn_of_skipped(path, sorted(skipped), read.lines, "questions", why)
-        whole, *rest = splits
-        return dataclasses.replace(whole, unlabelled=next(iter(rest), None))
-
-
-def _split(
-    buckets: Buckets[NumpyBatch], questions: Sequence[Question], examples: Sequence[NumpyBatch], batch_size: int
-) -> Split[Question]:
-    """The split of questions; with batches if their answers are known."""
-    if not questions or questions[0].answer is None:
-        return Split(examples=tuple(questions), scored=False)
-    batches, rows = buckets.one_pass(examples, batch_size)
-    return Split(batches, tuple(questions), rows)
-
-
-def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
-    """Characters 0..n-2 as `tokens`, 1..n-1 as `targets`, and their entries of `scored` [n] bool as `loss_mask`."""
-    ids = vocabulary.encode(text)
-    return {"tokens": ids[:-1], "targets": ids[1:], "loss_mask": scored[1:]}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -243,6 +243,8 @@ class ParallelText(SentencePairs, TextFiles):
     validation_fraction: ProperFraction = 0.05
     """Share of the distinct training sources that is held out without a validation file; it does not depend on the
     seed."""
+    separate_targets: bool = False
+    """Whether held-out pairs share no target with training pairs; they never share a source."""
     reverse: bool = False
     """Whether the file, or the column, of targets comes first."""
     sentencepiece: tuple[UserPath, ...] = ()
@@ -259,7 +261,7 @@ class ParallelText(SentencePairs, TextFiles):
                 f"data.path is the folder of a public data set, got {self.path}; give your own files with --data.train"
             )
         self.format_only_if(self.data_set is None, "your own files, without data.data_set")
-        self.only_if(not self.validation, "data without a validation file", "validation_fraction")
+        self.only_if(not self.validation, "data without a validation file", "validation_fraction", "separate_targets")
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
         self.only_if(not self.sentencepiece, "trained vocabularies", *trained)
 
@@ -294,7 +296,7 @@ class ParallelText(SentencePairs, TextFiles):
         train = list(range(len(pairs)))
         held: dict[str, tuple[Sequence[SentencePair], str]] = {}
         if not self.validation:
-            train, others = held_out(pairs, self.validation_fraction)
+            train, others = held_out(pairs, self.validation_fraction, separate_targets=self.separate_targets)
             held["validation"] = [pairs[index] for index in others], files[0].name
         for name, names in (("validation", self.validation), ("test", self.test)):
             if names:
@@ -367,12 +369,14 @@ class ParallelText(SentencePairs, TextFiles):
 
     def _were_held_out(self, earlier: DataConfig) -> bool:
         """Whether an earlier run held out all training sources that this data set holds out."""
-        return (
-            isinstance(earlier, ParallelText)
-            and not earlier.validation
-            and (earlier.data_set, earlier.train, earlier.reverse) == (self.data_set, self.train, self.reverse)
-            and earlier.validation_fraction >= self.validation_fraction
-        )
+        names = ("data_set", "train", "validation", "reverse", "separate_targets")
+        if not isinstance(earlier, ParallelText) or any(
+            getattr(earlier, name) != getattr(self, name) for name in names
+        ):
+            return False
+        theirs, ours = earlier.validation_fraction, self.validation_fraction
+        # Of groups of several sources, a larger share may leave out some that a smaller one has.
+        return theirs == ours if self.separate_targets else theirs >= ours
 
     def _own_processor(self, train: Sequence[SentencePair]) -> TranslationProcessor:
         if not self.sentencepiece:

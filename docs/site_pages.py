@@ -17,7 +17,12 @@ from mkdocs.structure.files import File, Files
 from docs import results_table
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
 """Files at the root of the checkout that are pages of the site."""
 FILES = {"LICENSE": "LICENSE.txt", "CITATION.cff": "CITATION.cff"}
 """Files at the root of the checkout that pages link to."""

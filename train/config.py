@@ -30,8 +30,8 @@ class TrainConfig(Config):
     model: ModelConfig
     task: Task
     optimizer: OptimizerConfig = dataclasses.field(default_factory=AdamW)
-    """adamw: Adam with decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other parameters. sgd:
-    SGD, optionally with momentum."""
+    """adamw: Adam with decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other parameters. rmsprop:
+    gradients divided by their usual size. sgd: SGD, optionally with momentum. docs/optimizers.md explains them."""
     ema_decay: ProperFraction | None = None
     """Decay of a moving average of the parameters, which is then evaluated and sampled from; None = no average."""
     nt_asgd_patience: Natural | None = None

@@ -112,7 +112,8 @@ def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, sa
     if not processor.shared:
         note = f"{processor.source.size:,} and {processor.target.size:,} tokens in the vocabularies"
     if saved:
-        note += " saved by an earlier run or start, so data.vocabulary_size and similar options are not read"
+        note += " from pretrained weights, an earlier run or an earlier start"
+        note += ", so data.vocabulary_size and similar options are not read"
     source, target = processor.source.unknown, processor.target.unknown
     count = sum(read.count(source) + written.count(target) for read, written in pairs)
     unknown = count / sum(len(read) + len(written) for read, written in pairs)

@@ -1,5 +1,6 @@
 """Sentences and their translations in files: two files with one sentence per line, or one file with tabs."""
 
+import collections
 import hashlib
 import itertools
 import logging
@@ -7,6 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
 
 from data import DataError
 from jaxnlp.corpus import SourceRows
@@ -104,20 +108,49 @@ def lines_of(pairs: Sequence[SentencePair], count: int) -> SourceRows:
     return SourceRows([pair.line - 1 for pair in pairs], [str(line) for line in range(1, count + 1)])
 
 
-def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:
+def held_out(
+    pairs: Sequence[SentencePair], fraction: float, *, separate_targets: bool = False
+) -> tuple[list[int], list[int]]:
     """The indices of the training pairs, and of the held-out pairs; pairs with equal sources stay together.
 
-    The choice depends only on the sources, not on their order or a seed.
+    The choice depends only on the sentences, not on their order or a seed.
 
-    Raises: DataError when there are fewer than two distinct sources.
+    Args:
+      pairs: sources and references.
+      fraction: the share of the distinct sources that is held out.
+      separate_targets: whether pairs with equal references stay together too. Groups of pairs that are larger than what
+        is still to be held out are for training.
+
+    Raises: DataError when there are fewer than two groups.
     """
-    sources = sorted({pair.source for pair in pairs}, key=lambda text: hashlib.sha256(text.encode()).digest())
+    group_of = {pair.source: pair.source for pair in pairs}
+    if separate_targets:
+        group_of = _groups(pairs)
+    sources = collections.Counter(group_of.values())
     if len(sources) < 2:
         raise DataError(f"{len(sources)} distinct sentences cannot be divided into training and validation")
-    count = min(max(1, round(fraction * len(sources))), len(sources) - 1)
-    chosen = set(sources[:count])
-    train = [index for index, pair in enumerate(pairs) if pair.source not in chosen]
-    return train, [index for index, pair in enumerate(pairs) if pair.source in chosen]
+    left = min(max(1, round(fraction * len(group_of))), len(group_of) - 1)
+    chosen = set[str]()
+    for group in sorted(sources, key=lambda text: hashlib.sha256(text.encode()).digest()):
+        if sources[group] <= left:
+            chosen.add(group)
+            left -= sources[group]
+    train = [index for index, pair in enumerate(pairs) if group_of[pair.source] not in chosen]
+    return train, [index for index, pair in enumerate(pairs) if group_of[pair.source] in chosen]
+
+
+def _groups(pairs: Sequence[SentencePair]) -> dict[str, str]:
+    """The group of each source, named by the first of its sources in alphabetical order. Pairs that share a source or a
+    reference, directly or through other pairs, are in one group."""
+    sources, targets = sorted({pair.source for pair in pairs}), sorted({str(pair.reference) for pair in pairs})
+    rows = {source: index for index, source in enumerate(sources)}
+    columns = {target: len(sources) + index for index, target in enumerate(targets)}
+    edges = np.array([(rows[pair.source], columns[str(pair.reference)]) for pair in pairs]).T
+    size = len(sources) + len(targets)
+    graph = scipy.sparse.coo_matrix((np.ones(len(pairs)), edges), shape=(size, size))
+    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
+    first = dict[int, str]()
+    return {source: first.setdefault(label, source) for source, label in zip(sources, labels, strict=False)}
 
 
 def _lines(path: Path, encoding: str) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
 from jaxnlp.convert.folders import PretrainedError, read_object
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 
@@ -89,10 +90,17 @@ def fields_of(
 
 
 def settings_of(family: StoredModels, ours: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of config.json with these fields of our config, each with the first value that means the same."""
+    """The settings of config.json with these fields of our config, each with the first value that means the same.
+
+    Raises: WeightsError for a value that the family does not have.
+    """
     settings = {theirs: ours[name] for theirs, name in family.fields.items()}
     for name, values in family.values.items():
-        settings[name] = next(theirs for theirs, value in values.items() if value == settings[name])
+        same = [theirs for theirs, value in values.items() if value == settings[name]]
+        if not same:
+            field = family.fields[name]
+            raise WeightsError(f"Transformers' {family.title} does not support model.{field} = {settings[name]}")
+        settings[name] = same[0]
     return settings
 
 

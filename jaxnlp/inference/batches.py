@@ -1,6 +1,6 @@
 """Batches of a few shapes for the methods of trained models, so that few programs are compiled."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -27,10 +27,28 @@ OVERHEAD = 100
 
 
 def text_shapes(longest: int) -> tuple[Shape, ...]:
-    """The shapes of batches of texts: at most nine, so that few programs are compiled.
+    """The shapes of batches of texts for one forward pass: at most nine, so that few programs are compiled.
 
-    One row, for the answer to one text; eight, with which a processor is nearly as fast as with more; and 64 short
-    ones.
+    A CPU computes one long text about as fast as each of eight, so there the lengths for one text are close. Other
+    devices compute eight texts in little more time than one.
+
+    Args:
+      longest: maximum length of a text.
+    """
+    if jax.default_backend() != "cpu":
+        return decoding_shapes(longest)
+    lengths = {
+        1: (SHORT // 2, SHORT, LONGER, _between(LONGER, longest), longest),
+        8: (SHORT, LONGER),
+        64: (SHORT, 2 * SHORT),
+    }
+    return _shapes(lengths, longest)
+
+
+def decoding_shapes(longest: int) -> tuple[Shape, ...]:
+    """The shapes of batches of texts whose outputs are found step by step: at most nine.
+
+    Each step reads the weights, so eight texts take little more time than one, also on a CPU.
 
     Args:
       longest: maximum length of a text.
@@ -40,6 +58,11 @@ def text_shapes(longest: int) -> tuple[Shape, ...]:
         8: (SHORT, LONGER, _between(LONGER, longest), longest),
         64: (SHORT, 2 * SHORT),
     }
+    return _shapes(lengths, longest)
+
+
+def _shapes(lengths: Mapping[int, Sequence[int]], longest: int) -> tuple[Shape, ...]:
+    """Each number of rows with its lengths, none of which is above the longest."""
     return tuple(
         Shape(rows, length)
         for rows, some in lengths.items()
@@ -70,7 +93,7 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[l
 
     Args:
       lengths: of each input [N], at most that of the longest shape.
-      shapes: those of `text_shapes` or `row_shapes`.
+      shapes: those of `text_shapes`, `decoding_shapes` or `row_shapes`.
 
     Yields:
       The indices of at most `rows` inputs, and the shape.

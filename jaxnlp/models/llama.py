@@ -1,8 +1,9 @@
 """Llama: a decoder-only language model with rotary positions, and the decoders that are built as it is.
 
 Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for key heads that heads share; Yang et al. 2025 (Qwen3) for
-the normalisation of heads. Otherwise as `models.gpt`. Weights of Llama, Qwen2 and
-Qwen3 are read by `jaxnlp.convert.decoder`.
+the normalisation of heads; So et al. 2021 (Primer) for ReLU squared without a gate; Zhang et al. 2019 (Fixup) for
+branches that are zero at first. Otherwise as `models.gpt`. Weights of Llama, Qwen2 and Qwen3 are read by
+`jaxnlp.convert.decoder`.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from jaxnlp.ops.positions import RotaryScaling
 
 @dataclasses.dataclass(frozen=True)
 class LlamaConfig(GPTConfig):
-    """Shape of a Llama: root-mean-square normalisation, feed-forward layers with a gate, and no biases."""
+    """Shape of a Llama: rotary positions, root-mean-square normalisation, gated feed-forward layers, no biases."""
 
     context_length: Count = 2_048
     """Maximum length in tokens."""
@@ -34,7 +35,11 @@ class LlamaConfig(GPTConfig):
     head_width: Count | None = None
     """Width of queries, keys and values in each head, K; None = width / num_heads."""
     activation: Activation = "silu"
-    """Activation of the gate of the feed-forward layers."""
+    """Activation of the gate of the feed-forward layers, or of these layers without one."""
+    gated: bool = True
+    """Whether the feed-forward layers have a gate."""
+    zero_outputs: bool = False
+    """Whether the last weights of each branch are zero at first, so that the first model is its embeddings alone."""
     epsilon: ProperFraction = 1e-6
     """Epsilon of the normalisations."""
     use_bias: bool = False
@@ -101,7 +106,10 @@ class LlamaConfig(GPTConfig):
         mixer, feed_forward, _ = super().layers(compute, mixer)
         norm = functools.partial(RMSNorm, self.epsilon, compute)
         mixer = functools.partial(mixer, head_norm=norm if self.head_norm else None)
-        return mixer, functools.partial(feed_forward, gated=True), norm
+        feed_forward = functools.partial(feed_forward, gated=self.gated)
+        if self.zero_outputs:
+            mixer, feed_forward = (functools.partial(layer, output_stddev=0.0) for layer in (mixer, feed_forward))
+        return mixer, feed_forward, norm
 
     @property
     def mixer(self) -> Layer:
@@ -120,7 +128,7 @@ class LlamaConfig(GPTConfig):
             qkv_bias=self.qkv_bias,
             head_norm=self.head_norm,
         )
-        blocks = parameter_table.block(axes, gated=True, use_bias=False)
+        blocks = parameter_table.block(axes, gated=self.gated, use_bias=False)
         table: Table = parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
         around = {name: entry for name, entry in self.parameters_around().items() if name != ("positions",)}
         return parameter_table.find(around | table, path)

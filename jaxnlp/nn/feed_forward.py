@@ -7,6 +7,7 @@ from typing import Literal
 import chex
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.compute import Compute
@@ -15,6 +16,11 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matrix_products import accumulator
+
+
+def relu_squared(x: jax.Array) -> jax.Array:
+    """max(x, 0)^2 of each element of x [...]. Source: So et al. 2021."""
+    return jnp.square(nn.relu(x))
 
 
 def gelu(x: jax.Array) -> jax.Array:
@@ -27,13 +33,14 @@ def gelu(x: jax.Array) -> jax.Array:
     return (0.5 * wide * (1.0 + jax.lax.erf(wide * 0.5**0.5))).astype(x.dtype)
 
 
-Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
-"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; or x times its sigmoid (as in
-Llama)."""
+Activation = Literal["gelu", "gelu_tanh", "relu", "relu_squared", "silu"]
+"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; ReLU; its square; or x times its
+sigmoid (as in Llama)."""
 ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "gelu": gelu,
     "gelu_tanh": functools.partial(nn.gelu, approximate=True),
     "relu": nn.relu,
+    "relu_squared": relu_squared,
     "silu": nn.silu,
 }
 
@@ -44,7 +51,7 @@ class FeedForward(nn.Module):
     Attributes:
       feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
-      activation: gelu, gelu_tanh, relu or silu.
+      activation: gelu, gelu_tanh, relu, relu_squared or silu.
       gated: whether the activation of a third dense layer, `gate`, multiplies the output of the first: the product is
         activation(gate(x)) * up(x).
       use_bias: whether the dense layers have biases.

@@ -306,8 +306,7 @@ _BODY = Template("""<main>
 <div id="bars"></div></section>
 </div>
 </main>
-<script type="application/json" id="data">$data</script>
-<script>$script</script>""")
+<script type="application/json" id="data">$data</script>""")
 
 
 def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str:
@@ -324,7 +323,6 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
     if not maps:
         raise ValueError("a page about attention needs maps, got none")
     body = _BODY.substitute(
-        script=_SCRIPT,
         title=html.escape(title),
         model=html.escape(model),
         sizes=html.escape("; ".join(map(_sizes, maps))),
@@ -336,7 +334,7 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
         # Escapes end tags and comments, because a token may look like one.
         data=json.dumps(list(map(_data, maps)), ensure_ascii=False).replace("<", "\\u003c"),
     )
-    return document(f"Attention: {title}", body, _STYLE)
+    return document(f"Attention: {title}", body, _STYLE, _SCRIPT)
 
 
 def _sizes(part: AttentionMaps) -> str:

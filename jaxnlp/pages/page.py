@@ -1,5 +1,10 @@
-"""The frame of all pages: one file that loads nothing, for wide and narrow screens, light and dark."""
+"""The frame of all pages: one file that loads nothing, for wide and narrow screens, light and dark.
 
+A policy in the page forbids the browser to load anything, and to run any other script than the page's own.
+"""
+
+import base64
+import hashlib
 import html
 
 _STYLE = """
@@ -14,10 +19,28 @@ def page(title: str, body: str, style: str) -> str:
     return document(title, f"<h1>{html.escape(title)}</h1>\n{body}", _STYLE + style)
 
 
-def document(title: str, body: str, style: str) -> str:
-    """An HTML document. Args: title: a text, for the browser's tab; body: HTML; style: CSS."""
+def document(title: str, body: str, style: str, script: str = "") -> str:
+    """An HTML document.
+
+    Args:
+      title: a text, for the browser's tab.
+      body: HTML.
+      style: CSS.
+      script: a program that runs after the body is read; "" = there is none.
+    """
+    if script:
+        body += f"\n<script>{script}</script>"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def _policy(script: str) -> str:
+    """A Content-Security-Policy under which this script alone may run, and nothing may be loaded."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    scripts = f"'sha256-{digest}'" if script else "'none'"
+    parts = ("default-src 'none'", "style-src 'unsafe-inline'", "img-src data:", f"script-src {scripts}")
+    return "; ".join([*parts, "base-uri 'none'", "form-action 'none'"])

@@ -295,23 +295,6 @@ def test_a_file_of_questions_is_a_split(folder):
     assert (labelled.scored, bare.scored) == (True, False)
 
 
-def test_questions_that_the_model_cannot_read_are_skipped_counted_and_keep_their_lines(folder, tmp_path, caplog):
-    vocabulary = questions(folder).load(0).processor
-    (first, place), (second, _) = PEOPLE.dev[:2]
-    path = tmp_path / "asked.tsv"
-    path.write_text(f"{first}\t{place}\nWhere is \u9d8f?\t{place}\n{first * 9}\t{place}\n{second}\t{place}\n")
-    split = questions(folder).read_file(path, vocabulary)
-    assert [one.text for one in split.examples] == [first, second]
-    assert split.in_rows(["x", "y"], "") == ["x", "", "", "y"]
-    assert split.batches[0]["loss_mask"].any(axis=1).sum() == 2
-    assert f"{path}: questions too long, or with characters outside the vocabulary, which are skipped: 2 of 4" in str(
-        caplog.messages
-    )
-    path.write_text("\u9d8f?\n")
-    with pytest.raises(DataError, match=r"asked.tsv, line 1: .*not in the vocabulary"):
-        questions(folder).read_file(path, vocabulary)
-
-
 def test_a_question_longer_than_the_block_is_refused(folder):
     with pytest.raises(DataError, match=r"needs \d+ characters; at most 21 fit \(data.sequence_length 20\)"):
         questions(folder, sequence_length=20).load(0)

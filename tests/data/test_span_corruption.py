@@ -157,7 +157,7 @@ def test_the_sentinels_and_the_symbols_of_a_pretrained_vocabulary_are_used(confi
 
 
 def test_a_given_vocabulary_is_named_as_such(config, corpus):
-    assert "saved by an earlier run or start" in config.load(0, corpus.processor).description
+    assert "from pretrained weights, an earlier run or an earlier start" in config.load(0, corpus.processor).description
     assert "saved" not in corpus.description
 
 

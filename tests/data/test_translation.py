@@ -150,7 +150,7 @@ def test_an_earlier_processor_is_kept(folder):
     again = config(folder, vocabulary_size=300).load(0, read)
     assert again.processor == first.processor
     assert again.fingerprint == first.fingerprint
-    assert "saved by an earlier run or start, so data.vocabulary_size and similar options are not" in again.description
+    assert "an earlier start, so data.vocabulary_size and similar options are not read" in again.description
     assert "saved" not in first.description
     with pytest.raises(DataError, match="this data set needs the class TranslationProcessor, got Subwords"):
         config(folder).load(0, first.processor.source)

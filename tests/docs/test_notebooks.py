@@ -48,7 +48,7 @@ def assert_losses_fall(folder):
     ("path", "figures"),
     [
         pytest.param(path, figures, marks=[pytest.mark.thorough] if trains else [], id=path.stem)
-        for path, figures, trains in zip(notebooks(), [1, 0, 1], [False, True, True], strict=True)
+        for path, figures, trains in zip(notebooks(), [1, 0, 1, 1], [False, True, True, True], strict=True)
     ],
 )
 def test_notebooks_run(path, figures, shown, capsys):

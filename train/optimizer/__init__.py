@@ -121,6 +121,20 @@ class SGD(OptimizerConfig, kind="sgd"):
         return optax.trace(self.momentum) if self.momentum else optax.identity()
 
 
+@dataclasses.dataclass(frozen=True)
+class RMSProp(OptimizerConfig, kind="rmsprop"):
+    """Each gradient divided by the root of the running mean of its squares. Source: Tieleman and Hinton 2012."""
+
+    beta2: Rate = 0.99
+    """Decay rate of the running mean of squared gradients."""
+    epsilon: Positive = 1e-8
+    """Epsilon, added to the root."""
+
+    def direction(self, describe: Describe) -> optax.GradientTransformation:
+        """The scaled gradient's."""
+        return optax.scale_by_rms(self.beta2, self.epsilon, eps_in_sqrt=False)
+
+
 def muon_or_adam(params: Params, describe: Describe) -> PyTree:
     """`muon` for matrices, except for those that map to the model's outputs (words, classes); `adam` for the rest."""
 

@@ -22,6 +22,6 @@ FAMILY = LLAMA._replace(
         ignored=IGNORED,
     ),
     defaults={"feed_forward_width": 22_016, "num_key_heads": 32, "epsilon": 1e-6, "tie_embeddings": False},
-    fixed={"use_bias": False, "qkv_bias": True, "head_norm": False, "head_width": None},
+    fixed={"use_bias": False, "gated": True, "qkv_bias": True, "head_norm": False, "head_width": None},
     end="<|endoftext|>",
 )

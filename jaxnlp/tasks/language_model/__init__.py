@@ -24,6 +24,7 @@ from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.export.decoders import read_and_step
 from jaxnlp.tasks.language_model.attention import attend, attends
 from jaxnlp.tasks.language_model.commands import Generate, generate, warm_up
+from jaxnlp.tasks.language_model.dynamic_evaluation import DynamicPerplexity
 from jaxnlp.tasks.language_model.evaluators import (
     Continuations,
     NextWord,
@@ -240,6 +241,7 @@ class RecurrentLanguageModel(LanguageModel):
         return {
             "validation": RecurrentValidation,
             "perplexity": Perplexity,
+            "dynamic": DynamicPerplexity,
             "next_word": NextWord,
             "continuations": Continuations,
         }

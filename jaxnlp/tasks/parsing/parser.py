@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.inference import batches
-from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
+from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
@@ -145,7 +145,7 @@ class SentenceParser:
 
     def _shapes(self) -> tuple[Shape, ...]:
         longest = self._trained.processor.inputs.longest
-        return tuple(dict.fromkeys((*text_shapes(longest), Shape(MANY, min(SHORT, longest)))))
+        return tuple(dict.fromkeys((*decoding_shapes(longest), Shape(MANY, min(SHORT, longest)))))
 
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
         params = self._trained.separate_params if params is None else params

@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.decoding.distinct_texts import Hypothesis, distinct_texts
 from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
-from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
+from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches
 from jaxnlp.input_files.notes import report_blank, report_truncated, warn_of_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.pages.blocks import HeatMap
@@ -155,7 +155,7 @@ def warm_up(
 ) -> None:
     """Compiles the programs of `translate` ahead, with its arguments."""
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
-    batches.warm_up(text_shapes(max_source_length(trained)), _searcher(trained, (), options, 1))
+    batches.warm_up(decoding_shapes(max_source_length(trained)), _searcher(trained, (), options, 1))
 
 
 def max_source_length(trained: Trained) -> int:
@@ -180,7 +180,7 @@ def search(
     lengths = list(map(len, sources))
     # Several beams can have the same text.
     compute = _searcher(trained, sources, options, 1 if n_best == 1 else options.num_beams)
-    results = in_batches(lengths, text_shapes(max_source_length(trained)), compute)
+    results = in_batches(lengths, decoding_shapes(max_source_length(trained)), compute)
     rows = (zip(tokens.tolist(), scores.tolist(), strict=True) for tokens, scores in results)
     return [distinct_texts(row, trained.processor.target.decode)[:n_best] for row in rows]
 

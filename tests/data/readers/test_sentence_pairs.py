@@ -1,5 +1,6 @@
 import gzip
 
+import numpy as np
 import pytest
 
 from data import DataError, Split
@@ -202,3 +203,17 @@ def test_held_out_pairs_share_no_source_with_training_and_do_not_depend_on_the_o
     assert len(held_out(found[:2], 0.99)[1]) == 1
     with pytest.raises(DataError, match="1 distinct sentences cannot be divided"):
         held_out(found[:1], 0.5)
+
+
+def test_held_out_pairs_may_share_no_target_with_training_either():
+    found = [SentencePair(f"s{n}", f"t{n // 2}") for n in range(40)] + [SentencePair("s0", "t9")]
+    train, held = held_out(found, 0.25, separate_targets=True)
+    assert sorted([*train, *held]) == list(range(41))
+    assert len({found[n].source for n in held}) == 10
+    for side in ("source", "reference"):
+        assert not {getattr(found[n], side) for n in held} & {getattr(found[n], side) for n in train}
+    order = np.random.default_rng(0).permutation(41)
+    again = held_out([found[n] for n in order], 0.25, separate_targets=True)[1]
+    assert {order[n] for n in again} == set(held)
+    with pytest.raises(DataError, match="1 distinct sentences cannot be divided"):
+        held_out([SentencePair(f"s{n}", "t") for n in range(9)], 0.5, separate_targets=True)

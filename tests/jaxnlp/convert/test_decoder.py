@@ -7,9 +7,11 @@ import pytest
 
 from jaxnlp.convert.decoder import from_huggingface, to_huggingface
 from jaxnlp.convert.decoders import families
+from jaxnlp.convert.shapes import settings_of
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from tests.processors import sized
 
@@ -50,6 +52,14 @@ def test_models_that_the_family_does_not_have_are_refused_with_what_and_why():
     other = SynthesizerConfig(**vars(CONFIG))
     with pytest.raises(WeightsError, match=r"Transformers' GPT-2 does not support a SynthesizerConfig"):
         to_huggingface(params_of(other), other, GPT2)
+
+
+def test_settings_that_the_family_does_not_have_are_refused_by_name():
+    ungated = LlamaConfig(num_heads=2, width=4, gated=False)
+    with pytest.raises(WeightsError, match=r"Transformers' Llama does not support model\.gated = False"):
+        to_huggingface({}, ungated, families()["llama"])
+    with pytest.raises(WeightsError, match=r"Transformers' GPT-2 does not support model\.activation = silu"):
+        settings_of(GPT2, vars(dataclasses.replace(CONFIG, activation="silu")))
 
 
 def test_parameters_that_do_not_fit_the_config_are_named():

@@ -9,6 +9,7 @@ from jaxnlp.inference.batches import (
     OVERHEAD,
     Shape,
     batches,
+    decoding_shapes,
     in_batches,
     padded_length,
     row_shapes,
@@ -25,11 +26,21 @@ def cost(found):
 
 @pytest.mark.parametrize("longest", [1, 16, 32, 40, 64, 100, 128, 256, 512, 2048, 8192])
 def test_at_most_nine_shapes_hold_texts_of_every_length(longest):
-    shapes = text_shapes(longest)
-    assert len(set(shapes)) == len(shapes) <= 9
-    assert {shape.rows for shape in shapes} == {1, 8, 64}
-    assert max(shape.length for shape in shapes) == padded_length(longest, shapes) == longest
-    assert padded_length(1, shapes) == min(32, longest)
+    for function, shortest in ((text_shapes, 16), (decoding_shapes, 32)):
+        shapes = function(longest)
+        assert len(set(shapes)) == len(shapes) <= 9
+        assert {shape.rows for shape in shapes} == {1, 8, 64}
+        assert max(shape.length for shape in shapes) == padded_length(longest, shapes) == longest
+        assert padded_length(1, shapes) == min(shortest, longest)
+
+
+def test_eight_long_texts_share_a_batch_where_one_takes_as_long(monkeypatch):
+    """A CPU computes them one by one, except when it decodes; an accelerator together."""
+    lengths = [500] * 8
+    assert [shape for _, shape in batches(lengths, text_shapes(512))] == [Shape(1, 512)] * 8
+    assert [shape for _, shape in batches(lengths, decoding_shapes(512))] == [Shape(8, 512)]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert text_shapes(512) == decoding_shapes(512)
 
 
 def test_each_input_is_in_one_batch_that_holds_it():
@@ -45,8 +56,8 @@ def test_each_input_is_in_one_batch_that_holds_it():
 
 
 def test_one_short_text_costs_one_row():
-    assert list(batches([7], text_shapes(512))) == [([0], Shape(1, 32))]
-    assert list(batches([130], text_shapes(512))) == [([0], Shape(1, 512))]
+    assert list(batches([7], text_shapes(512))) == [([0], Shape(1, 16))]
+    assert list(batches([130], text_shapes(512))) == [([0], Shape(1, 256))]
     assert [shape for _, shape in batches([64], row_shapes())] == [Shape(1, 64)]
     assert [shape for _, shape in batches([64] * 9, row_shapes())] == [Shape(1, 64), Shape(8, 64)]
 

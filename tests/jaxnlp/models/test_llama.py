@@ -1,12 +1,24 @@
 """What is a Llama's own; what it shares with other decoders is tested in test_decoder."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn.attention import Rotary
 from jaxnlp.ops.positions import RotaryScaling
-from tests.jaxnlp.models.gpt_helpers import HEADS, LAYERS, VOCABULARY, WIDTH, make_model, shapes_of
+from tests.jaxnlp.models.gpt_helpers import (
+    HEADS,
+    LAYERS,
+    TOKENS,
+    VOCABULARY,
+    WIDTH,
+    initial_params,
+    make_key,
+    make_model,
+    shapes_of,
+)
 
 SHAPE = {"num_layers": 1, "num_heads": 4, "width": 8}
 
@@ -17,6 +29,7 @@ SHAPE = {"num_layers": 1, "num_heads": 4, "width": 8}
         ({}, 3 * HEADS * 4, 0),
         ({"num_key_heads": 1, "head_width": 6}, 2 * 6 + 2 * 6, 0),
         ({"qkv_bias": True, "head_norm": True, "head_width": 6}, 3 * HEADS * 6, 3 * HEADS * 6 + 2 * 6),
+        ({"gated": False}, 3 * HEADS * 4, -WIDTH * 5),
     ],
     ids=str,
 )
@@ -25,6 +38,15 @@ def test_number_of_parameters_follows_the_formula(changes, kernels, others):
     out = HEADS * changes.get("head_width", 4) * WIDTH
     block = WIDTH * kernels + others + out + 3 * WIDTH * 5 + 2 * WIDTH
     assert sum(x.size for x in jax.tree.leaves(shapes)) == LAYERS * block + WIDTH + 2 * VOCABULARY * WIDTH
+
+
+def test_branches_that_are_zero_at_first_leave_the_embeddings_alone():
+    model = make_model(kind=LlamaConfig, zero_outputs=True, gated=False, activation="relu_squared")
+    params = initial_params(model, make_key(0))
+    hidden = model.apply({"params": params}, TOKENS, return_hidden=True)
+    embedded = params["tokens"]["embedding"][TOKENS]
+    mean_square = jnp.mean(jnp.square(embedded), axis=-1, keepdims=True)
+    np.testing.assert_allclose(hidden, embedded * jax.lax.rsqrt(mean_square + model.config.epsilon), atol=1e-5)
 
 
 def test_positions_rotate_queries_and_keys_by_the_settings():

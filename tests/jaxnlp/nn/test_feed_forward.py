@@ -30,12 +30,24 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None):
     return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs)
 
 
-@pytest.mark.parametrize(("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu")])
+class ReLUSquared(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) ** 2
+
+
+@pytest.mark.parametrize(
+    ("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu"), (False, "relu_squared")]
+)
 def test_values_and_gradients_equal_those_of_pytorch(use_bias, activation):
     params = random_params(use_bias=use_bias)
     theirs = torch.nn.Sequential(
         torch.nn.Linear(WIDTH, HIDDEN, bias=use_bias),
-        {"gelu": torch.nn.GELU(), "gelu_tanh": torch.nn.GELU("tanh"), "relu": torch.nn.ReLU()}[activation],
+        {
+            "gelu": torch.nn.GELU(),
+            "gelu_tanh": torch.nn.GELU("tanh"),
+            "relu": torch.nn.ReLU(),
+            "relu_squared": ReLUSquared(),
+        }[activation],
         torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias),
     )
     for layer, name in ((theirs[0], "up"), (theirs[2], "down")):

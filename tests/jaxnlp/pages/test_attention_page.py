@@ -111,7 +111,7 @@ def test_a_weight_of_1_is_not_taken_for_a_hidden_one():
 
 def test_nothing_is_asked_of_the_network_and_both_colour_schemes_are_there(maps):
     page = render_page(maps, title="x", model="y")
-    assert not re.findall(r"(?:src|href|@import|url\(|fetch\(|https?:)", page)
+    assert not re.findall(r"(?:\bsrc=|\bhref=|@import|url\(|fetch\(|https?:)", page)
     assert "prefers-color-scheme: dark" in page
 
 

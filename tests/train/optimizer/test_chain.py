@@ -17,7 +17,7 @@ from jaxnlp.models import Parameter
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.saving.serialization import ConfigError
 from tests.processors import sized
-from train.optimizer import SGD, AdamW, Muon
+from train.optimizer import SGD, AdamW, Muon, RMSProp
 from train.optimizer.chain import (
     clip_by_global_norm,
     current_learning_rate,
@@ -341,6 +341,18 @@ def run_optimizer(config, gradients, tokens):
         params = jax.tree.map(np.add, params, updates)
         path.append(params["kernel"])
     return path, state
+
+
+def test_rmsprop_equals_torch():
+    gradients = [np.array([1.0, -2.0], np.float32), np.array([0.5, 0.01], np.float32), np.zeros(2, np.float32)]
+    theirs = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.RMSprop([theirs], lr=0.1, alpha=0.9, eps=1e-3)
+    config = RMSProp(learning_rate=0.1, beta2=0.9, epsilon=1e-3, max_grad_norm=None, schedule=Constant())
+    found, _ = run_optimizer(config, gradients, [1] * 3)
+    for one, gradient in zip(found, gradients, strict=True):
+        theirs.grad = torch.tensor(gradient)
+        optimizer.step()
+        np.testing.assert_allclose(one, theirs.detach(), rtol=1e-5)
 
 
 def test_sgd_follows_the_gradient_and_its_momentum():

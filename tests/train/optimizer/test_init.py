@@ -66,7 +66,7 @@ def test_another_kind_keeps_the_values_of_the_fields_that_both_have():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"optimizer": "lion"}, "optimizer must be one of adamw, sgd, muon, got 'lion'"),
+        ({"optimizer": "lion"}, "optimizer must be one of adamw, sgd, rmsprop, muon, got 'lion'"),
         ({"optimizer.schedule": "polynomial"}, "optimizer.schedule must be one of constant, noam, step, "),
         ({"optimizer.schedule": "step"}, "optimizer.schedule.interval is missing"),
         ({"optimizer.schedule": "noam", "optimizer.schedule.warmup": 0}, "schedule.warmup must be at least 1, got 0"),

@@ -18,7 +18,7 @@ def test_a_word_is_as_dark_as_its_weight_and_is_escaped():
     assert '--share: 25%" title="0.200">&lt;b&gt;<' in page
     assert "Attention of a &amp; b" in page
     assert "yes &amp; no" in page
-    assert "http" not in page
+    assert "://" not in page
 
 
 def test_weighty_words_are_marked():

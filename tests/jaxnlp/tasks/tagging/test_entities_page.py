@@ -36,5 +36,5 @@ def test_a_page_asks_for_nothing_else():
     assert "no entity" in page
     assert "No entities were found." in page
     assert "confidence" not in page
-    assert "http" not in page
+    assert "://" not in page
     assert "src=" not in page
