@@ -63,7 +63,7 @@ newcomer: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
-	$(BIN)/codespell $(SOURCES) README.md CONTRIBUTING.md Makefile pyproject.toml
+	$(BIN)/codespell $(SOURCES) README.md CONTRIBUTING.md SECURITY.md Makefile pyproject.toml
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

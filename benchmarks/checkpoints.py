@@ -4,6 +4,7 @@ It measures one process, and two that share the state (fsdp), on CPUs, and write
 `python -m benchmarks.checkpoints --table` writes it again from the recorded rows.
 """
 
+import ctypes
 import datetime
 import gc
 import json
@@ -47,22 +48,31 @@ CHANGES = {
 TIMED_STEPS = 10
 
 
-def measured(text: Path, folder: Path) -> dict[str, float]:
-    """Trains, saves while it goes on, and restores, in this process."""
+def set_up_run(text: Path, folder: Path) -> tuple[Setup, Parallel]:
+    """A run of this process, and its layout."""
     config = update(load_recipe("gpt_text_file"), **CHANGES, **{"data.path": text})
     layout = make_parallel("fsdp" if jax.process_count() > 1 else "jit")
     setup = set_up(begin(config, folder), devices=layout.devices)
-    layout = layout.of_model(setup.config.model, setup.abstract_state.params)
-    found = _saving(setup, layout, folder)
+    return setup, layout.of_model(setup.config.model, setup.abstract_state.params)
+
+
+def restoring(setup: Setup, layout: Parallel, folder: Path) -> dict[str, float]:
+    """Restores twice in a new process. The first time it loads code and starts threads, which stay."""
+
+    def restore() -> None:
+        with Checkpoints(folder, keep=1) as checkpoints:
+            jax.block_until_ready(checkpoints.resume(setup, layout, iter(setup.corpus.train)).state)
+
+    restore()
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # freed memory that is kept would hide what is read
     before, started = _begin_of_a_peak(), time.perf_counter()
-    with Checkpoints(folder, keep=1) as checkpoints:
-        jax.block_until_ready(checkpoints.resume(setup, layout, iter(setup.corpus.train)).state)
-    return found | {"restoring_seconds": time.perf_counter() - started, "restoring_bytes": _peak() - before}
+    restore()
+    return {"restoring_seconds": time.perf_counter() - started, "restoring_bytes": _peak() - before}
 
 
-def _saving(setup: Setup, layout: Parallel, folder: Path) -> dict[str, float]:
-    """The additional memory is that above the peak of training."""
+def saving(setup: Setup, layout: Parallel, folder: Path) -> dict[str, float]:
+    """Trains, and saves while it goes on. The additional memory is that above the peak of training."""
     step = layout.compile_train(setup.step, setup.abstract_state)
     batches: Any = iter(setup.corpus.train)
     with Checkpoints(folder, keep=1) as checkpoints:
@@ -116,26 +126,34 @@ def _status(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
+PARTS = {"saving": saving, "restoring": restoring}
+
+
 def rows() -> list[dict[str, Any]]:
     """A row for each process of each run."""
     found = []
     for name, processes in RUNS.items():
         with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            text_of_words(folder / "text.txt")
-            described = {ADDRESS: f"127.0.0.1:{_free_port()}", PROCESSES: str(processes), "JAX_PLATFORMS": "cpu"}
-            command = [sys.executable, "-m", "benchmarks.checkpoints", str(folder), str(processes)]
-            workers = [
-                subprocess.Popen(command, env=os.environ | described | {PROCESS: str(n)}, stdout=subprocess.PIPE)
-                for n in range(processes)
-            ]
-            for number, worker in enumerate(workers):
-                output, _ = worker.communicate()
-                if worker.returncode:
-                    raise RuntimeError(f"process {number} of the run {name!r} ended with status {worker.returncode}")
-                found.append({"run": name, "process": number, **json.loads(output.splitlines()[-1])})
+            text_of_words(Path(temporary) / "text.txt")
+            parts = zip(*(_of_processes(part, processes, temporary) for part in PARTS), strict=True)
+            found += [{"run": name, "process": n, **saved, **restored} for n, (saved, restored) in enumerate(parts)]
     where = {"device": device_name(), "date": datetime.date.today().isoformat(), "commit": commit()}
     return [row | where for row in found]
+
+
+def _of_processes(part: str, processes: int, folder: str) -> list[dict[str, float]]:
+    """What each of several processes measures of a part."""
+    described = {ADDRESS: f"127.0.0.1:{_free_port()}", PROCESSES: str(processes), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "benchmarks.checkpoints", part, folder, str(processes)]
+    workers = [
+        subprocess.Popen(command, env=os.environ | described | {PROCESS: str(n)}, stdout=subprocess.PIPE)
+        for n in range(processes)
+    ]
+    outputs = [worker.communicate()[0] for worker in workers]
+    failed = [number for number, worker in enumerate(workers) if worker.returncode]
+    if failed:
+        raise RuntimeError(f"{part}: process {failed[0]} of {processes} failed; its output says why")
+    return [json.loads(output.splitlines()[-1]) for output in outputs]
 
 
 def _free_port() -> int:
@@ -166,10 +184,11 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     arguments = sys.argv[1:]
-    if len(arguments) == 2:  # a process of `rows`
-        folder, processes = Path(arguments[0]), int(arguments[1])
-        with connected(ProcessOptions(distributed=processes > 1)):
-            print(json.dumps(measured(folder / "text.txt", folder / "run")), flush=True)
+    if len(arguments) == 3:  # a process of `rows`
+        folder = Path(arguments[1])
+        with connected(ProcessOptions(distributed=int(arguments[2]) > 1)):
+            setup, layout = set_up_run(folder / "text.txt", folder / "run")
+            print(json.dumps(PARTS[arguments[0]](setup, layout, folder / "run")), flush=True)
         return
     if arguments != ["--table"]:
         RESULTS.write_text(json.dumps(rows(), indent=1) + "\n", encoding="utf-8")

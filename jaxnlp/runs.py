@@ -1,7 +1,7 @@
 """Loading trained models from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from jaxnlp.saving.checkpoints import (
 from jaxnlp.saving.serialization import ConfigError, from_json, on_any_machine, processor_from_json
 from jaxnlp.saving.serialization import trust as trust_package
 from jaxnlp.tasks import Task, Trained, every_task
+from jaxnlp.typing import Params
 
 Checkpoint = int | Literal["best", "latest"]
 MAX_RUNS_SHOWN = 20
@@ -50,7 +51,19 @@ def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[str
     return load_pretrained(path, ignore=ignore)
 
 
-def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequence[str] = ()) -> Trained:
+def _on_one_device(model: ModelConfig, shapes: Params) -> Params:
+    del model
+    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
+
+
+def load_run(
+    folder: str | Path,
+    *,
+    checkpoint: Checkpoint = "best",
+    trust: Sequence[str] = (),
+    laid_out: Callable[[ModelConfig, Params], Params] = _on_one_device,
+) -> Trained:
     """Loads the trained model of a run's folder.
 
     The programs that its functions compile are kept on disk: see `jaxnlp.inference.caches.use_compilation_cache`.
@@ -59,6 +72,8 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
       folder: the `--workdir` of `jaxnlp train`. It may have been moved.
       checkpoint: a step, the latest, or the best on the validation split; before any evaluation, the latest.
       trust: other packages or modules whose classes the run may name. Their code is imported, which runs it.
+      laid_out: (config of the model, shape of each parameter) -> the shapes with the shardings in which the parameters
+        are read; by default one device has all.
 
     Raises:
       RunError: when the folder is not a run, does not have the checkpoint, or its config or processor was edited.
@@ -80,13 +95,11 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"the config or the processor of {folder} cannot be read: {error}") from error
     model = model_config.build(processor)
-    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     shapes = parameter_shapes(model, *model_config.inputs(processor))
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
     return Trained(
         task=task,
         model=model,
-        params=read_params(folder, record, like),
+        params=read_params(folder, record, laid_out(model_config, shapes)),
         processor=processor,
         name=config.get("recipe", folder.name),
         folder=folder,

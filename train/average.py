@@ -24,6 +24,7 @@ from jaxnlp.tasks import Evaluation, Trained
 from jaxnlp.typing import Params
 from train.evaluate import evaluated
 from train.evaluation.validation import checkpoint_score
+from train.parallel import make_parallel
 from train.run import folder as run_folder
 from train.run.checkpoint import Checkpoints
 from train.run.folder import RunSpec
@@ -119,11 +120,11 @@ def average(runs: Sequence[Path], out: Path) -> None:
     record = read_record(runs[0], first.step)
     corpus = config.data.load(config.seed, first.processor)
     run_folder.refuse_data_change(record, corpus, runs[0])
-    evaluator = config.task.evaluators()["validation"]()
+    evaluator, layout = config.task.evaluators()["validation"](), make_parallel("jit")
 
     def scored(name: str, trained: Trained) -> Evaluation:
         split, training = corpus.split("validation"), corpus.splits.get("train")
-        evaluation = evaluated(trained, evaluator, split, "validation", corpus=corpus, training=training)
+        evaluation = evaluated(trained, evaluator, split, "validation", corpus=corpus, training=training, layout=layout)
         print(f"{name}:", *(f"{metric} {value.value:.4f}" for metric, value in evaluation.metrics.items()), flush=True)
         return evaluation
 

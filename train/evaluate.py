@@ -1,6 +1,7 @@
 """`jaxnlp evaluate RUN... [EVALUATOR]`: scores runs on a split or a file, and records the numbers."""
 
 import dataclasses
+import functools
 import inspect
 import logging
 import statistics
@@ -13,18 +14,19 @@ from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import read_options
 from jaxnlp.cli.programs import run_module
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
+from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import require_place
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
+from jaxnlp.typing import Params
 from train.config import TrainConfig
 from train.evaluation import ledger
 from train.evaluation.scoring import SplitScoring
-from train.parallel import make_parallel
+from train.parallel import DeviceOptions, Parallel, make_parallel
 from train.report import write_report
 from train.report.metrics import singular
 from train.run import folder as run_folder
@@ -44,8 +46,8 @@ the options of another evaluator."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Options(Config):
-    """Input and output of an evaluation."""
+class Options(DeviceOptions):
+    """Input, output and devices of an evaluation."""
 
     split: str | None = None
     """Split of the run's data set; None = the evaluator's default, usually validation."""
@@ -98,8 +100,16 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
       RunError, DamagedCheckpointError: when there is no such run or checkpoint, or it cannot be read.
       RunMismatchError: when the data has changed since the run started.
       DataError: when there is no such split, or the file cannot be scored.
+      ConfigError: as `make_parallel` and `Parallel.of_model`.
     """
-    trained = load_run(run, checkpoint=options.checkpoint)
+    layout = make_parallel(options.parallel, mesh=options.mesh)
+
+    def laid_out(model: ModelConfig, shapes: Params) -> Params:
+        nonlocal layout
+        layout = layout.of_model(model, shapes)
+        return layout.like(shapes)
+
+    trained = load_run(run, checkpoint=options.checkpoint, laid_out=laid_out)
     config = run_folder.read_config(run)
     corpus, training = None, None
     if options.file is not None:
@@ -115,9 +125,12 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     for note in split.notes:
         _logger.warning("%s: %s", name, note)
     print(f"scoring {run} on {name}; it compiles first", file=sys.stderr, flush=True)
-    evaluation = evaluated(trained, evaluator, split, name, corpus=corpus, training=training)
+    score_split = functools.partial(
+        evaluated, trained, evaluator, name=name, corpus=corpus, training=training, layout=layout
+    )
+    evaluation = score_split(split)
     if split.unlabelled is not None and evaluation.predictions:
-        others = evaluated(trained, evaluator, split.unlabelled, name, corpus=corpus, training=training).predictions
+        others = score_split(split.unlabelled).predictions
         whole = {file: _filled(text, others[file]) for file, text in evaluation.predictions.items()}
         evaluation = evaluation._replace(predictions=whole)
     kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
@@ -133,10 +146,16 @@ def _filled(text: str, other: str) -> str:
 
 
 def evaluated(
-    trained: Trained, evaluator: Evaluator, split: Split, name: str, *, corpus: Corpus | None, training: Split | None
+    trained: Trained,
+    evaluator: Evaluator,
+    split: Split,
+    name: str,
+    *,
+    corpus: Corpus | None,
+    training: Split | None,
+    layout: Parallel,
 ) -> Evaluation:
     """The evaluation of a model on a split of this name. Args: corpus and training: as far as there are any."""
-    layout = make_parallel("jit")
     placed = dataclasses.replace(trained, params=layout.place(trained.params))
     objective = trained.task.objective(trained.model, corpus or Corpus((), {}, trained.processor, "", ""))
     return evaluator(SplitScoring(placed, split, name, training=training, objective=objective, layout=layout, kept={}))

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         config, options = parse(arguments, RunOptions(), program=PROGRAM)
     workdir = options.workdir or Path("runs") / config.recipe
     try:
-        with connected(options):
+        with connected(options, workdir.expanduser()):
             return _train(config, options, workdir, console, command)
     except KeyboardInterrupt:
         print(f"interrupted; {_last_checkpoint(workdir)}; repeat the command to resume", file=sys.stderr)

@@ -1,13 +1,16 @@
 """What layers and losses ask where devices share the batch, or the parameters, in a function mapped over them."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import flax.linen as nn
 import flax.struct
 import jax
+import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.typing import BATCH_AXIS, Params
 
 T = TypeVar("T")
@@ -55,17 +58,31 @@ class Shard:
     axis_name: str = flax.struct.field(pytree_node=False)
     spec: tuple[str | None, ...] = flax.struct.field(pytree_node=False)
 
-    def gathered(self) -> jax.Array:
+    def gathered(self, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
         """The parameter, in its own shape but for axes that it shares along other axes of the mesh.
 
-        Its gradient is added up over the devices, each of which gets the sum for its shard.
+        Its gradient is added up over the devices, each of which gets the sum for its shard, in the type of the shard.
+
+        Args:
+          dtype: type that the shards are rounded to before they are gathered; None = their own.
         """
         spec = self.spec[len(self.spec) - self.value.ndim :]
-        axis = spec.index(self.axis_name)
+        axis, name, of_shard = spec.index(self.axis_name), self.axis_name, self.value.dtype
 
-        def gather(x: jax.Array) -> jax.Array:
-            return jax.lax.all_gather(x, self.axis_name, axis=axis, tiled=True)
+        def gather_rounded(x: jax.Array) -> jax.Array:
+            rounded = x if dtype is None else x.astype(dtype)
+            if rounded.dtype == of_shard or target_platform() != "cpu":
+                return jax.lax.all_gather(rounded, name, axis=axis, tiled=True)
+            # On CPUs XLA has transfers of bfloat16 in float32; words of as many bits stay as they are.
+            words = jax.lax.bitcast_convert_type(rounded, jnp.dtype(f"u{rounded.dtype.itemsize}"))
+            return jax.lax.bitcast_convert_type(jax.lax.all_gather(words, name, axis=axis, tiled=True), rounded.dtype)
 
+        def scatter_sum(residuals: None, dy: jax.Array) -> tuple[jax.Array]:
+            del residuals
+            return (jax.lax.psum_scatter(dy.astype(of_shard), name, scatter_dimension=axis, tiled=True),)
+
+        gather = jax.custom_vjp(gather_rounded)
+        gather.defvjp(lambda x: (gather_rounded(x), None), scatter_sum)
         others = [name for name in spec if name not in (None, self.axis_name)]
         if others:  # XLA would gather these axes as well
             kept = PartitionSpec(*(name if name in others else None for name in spec))
@@ -77,14 +94,26 @@ def _is_shard(x: Any) -> bool:
     return isinstance(x, Shard)
 
 
-def gathered(params: Params) -> Params:
-    """The parameters, whole."""
-    return jax.tree.map(lambda x: x.gathered() if _is_shard(x) else x, params, is_leaf=_is_shard)
+def gathered(params: Params, of_kernels: jax.typing.DTypeLike | None = None) -> Params:
+    """The parameters, whole. Args: of_kernels: type that kernels are rounded to before; None = their own."""
+
+    def whole(path: tuple[Any, ...], x: Any) -> Any:
+        if not _is_shard(x):
+            return x
+        return x.gathered(of_kernels if getattr(path[-1], "key", None) == "kernel" else None)
+
+    return jax.tree_util.tree_map_with_path(whole, params, is_leaf=_is_shard)
 
 
-def gathered_in(module: nn.Module, call: Callable[..., T], *arguments: Any) -> T:
-    """`call(module, *arguments)`, for a module that may have shards: its parameters are gathered for this call."""
+def gathered_in(module: nn.Module, call: Callable[..., T], *arguments: Any, activations: jax.typing.DTypeLike) -> T:
+    """`call(module, *arguments)`, for a module that may have shards: its parameters are gathered for this call.
+
+    Args:
+      activations: their type in the module. Each product rounds its kernel to that type, and the kernel's gradient
+        comes from there. So kernels are rounded before they are gathered: the results have the same bits.
+    """
     shards = jax.tree.leaves(module.variables.get("params", {}), is_leaf=_is_shard)
     if not any(map(_is_shard, shards)):
         return call(module, *arguments)
-    return nn.map_variables(call, "params", trans_in_fn=gathered)(module, *arguments)
+    whole = functools.partial(gathered, of_kernels=activations)
+    return nn.map_variables(call, "params", trans_in_fn=whole)(module, *arguments)

@@ -214,7 +214,12 @@ def stack(
         module: TransformerBlock, x: jax.Array, read: dict[str, Any], layer: jax.Array | None
     ) -> tuple[jax.Array, jax.Array | None]:
         inputs = read if layer is None else read | own(layer)
-        x = gathered_in(module, lambda module, x: module(x, deterministic=deterministic, **inputs)[0], x)
+        x = gathered_in(
+            module,
+            lambda module, x: module(x, deterministic=deterministic, **inputs)[0],
+            x,
+            activations=compute.activation_dtype,
+        )
         return x, x if return_layers else None
 
     # A loop draws the same parameters, and a program that draws them for one block compiles several times as fast.

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from benchmarks import checkpoints
-from benchmarks.checkpoints import MARKERS, PAGE, RESULTS, RUNS, measured, table
+from benchmarks.checkpoints import MARKERS, PAGE, RESULTS, RUNS, restoring, saving, set_up_run, table
 from benchmarks.compiled import text_of_words
 from benchmarks.markdown import with_table
 
@@ -24,10 +24,12 @@ def test_the_page_has_the_table_of_the_recorded_rows():
 def test_a_run_goes_on_while_its_checkpoint_is_written_and_memory_is_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "CHANGES", checkpoints.CHANGES | {"model.width": 64, "model.num_layers": 1})
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        found = measured(text_of_words(tmp_path / "text.txt", count=4_000), tmp_path / "run")
+        run = set_up_run(text_of_words(tmp_path / "text.txt", count=4_000), tmp_path / "run")
+        found = saving(*run, tmp_path / "run") | restoring(*run, tmp_path / "run")
     assert found["steps_meanwhile"] >= 1
     assert 0 < found["pause_seconds"] < found["written_seconds"]
     assert found["state_bytes"] > 0
+    assert found["restoring_seconds"] > 0
 
 
 def test_the_peak_of_memory_begins_anew():

@@ -5,6 +5,7 @@ import math
 import shutil
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -52,6 +53,26 @@ def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == f"validation loss {logged:.4f}  ({count} characters)"
     assert printed[1:] == [f"validation perplexity {math.exp(value):.4f}  ({count} characters)"]
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(
+    ("parallel", "mesh", "largest"),
+    [("fsdp", "data=4,model=2", 1 / 2), ("fsdp", None, 1 / 2), ("tensor", "data=4,model=2", 1), ("pmap", None, 1)],
+)
+def test_devices_that_share_a_model_measure_what_one_does(run, capsys, monkeypatch, parallel, mesh, largest):
+    found, score = [], evaluate.score
+    monkeypatch.setattr(evaluate, "score", lambda *given: found.append(score(*given)) or found[-1])
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+        assert jaxnlp_main(["evaluate", str(run)]) == 0
+    assert jaxnlp_main(["evaluate", str(run), "--parallel", parallel, *([] if mesh is None else ["--mesh", mesh])]) == 0
+    one, several = found
+    assert several.evaluation.metrics.keys() == one.evaluation.metrics.keys()
+    for name, metric in one.evaluation.metrics.items():
+        np.testing.assert_allclose(several.evaluation.metrics[name], metric, rtol=1e-6, err_msg=name)
+    whole, shared = (sum(x.addressable_shards[0].data.size for x in jax.tree.leaves(of.trained.params)) for of in found)
+    assert shared <= largest * whole  # of the parameters on a device
 
 
 def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
@@ -232,6 +253,7 @@ def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, me
     [
         (["--split", "test", "--file", "text.txt"], "--file cannot be combined with --split test"),
         (["--file", "text.txt", "--record", "ledger.json"], "--record needs a split, not --file"),
+        (["--mesh", "data=3"], "the mesh data=3 has 3 devices, but there are 8; give another --mesh"),
         (["--cache-window", "5"], "there is no option --cache-window"),
     ],
 )

@@ -15,7 +15,7 @@ from jaxnlp.runs import read_config_json
 from jaxnlp.saving.serialization import differences
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig
-from train.parallel import ParallelMode
+from train.parallel import DeviceOptions
 from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
 from train.run import folder as run_folder
 from train.run.processes import ProcessOptions
@@ -42,7 +42,7 @@ class UsageError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions(ProcessOptions):
+class RunOptions(ProcessOptions, DeviceOptions):
     """Options of one start of a run; they do not change its numbers."""
 
     usual = ("workdir",)
@@ -52,12 +52,6 @@ class RunOptions(ProcessOptions):
     extend: bool = False
     """Allow more total steps than the run was started with, even if its learning-rate schedule depends on their number:
     the remaining steps then follow the longer schedule."""
-    parallel: ParallelMode = "jit"
-    """How devices share a step. jit: the rows of a batch. fsdp: also the parameters. tensor: heads, feed-forward widths
-    and vocabularies. pmap: as jit, with one program per device."""
-    mesh: str | None = None
-    """The number of devices along each axis, such as data=4,model=2; None = all along model with tensor, and along data
-    otherwise."""
     compilation_cache: Path | None = None
     """Compilation cache folder; None = $JAX_COMPILATION_CACHE_DIR, or a folder in jaxnlp's cache."""
 

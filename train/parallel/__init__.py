@@ -8,13 +8,15 @@
 A checkpoint has the layout of no mode, so a run may continue in another one.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import jax
 import numpy as np
 
+from jaxnlp.config import Config
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS, Batch, Metrics, Params, PyTree
@@ -22,8 +24,21 @@ from train.parallel.mesh import MeshParallel
 from train.parallel.pmap import PmapParallel
 from train.step import StepOutput, TrainState
 
+T = TypeVar("T")
 MeshMode = Literal["jit", "fsdp", "tensor"]
 ParallelMode = Literal["jit", "fsdp", "tensor", "pmap"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceOptions(Config):
+    """Options that say how devices share a step."""
+
+    parallel: ParallelMode = "jit"
+    """How devices share a step. jit: the rows of a batch. fsdp: also the parameters. tensor: heads, feed-forward widths
+    and vocabularies. pmap: as jit, with one program per device."""
+    mesh: str | None = None
+    """The number of devices along each axis, such as data=4,model=2; None = all along model with tensor, and along data
+    otherwise."""
 
 
 class Parallel(Protocol):
@@ -46,8 +61,8 @@ class Parallel(Protocol):
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """The state that `make(*arguments)` returns, laid out over the devices, without another copy."""
 
-    def like(self, state: TrainState) -> TrainState:
-        """An abstract state (jax.ShapeDtypeStruct) with the shardings for reading a checkpoint."""
+    def like(self, tree: T) -> T:
+        """An abstract state (jax.ShapeDtypeStruct), or part of one, with the shardings for reading a checkpoint."""
 
     def place(self, tree: Any) -> Any:
         """Lays out a state, or part of one, that was read from a checkpoint, for the step."""
@@ -141,6 +156,7 @@ def parse_mesh(text: str) -> dict[str, int]:
 
 
 __all__ = [
+    "DeviceOptions",
     "MeshMode",
     "MeshParallel",
     "Parallel",

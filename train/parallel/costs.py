@@ -56,6 +56,7 @@ def costs(
     *,
     copies: int = 3,
     regathered: bool = False,
+    of_kernels: int | None = None,
     activations: int = 0,
 ) -> Costs:
     """The costs of a step.
@@ -66,15 +67,20 @@ def costs(
       mesh: the number of devices along each axis.
       copies: of arrays like the parameters in the state: 3 for Adam without an average.
       regathered: whether layers are scanned with remat: the backward pass gathers their parameters again.
+      of_kernels: bytes of a value of activations, to which kernels of stacked blocks are rounded before they are
+        gathered; None = those of the parameters.
       activations: of `transformer_activations`.
     """
     data, model = mesh.get(BATCH_AXIS, 1), mesh.get(MODEL_AXIS, 1)
     state = summed = gathered = scattered = 0
-    for one, x in zip(by_name(placed).values(), jax.tree.leaves(params), strict=True):
+    for (name, one), x in zip(by_name(placed).items(), jax.tree.leaves(params), strict=True):
         of_row = math.prod(x.shape) * x.dtype.itemsize // (model if MODEL_AXIS in one.spec else 1)
+        rounded = of_kernels is not None and one.scanned and name.endswith("/kernel")
         state += copies * values_on_each(one.spec, x.shape, mesh) * x.dtype.itemsize
         if BATCH_AXIS in one.spec:
-            gathered += of_row * (2 if regathered and one.scanned else 1)
+            values = of_row // x.dtype.itemsize
+            size = of_kernels if rounded else x.dtype.itemsize
+            gathered += values * size * (2 if regathered and one.scanned else 1)
             scattered += of_row
         elif data > 1:
             summed += of_row

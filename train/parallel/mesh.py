@@ -147,10 +147,10 @@ class MeshParallel:
         """The jitted function of `initialise`."""
         return self._jit(make, out_shardings=self.shardings(jax.eval_shape(make, *arguments)))
 
-    def like(self, state: TrainState) -> TrainState:
+    def like(self, tree: T) -> T:
         """See `Parallel`."""
         return jax.tree.map(
-            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), state, self.shardings(state)
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree, self.shardings(tree)
         )
 
     def place(self, tree: Any) -> Any:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from train.compiler_options import jit_for
 from train.parallel.rows import accumulation_parts, pad_rows, split_rows
 from train.step import Division, StepOutput, TrainState, has_parts
 
+T = TypeVar("T")
 DIVISION = Division(BATCH_AXIS, summed=lambda grads: jax.lax.psum(grads, BATCH_AXIS))
 """Each device has its own rows and all parameters."""
 
@@ -42,10 +43,10 @@ class PmapParallel:
         """See `Parallel`."""
         return self.place(jit_for(self._devices[0], make)(*arguments))
 
-    def like(self, state: TrainState) -> TrainState:
+    def like(self, tree: T) -> T:
         """See `Parallel`."""
         here = jax.sharding.SingleDeviceSharding(self._devices[0])
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), state)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), tree)
 
     def place(self, tree: Any) -> Any:
         """See `Parallel`."""

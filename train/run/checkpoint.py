@@ -33,7 +33,7 @@ from jaxnlp.saving.checkpoints import (
     read_record,
     restore_items,
 )
-from jaxnlp.saving.checksums import checksums, is_whole
+from jaxnlp.saving.checksums import checksums
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
 from train.run.folder import RunMismatchError, RunSpec, check_continuation, writes_folder
@@ -259,7 +259,7 @@ def _handlers() -> dict[str, Any]:
     """Orbax's handlers of the items: without a second copy, and without compressed ones, which are hardly smaller."""
     registry = ocp.type_handlers.create_type_handler_registry(
         (np.ndarray, _WaitingNumpyHandler(deepcopy_host_arrays=False)),  # `_to_write` has copied them
-        (jax.Array, ocp.type_handlers.ArrayHandler()),
+        (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False)),  # it has copied one of equal shards
     )
     items: dict[str, Any] = {
         name: ocp.PyTreeCheckpointHandler(type_handler_registry=registry, use_compression=False)
@@ -312,14 +312,20 @@ def _items(state: TrainState) -> dict[str, Any]:
 def _to_write(array: Any) -> Any:
     """An array that the next step does not overwrite: a copy on the host of what this process writes.
 
-    Process 0 writes the arrays that each process has whole; the others give their shape. Each process writes its shards
-    of other arrays. On accelerators Orbax itself copies them first.
+    Process 0 writes the arrays that each device has whole; the others give their shape. Of other arrays each process
+    writes those of its shards that are the first of equal ones. On accelerators Orbax itself copies them first.
     """
-    if is_whole(array):
-        return np.array(array) if writes_folder() else np.broadcast_to(np.zeros((), array.dtype), array.shape)
-    if next(iter(array.devices())).platform != "cpu":
+    on_accelerator = isinstance(array, jax.Array) and next(iter(array.devices())).platform != "cpu"
+    if not isinstance(array, jax.Array) or array.is_fully_replicated:
+        if not writes_folder():
+            return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        return np.asarray(array) if on_accelerator else np.array(array)  # the first is a copy, too
+    if on_accelerator:
         return array
-    shards = [jax.device_put(np.array(shard.data), shard.device) for shard in array.addressable_shards]
+    shards = [
+        jax.device_put(shard.data, shard.device, may_alias=False) if shard.replica_id == 0 else shard.data
+        for shard in array.addressable_shards
+    ]
     return jax.make_array_from_single_device_arrays(array.shape, array.sharding, shards)
 
 

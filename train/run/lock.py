@@ -1,20 +1,24 @@
-"""A lock, so that only one run trains in a folder: process 0 holds it."""
+"""Locks: only one run trains in a folder, and no two of its processes have one number."""
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jaxnlp.saving.atomic_files import naming
 from train.run import folder as run_folder
 
 LOCK_FILE = run_folder.LOCK_FILE
+SECONDS_BETWEEN_TRIES = 0.5
 
 
 @contextlib.contextmanager
 def locked(workdir: Path) -> Iterator[None]:
-    """Holds the lock of a run's folder. The system releases it whenever the process ends.
+    """Holds the lock of a run's folder, in process 0. The system releases it whenever the process ends.
 
     A folder that is still empty at the end is removed, with its parents that did not exist before.
 
@@ -24,36 +28,113 @@ def locked(workdir: Path) -> Iterator[None]:
     if not run_folder.writes_folder():
         yield
         return
-    new = [path for path in (workdir, *workdir.parents) if not path.exists()]
-    workdir.mkdir(parents=True, exist_ok=True)
-    descriptor = _acquire(workdir)
+
+    def refuse(holder: str) -> None:
+        raise run_folder.RunMismatchError(
+            f"process {holder or 'unknown'} is training in {workdir}; wait for it, or give another --workdir"
+        )
+
+    with _made(workdir), _held(workdir / LOCK_FILE, str(os.getpid()), refuse):
+        yield
+
+
+@contextlib.contextmanager
+def numbered(workdir: Path, number: int, count: int, *, seconds: float) -> Iterator[None]:
+    """Holds the number of one of the processes that train a run. JAX would abort both of two with one number.
+
+    The lock is a file next to the run's folder. The system releases it when the process ends, on a network disk perhaps
+    later: so it waits, and says so at once.
+
+    Args:
+      workdir: the run's folder.
+      number: of this process.
+      count: of all processes.
+      seconds: to wait for another process with this number.
+
+    Raises: RunMismatchError when there still is one; and when the folder cannot be that of a run.
+    """
+    run_folder.check_path(workdir)
+    end, named = time.monotonic() + seconds, False
+
+    def wait(holder: str) -> None:
+        nonlocal named
+        which = f"process {number} of {count} is there already {holder}"
+        if time.monotonic() > end:
+            raise run_folder.RunMismatchError(f"{which}; give each process a --process-id of its own")
+        if not named:
+            line = f"{which}; this one waits for its end, for at most {seconds} s: no two processes can have one number"
+            print(line, file=sys.stderr, flush=True)
+        named = True
+        time.sleep(SECONDS_BETWEEN_TRIES)
+
+    path = _of_number(workdir, number)
+    with _made(path.parent), _held(path, f"({socket.gethostname()}, pid {os.getpid()})", wait):
+        yield
+
+
+def absent(workdir: Path, count: int) -> list[int]:
+    """The numbers below `count` that no process of a run holds now, see `numbered`."""
+    found = []
+    for number in range(count):
+        try:
+            with _of_number(workdir, number).open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        except FileNotFoundError:
+            pass
+        found.append(number)
+    return found
+
+
+def _of_number(workdir: Path, number: int) -> Path:
+    return workdir.parent / f".{workdir.name}.process-{number}"
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Makes a folder with its parents. At the end those that are new and empty are removed."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
-        (workdir / LOCK_FILE).unlink(missing_ok=True)
-        os.close(descriptor)
         with contextlib.suppress(OSError):  # not empty
             for path in new:
                 path.rmdir()
 
 
-def _acquire(workdir: Path) -> int:
-    path = workdir / LOCK_FILE
+@contextlib.contextmanager
+def _held(path: Path, holder: str, refused: Callable[[str], None]) -> Iterator[None]:
+    """Holds the lock of a file with the name of its holder.
+
+    Args:
+      path: the file, which is removed at the end.
+      holder: the name of this process.
+      refused: called with the holder's name while another process holds the lock; raises, or waits.
+    """
+    descriptor = _acquire(path, refused)
+    try:
+        os.ftruncate(descriptor, 0)
+        with naming(path):
+            os.write(descriptor, holder.encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(path: Path, refused: Callable[[str], None]) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(descriptor, 20).decode()
+        except BlockingIOError:
+            holder = os.read(descriptor, 1000).decode()
             os.close(descriptor)
-            raise run_folder.RunMismatchError(
-                f"process {holder or 'unknown'} is training in {workdir}; wait for it, or give another --workdir"
-            ) from error
+            refused(holder)
+            continue
         # Between opening and locking, the process that held the lock may have removed the file.
         if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
-            break
+            return descriptor
         os.close(descriptor)
-    os.ftruncate(descriptor, 0)
-    with naming(path):
-        os.write(descriptor, str(os.getpid()).encode())
-    return descriptor

@@ -9,8 +9,10 @@ import dataclasses
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar, cast
 
 import jax
@@ -20,6 +22,7 @@ from jax.experimental import multihost_utils
 
 from jaxnlp.config import Config, Count, Natural
 from jaxnlp.saving.serialization import ConfigError
+from train.run.lock import absent, numbered
 from train.run.watch import watching
 
 T = TypeVar("T")
@@ -27,6 +30,7 @@ ADDRESS, PROCESSES, PROCESS = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "J
 """Environment variables in place of the options."""
 SECONDS_TO_CONNECT = 120
 SECONDS_BETWEEN_TRIES = 0.5
+SECONDS_TO_NAME = 3
 SECONDS_OF_SILENCE = 30
 """JAX takes a process that is silent for so long for dead, and ends the others; `train.run.watch` names it before."""
 
@@ -52,20 +56,53 @@ class ProcessOptions(Config):
 
 
 @contextlib.contextmanager
-def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> Iterator[None]:
+def connected(
+    options: ProcessOptions, workdir: Path | None = None, *, seconds: int = SECONDS_TO_CONNECT
+) -> Iterator[None]:
     """Connects this process to the others, before JAX looks for devices; at the end it waits for them.
 
     Args:
       options: of this process.
+      workdir: the run's folder; None = two processes with one number are not named.
       seconds: to wait for the coordinator.
 
-    Raises: ConfigError when the processes are not described, or the coordinator does not answer; the message says what
-      to do.
+    Raises: ConfigError when the processes are not described, or the coordinator does not answer; RunMismatchError when
+      another process has the number of this one. The message says what to do.
     """
     if not options.distributed:
         yield
         return
     address, count, number = _detected(*_described(options), seconds)
+    with contextlib.nullcontext() if workdir is None else numbered(workdir, number, count, seconds=seconds):
+        with _naming_absent(workdir, count, seconds) if number == 0 else contextlib.nullcontext():
+            _join(address, count, number, seconds)
+        with watching():
+            yield  # after an error, JAX says goodbye when Python ends, so that the error is printed before
+            wait_for_all("the run has ended")
+        jax.distributed.shutdown()
+
+
+@contextlib.contextmanager
+def _naming_absent(workdir: Path | None, count: int, seconds: int) -> Iterator[None]:
+    """Names the processes that have not come, shortly before JAX aborts the others after so many seconds."""
+
+    def name() -> None:
+        numbers = [] if workdir is None else absent(workdir, count)
+        if numbers:
+            text = ", ".join(map(str, numbers))
+            print(f"not there, of processes 0 to {count - 1}: {text}; JAX ends the others", file=sys.stderr, flush=True)
+
+    timer = threading.Timer(max(0, seconds - SECONDS_TO_NAME), name)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _join(address: str, count: int, number: int, seconds: int) -> None:
+    """Joins the other processes."""
     if number:
         _wait_for(address, seconds)
     else:
@@ -82,10 +119,6 @@ def connected(options: ProcessOptions, *, seconds: int = SECONDS_TO_CONNECT) -> 
         )
     except RuntimeError as error:  # such as a port that another program has
         raise ConfigError(f"process {number} of {count} cannot join the others at {address}: {error}") from error
-    with watching():
-        yield  # after an error, JAX says goodbye when Python ends, so that the error is printed before
-        wait_for_all("the run has ended")
-    jax.distributed.shutdown()
 
 
 def wait_for_all(what: str) -> None:

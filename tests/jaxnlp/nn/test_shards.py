@@ -33,12 +33,36 @@ def test_the_gradient_of_gathered_shards_is_that_of_the_whole_added_up_over_the_
     assert program.as_text().count(" all-gather(") == program.as_text().count(" reduce-scatter(") == 1
 
 
+def test_shards_that_are_rounded_before_they_are_gathered_give_the_same_bits(devices):
+    """Half as much is gathered. Gradients are added up in the type of the shards."""
+    mesh, inputs = jax.sharding.Mesh(np.array(devices[:4]), (BATCH_AXIS,)), (W, jax.numpy.asarray(X, "bfloat16"))
+    rows = P(BATCH_AXIS)
+
+    def program(dtype):
+        def of_rows(w, x):
+            def of_shard(w):
+                return loss(Shard(w, BATCH_AXIS, (BATCH_AXIS, None)).gathered(dtype).astype("bfloat16"), x)
+
+            return jax.grad(of_shard)(w)
+
+        mapped = jax.shard_map(of_rows, mesh=mesh, in_specs=(rows, rows), out_specs=rows, check_vma=False)
+        return jax.jit(mapped).lower(*inputs).compile()
+
+    whole, rounded = program(None), program("bfloat16")
+    np.testing.assert_array_equal(rounded(*inputs), whole(*inputs))
+    lines = [line for name in EXCHANGES for line in rounded.as_text().splitlines() if f" {name}(" in line]
+    assert [line.split(" = ")[1].split("[")[0] for line in lines] == ["u16", "f32"]
+
+
+EXCHANGES = "all-gather", "reduce-scatter"
+
+
 class Outer(nn.Module):
     """A layer inside which parameters may be shards."""
 
     @nn.compact
     def __call__(self, x):
-        return gathered_in(nn.Dense(4, name="inner"), lambda module, x: module(x), x)
+        return gathered_in(nn.Dense(4, name="inner"), lambda module, x: module(x), x, activations=X.dtype)
 
 
 def test_a_layer_computes_with_its_gathered_shards_what_it_does_with_the_whole(devices):

@@ -50,6 +50,8 @@ def exchanged(program, size):
     [
         ("jit", {"data": 8}, {}),
         ("fsdp", {"data": 8}, {}),
+        ("fsdp", {"data": 8}, {"scan_layers": True, "remat": True, "dtype": "bfloat16"}),
+        ("fsdp", {"data": 8}, {"dtype": "bfloat16"}),
         ("fsdp", {"data": 8}, {"scan_layers": True, "remat": True}),
         ("fsdp", {"data": 4, "model": 2}, {}),
         ("tensor", {"data": 4, "model": 2}, {}),
@@ -57,7 +59,7 @@ def exchanged(program, size):
     ],
 )
 def test_a_compiled_step_exchanges_what_the_formulas_say(config, mode, mesh, compute):
-    compute = TransformerCompute(dtype="float32", matmul_dtype=None, **compute)
+    compute = TransformerCompute(**{"dtype": "float32", "matmul_dtype": None} | compute)
     config = dataclasses.replace(config, model=dataclasses.replace(config.model, compute=compute))
     setup = set_up(begin(config), devices=mesh["data"])
     model, params = setup.config.model, setup.abstract_state.params
@@ -69,7 +71,14 @@ def test_a_compiled_step_exchanges_what_the_formulas_say(config, mode, mesh, com
     activations = transformer_activations(
         rows // mesh["data"], positions, model.width, model.num_layers, 4, remat=compute.remat
     )
-    found = costs(placed, params, mesh, regathered=compute.remat and compute.scan_layers, activations=activations)
+    found = costs(
+        placed,
+        params,
+        mesh,
+        regathered=compute.remat and compute.scan_layers,
+        of_kernels=jax.numpy.dtype(compute.dtype).itemsize,
+        activations=activations,
+    )
     step = layout.compile_train(setup.step, setup.abstract_state)
     program = parse(step.lower(layout.like(setup.abstract_state), batch).compile().as_text())
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.models.llama import LlamaConfig
+from jaxnlp.nn import shards
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 from tests.train.parallel.modes import MODES, first_state, largest_difference, trained
@@ -150,3 +151,16 @@ def test_every_option_takes_the_same_steps_in_every_mode(option, mode, files, op
     # Sums of rounded numbers in another order.
     tolerances = {"bfloat16": (2e-3, 0.1), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
     assert_takes_the_same_steps(config, mode, one, one.start, *tolerances)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("family", ["GPT", "synthesizer", "Transformer translator"])
+def test_kernels_that_are_rounded_before_they_are_gathered_change_no_bit(family, files, monkeypatch):
+    compute = {"scan_layers": True, "remat": True, "dtype": "bfloat16", "matmul_dtype": None}
+    config = update(FAMILIES[family](files), **{f"model.compute.{name}": value for name, value in compute.items()})
+    losses, state = trained(config, *MODES["tensor and fsdp"], steps=3)
+    gathered = shards.gathered
+    monkeypatch.setattr(shards, "gathered", lambda params, of_kernels=None: gathered(params))
+    expected, plain = trained(config, *MODES["tensor and fsdp"], steps=3)
+    np.testing.assert_array_equal(losses, expected)
+    assert largest_difference(plain.params, state.params) == 0

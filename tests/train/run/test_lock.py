@@ -1,10 +1,17 @@
+import contextlib
+import os
 import subprocess
 import sys
+import threading
+import time
 
+import jax
 import pytest
 
+from train.run import lock
 from train.run.folder import RunMismatchError
-from train.run.lock import LOCK_FILE, locked
+from train.run.lock import LOCK_FILE, absent, locked, numbered
+from train.run.processes import ProcessOptions, connected
 
 HOLD = """
 import fcntl, os, sys
@@ -46,3 +53,47 @@ def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunMismatchError, match="is a file"), locked(tmp_path / "file" / "run"):
         pass
+
+
+def test_of_two_processes_with_one_number_the_second_is_named_and_joins_nothing(tmp_path, capsys, monkeypatch):
+    """JAX would abort the first when the second joins."""
+    monkeypatch.setattr(lock, "SECONDS_BETWEEN_TRIES", 0.05)
+    options = ProcessOptions(distributed=True, coordinator="nowhere:1", num_processes=3, process_id=1)
+    with numbered(tmp_path / "run", 1, 3, seconds=1):
+        with pytest.raises(RunMismatchError) as caught, connected(options, tmp_path / "run", seconds=0.2):
+            pass
+        with numbered(tmp_path / "run", 2, 3, seconds=1), numbered(tmp_path / "other", 1, 3, seconds=1):
+            assert absent(tmp_path / "run", 4) == [0, 3]
+    assert str(caught.value).startswith("process 1 of 3 is there already (")
+    assert str(caught.value).endswith(f", pid {os.getpid()}); give each process a --process-id of its own")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f", pid {os.getpid()}); this one waits for its end, for at most 0.2 s" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_process_0_names_those_that_have_not_come_before_jax_aborts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: time.sleep(0.5))
+    monkeypatch.setattr(jax.distributed, "shutdown", lambda: None)
+    monkeypatch.setattr("train.run.processes.watching", contextlib.nullcontext)
+    options = ProcessOptions(distributed=True, coordinator="127.0.0.1:1", num_processes=4, process_id=0)
+    with numbered(tmp_path / "run", 2, 4, seconds=1), connected(options, tmp_path / "run", seconds=3):
+        pass
+    line = "not there, of processes 0 to 3: 1, 3; JAX ends the others"
+    assert capsys.readouterr().err.splitlines()[1:] == [line]
+
+
+def test_a_number_is_free_when_the_process_with_it_has_ended(tmp_path, monkeypatch, capsys):
+    """Such as that of a run which is started again before its last process is gone."""
+    monkeypatch.setattr(lock, "SECONDS_BETWEEN_TRIES", 0.05)
+    first, over = numbered(tmp_path / "run", 1, 2, seconds=1), threading.Event()
+    first.__enter__()
+
+    def end():
+        over.wait(60)
+        first.__exit__(None, None, None)
+
+    threading.Thread(target=end).start()
+    threading.Timer(0.1, over.set).start()
+    with numbered(tmp_path / "run", 1, 2, seconds=60):
+        assert over.is_set()
+    assert "process 1 of 2 is there already" in capsys.readouterr().err
