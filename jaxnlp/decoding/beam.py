@@ -66,6 +66,7 @@ class _Settings(NamedTuple):
     """Options that are inputs of the compiled programs; see `beam_search`."""
 
     length_penalty: Array | float
+    length_offset: Array | float
     coverage_penalty: Array | float | None
     max_lengths: Array | np.ndarray
 
@@ -87,6 +88,7 @@ def beam_search(
     max_new_tokens: int,
     stop: int | None = None,
     length_penalty: float = 0.0,
+    length_offset: float = 5.0,
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
     n_best: int | None = None,
@@ -100,7 +102,7 @@ def beam_search(
 ) -> BeamResult:
     """The best continuations of each prompt that beam search finds.
 
-    score(Y) = log P(Y | prompt) / ((5 + |Y|) / 6)^alpha + beta sum_s log min(sum_t a_ts, 1)
+    score(Y) = log P(Y | prompt) / ((o + |Y|) / (o + 1))^alpha + beta sum_s log min(sum_t a_ts, 1)
 
     a_ts is the attention weight of target position t on source token s. The second term is present only with a coverage
     penalty. Scores rank finished hypotheses; running hypotheses are ranked by log-probability.
@@ -112,8 +114,8 @@ def beam_search(
     The search stops early only if the result stays the same: each row has `n_best` finished hypotheses, and no running
     hypothesis can reach a better score than the worst of these. Log-probabilities only decrease, and the penalty
     reduces them most at the maximum length, so a running hypothesis with log-probability s reaches at most
-    s / ((5 + maximum length) / 6)^alpha. Beam search is still approximate: it discards prefixes that are not among the
-    N most probable ones of their length.
+    s / ((o + maximum length) / (o + 1))^alpha. Beam search is still approximate: it discards prefixes that are not among
+    the N most probable ones of their length.
 
     Args:
       decoder: the model's step function and cache. Its capacity must hold the prompt and all new tokens except the
@@ -124,6 +126,7 @@ def beam_search(
       max_new_tokens: maximum length of all continuations, at least 1.
       stop: the token that ends a continuation; None = all continuations are truncated.
       length_penalty: alpha, at least 0; larger values favour longer continuations.
+      length_offset: o, at least 0: 5 in Wu et al. 2016, 0 in Transformers.
       coverage_penalty: beta, at least 0; larger values penalise unattended source tokens more. Needs a decoder and a
         cache that count coverage.
       no_repeat_ngram: size of the n-grams that no continuation may contain twice; 0 = no restriction.
@@ -150,6 +153,8 @@ def beam_search(
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     if not 0.0 <= length_penalty < float("inf"):
         raise ValueError(f"length_penalty must be at least 0 and finite, got {length_penalty}")
+    if not 0.0 <= length_offset < float("inf"):
+        raise ValueError(f"length_offset must be at least 0 and finite, got {length_offset}")
     if not 0.0 <= coverage_penalty < float("inf"):
         raise ValueError(f"coverage_penalty must be at least 0 and finite, got {coverage_penalty}")
     if coverage_penalty and (decoder.coverage is None or cache is None):
@@ -175,7 +180,10 @@ def beam_search(
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, *forced)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
-        float(length_penalty), float(coverage_penalty) if coverage_penalty else None, limits.astype(np.int32)
+        float(length_penalty),
+        float(length_offset),
+        float(coverage_penalty) if coverage_penalty else None,
+        limits.astype(np.int32),
     )
     earlier, last = prompt[:, :-1], prompt[:, -1]
     if earlier.size:
@@ -310,7 +318,7 @@ def _extend(
     covered = _coverage(decoder, search.cache, settings, (batch, num_beams))
 
     def finish(hypotheses: BeamResult, parents: Array, where: Array) -> BeamResult:
-        final = hypotheses.scores / _penalty(length, settings.length_penalty)
+        final = hypotheses.scores / _penalty(length, settings)
         final += jnp.take_along_axis(covered, parents, axis=1)
         return hypotheses._replace(scores=jnp.where(where, final, -jnp.inf))
 
@@ -328,7 +336,7 @@ def _extend(
     best = _best(finished)
     rows = jnp.arange(batch)[:, None] * num_beams + parents
     cache = decoder.reorder(search.cache, rows.reshape(-1))
-    bound = running.scores[:, 0] / _penalty(settings.max_lengths, settings.length_penalty)
+    bound = running.scores[:, 0] / _penalty(settings.max_lengths, settings)
     return _Search(cache, running, best), best.scores[:, rules.n_best - 1] >= bound
 
 
@@ -386,5 +394,6 @@ def _best(groups: Sequence[BeamResult]) -> BeamResult:
     )
 
 
-def _penalty(length: Array | np.ndarray | int, length_penalty: Array | float) -> Array:
-    return jnp.asarray((5 + length) / 6, jnp.float32) ** length_penalty
+def _penalty(length: Array | np.ndarray | int, settings: _Settings) -> Array:
+    offset = settings.length_offset
+    return ((offset + jnp.asarray(length, jnp.float32)) / (offset + 1.0)) ** settings.length_penalty

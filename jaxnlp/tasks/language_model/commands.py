@@ -52,6 +52,9 @@ class Generate(Command):
     """Stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens."""
     length_penalty: NonNegative = 0.0
     """Length penalty of beam search: larger values favour longer outputs. Useful with a stop."""
+    length_offset: NonNegative = 5.0
+    """The length penalty divides by ((offset + length) / (offset + 1))^penalty: 5 in Wu et al. 2016, 0 in
+    Transformers."""
     num_beams: Count = 1
     """Number of beams; above 1: beam search instead of sampling, with the best text first."""
     json: bool = False
@@ -66,6 +69,7 @@ class Generate(Command):
         super().__post_init__()
         if self.length_penalty and self.num_beams == 1:
             raise ValueError("length_penalty applies only to beam search; set num_beams")
+        self.only_if(self.length_penalty > 0, "a positive length_penalty", "length_offset")
         if self.num_beams > 1:
             if self.sampling != Sampling() or self.seed != 0:
                 raise ValueError("num_beams cannot be combined with temperature, top_k, top_p or seed")
@@ -144,6 +148,7 @@ class Generate(Command):
             max_new_tokens=self.max_new_tokens,
             stop=stop,
             length_penalty=self.length_penalty,
+            length_offset=self.length_offset,
         )
         arrays = map(np.asarray, (beams.tokens[0], beams.lengths[0], beams.scores[0]))
         rows = [(row[:length].tolist(), float(score)) for row, length, score in zip(*arrays, strict=True)]
@@ -240,6 +245,7 @@ def generate(
     stop: str | None = None,
     num_beams: int = 1,
     length_penalty: float = 0.0,
+    length_offset: float = 5.0,
 ) -> list[str]:
     """Each prompt, or one prompt, with its continuation; "" for a prompt without tokens.
 
@@ -253,15 +259,17 @@ def generate(
       stop: stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens.
       num_beams: number of beams; above 1: beam search instead of sampling.
       length_penalty: of beam search; larger values favour longer texts.
+      length_offset: of the length penalty: 5 in Wu et al. 2016, 0 in Transformers.
 
     Raises: ValueError for invalid options and prompts.
     """
     sampling = Sampling(temperature, top_k, top_p)
     options: dict[str, Any] = {"sampling": sampling, "seed": seed, "stop": stop, "num_beams": num_beams}
+    options |= {"length_penalty": length_penalty, "length_offset": length_offset}
     texts = list[str]()
     for index, prompt in enumerate(require_texts(prompts, "prompts")):
         try:
-            texts.append(Generate(prompt, max_new_tokens, length_penalty=length_penalty, **options).text(trained))
+            texts.append(Generate(prompt, max_new_tokens, **options).text(trained))
         except ValueError as error:
             error.add_note(f"It is the prompt with the index {index}.")
             raise

@@ -121,6 +121,7 @@ def translate(
     length_penalty: float = 0.6,
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
+    length_offset: float = 5.0,
 ) -> list[str]:
     """The translation of each text, or of one; that of a blank text is blank.
 
@@ -132,10 +133,11 @@ def translate(
       length_penalty: larger values favour longer translations.
       coverage_penalty: larger values penalise unattended source tokens more.
       no_repeat_ngram: size of the n-grams that no translation may contain twice; 0 = no restriction.
+      length_offset: of the length penalty: 5 in Wu et al. 2016, 0 in Transformers.
 
     Raises: ValueError for invalid options.
     """
-    options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
+    options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram, length_offset)
     processor: TranslationProcessor = trained.processor
     translations = [""] * len(require_texts(texts))
     kept, truncated = sources_of(processor, texts, max_source_length(trained))
@@ -152,9 +154,10 @@ def warm_up(
     length_penalty: float = 0.6,
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
+    length_offset: float = 5.0,
 ) -> None:
     """Compiles the programs of `translate` ahead, with its arguments."""
-    options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
+    options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram, length_offset)
     batches.warm_up(decoding_shapes(max_source_length(trained)), _searcher(trained, (), options, 1))
 
 

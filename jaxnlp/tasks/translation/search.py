@@ -41,6 +41,9 @@ class SearchOptions(Config):
     """Larger values penalise unattended source tokens more (beta of Wu et al. 2016)."""
     no_repeat_ngram: Natural = 0
     """Size of the n-grams that no translation may contain twice; 0 = no restriction."""
+    length_offset: NonNegative = 5.0
+    """The length penalty divides by ((offset + length) / (offset + 1))^penalty: 5 in Wu et al. 2016, 0 in
+    Transformers."""
 
     @property
     def search(self) -> "SearchOptions":
@@ -135,6 +138,7 @@ class Translator(NamedTuple):
             max_new_tokens=longest,
             stop=self.symbols.end,
             length_penalty=options.length_penalty,
+            length_offset=options.length_offset,
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=n_best,

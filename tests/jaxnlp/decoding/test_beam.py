@@ -440,6 +440,7 @@ def test_the_context_may_be_filled_to_the_last_token():
         ((2, 3), {"max_lengths": np.array([0, 1])}, "max_lengths must be in 1 to max_new_tokens, 2, got 0 to 1"),
         ((2, 3), {"max_lengths": np.array([3, 1])}, "max_lengths must be in 1 to max_new_tokens, 2, got 1 to 3"),
         ((2, 3), {"length_penalty": -0.1}, "length_penalty must be at least 0 and finite, got -0.1"),
+        ((2, 3), {"length_offset": -1.0}, "length_offset must be at least 0 and finite, got -1.0"),
         ((2, 3), {"length_penalty": float("nan")}, "length_penalty must be at least 0 and finite, got nan"),
     ],
     ids=str,

@@ -55,10 +55,12 @@ def test_greedy_continuations_are_those_of_transformers_token_for_token(tiny):
     assert len(set(found)) == 3
 
 
-def test_beams_without_a_length_penalty_are_those_of_transformers(tiny):
+@pytest.mark.parametrize("penalty", [0.0, 1.5])
+def test_beams_are_those_of_transformers_with_its_length_penalty(tiny, penalty):
     _, _, tokenizer, run = tiny
-    found = run.generate(PROMPTS, max_new_tokens=12, num_beams=3, stop=tokenizer.eos_token)
-    options = {"num_beams": 3, "do_sample": False, "length_penalty": 0.0, "early_stopping": "never"}
+    ours = {"length_penalty": penalty} | ({"length_offset": 0.0} if penalty else {})
+    found = run.generate(PROMPTS, max_new_tokens=12, num_beams=3, stop=tokenizer.eos_token, **ours)
+    options = {"num_beams": 3, "do_sample": False, "length_penalty": penalty, "early_stopping": "never"}
     assert found == continued(tiny, **options)
 
 

@@ -68,10 +68,14 @@ def test_greedy_texts_are_those_of_transformers_token_for_token(tiny):
     assert len(set(found)) == 3
 
 
-def test_beams_without_a_length_penalty_are_those_of_transformers(tiny):
+def test_beams_are_those_of_transformers_with_its_length_penalty(tiny):
     _, model, tokenizer, run = tiny
-    found = run.translate(SOURCES, num_beams=3, length_penalty=0.0)
-    assert found == written(model, tokenizer, num_beams=3, length_penalty=0.0, early_stopping="never")
+    beams = {}
+    for penalty in (0.0, 0.8, 3.0):
+        found = run.translate(SOURCES, num_beams=3, length_penalty=penalty, length_offset=0.0)
+        assert found == written(model, tokenizer, num_beams=3, length_penalty=penalty, early_stopping="never")
+        beams[penalty] = found
+    assert beams[0.0] != beams[3.0]
 
 
 FORCED = [
