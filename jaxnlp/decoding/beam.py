@@ -114,8 +114,8 @@ def beam_search(
     The search stops early only if the result stays the same: each row has `n_best` finished hypotheses, and no running
     hypothesis can reach a better score than the worst of these. Log-probabilities only decrease, and the penalty
     reduces them most at the maximum length, so a running hypothesis with log-probability s reaches at most
-    s / ((o + maximum length) / (o + 1))^alpha. Beam search is still approximate: it discards prefixes that are not among
-    the N most probable ones of their length.
+    s / ((o + maximum length) / (o + 1))^alpha. Beam search is still approximate: it discards prefixes that are not
+    among the N most probable ones of their length.
 
     Args:
       decoder: the model's step function and cache. Its capacity must hold the prompt and all new tokens except the
