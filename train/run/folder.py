@@ -165,7 +165,8 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
             f"{total_steps}"
         )
     if json_digest(run.processor) != record.processor_digest:
-        changed = _listed(differences(processor, run.processor))
+        as_saved = json.loads(json.dumps(run.processor))  # a tuple is a list there
+        changed = _listed(differences(processor, as_saved))
         raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{changed}")
     refuse_data_change(record, run, workdir)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.config import Count, NonNegative, Positive, Rate
+from jaxnlp.config import Count, Fraction, Positive, Rate
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.metrics import total
 from jaxnlp.saving.serialization import to_json
@@ -35,7 +35,7 @@ class DynamicPerplexity(Evaluator):
     """Number of tokens between two updates."""
     learning_rate: Positive = 1e-4
     """Length of an update of each parameter."""
-    decay: NonNegative = 1e-3
+    decay: Fraction = 1e-3
     """Share of the way back to the trained parameters, after each update."""
     beta: Rate = 0.999
     """Decay rate of the running mean of squared gradients."""

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.runs import load_run
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, find_checkpoint
+from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, find_checkpoint, json_digest, read_record
 from jaxnlp.saving.serialization import ConfigError, to_json
 from train.config import TrainConfig, update
 from train.report.rebuild import main as report
@@ -17,6 +18,7 @@ from train.run import folder as run_folder
 from train.run.folder import (
     RunMismatchError,
     RunSpec,
+    check_continuation,
     check_folder,
     create,
     keep_lines_until,
@@ -226,6 +228,25 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     finally:
         source.write_text(original)
     assert files(run) == before
+
+
+def test_a_changed_processor_is_compared_as_it_would_be_saved(run):
+    """A tuple in a list, such as the names of classes, is no difference."""
+    saved = {**PROCESSOR, "parts": [{"names": ["a", "b"]}]}
+    (run / "processor.json").write_text(json.dumps(saved))
+    record = dataclasses.replace(read_record(run, 6), processor_digest=json_digest(saved))
+    now = {**saved, "characters": ("a", "c"), "parts": [{"names": ("a", "b")}]}
+    spec = RunSpec({}, {}, now, description="d", fingerprint="f")
+    with pytest.raises(RunMismatchError) as error:
+        check_continuation(record, spec, run)
+    assert str(error.value).partition("would differ:")[2].split() == [
+        "characters:",
+        "['a',",
+        "'b']",
+        "->",
+        "['a',",
+        "'c']",
+    ]
 
 
 def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, monkeypatch):

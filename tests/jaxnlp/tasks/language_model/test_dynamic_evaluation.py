@@ -95,3 +95,9 @@ def test_a_text_that_repeats_itself_is_learned():
 def test_a_split_without_text_is_refused():
     with pytest.raises(DataError, match="test has no text to score"):
         OPTIONS(Scoring(examples=("a text",)))
+
+
+@pytest.mark.parametrize("decay", [1.001, 5.0])
+def test_more_than_the_whole_way_back_is_refused(decay):
+    with pytest.raises(ValueError, match=r"decay must be in \[0, 1\]"):
+        DynamicPerplexity(decay=decay)
