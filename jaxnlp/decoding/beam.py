@@ -234,7 +234,7 @@ def compile_beam_search(
     """
     forced = (forced_first, forced_stop, never, least, renormalised)
     rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, *forced)
-    settings = _Settings(0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
+    settings = _Settings(0.0, 0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
     last, mesh = np.zeros(batch, np.int32), mesh_of(params)
     params = compile_ahead(prepared, decoder, params)
     search = rows_like(mesh, compile_ahead(_start, mesh, decoder, rules, last, cache))

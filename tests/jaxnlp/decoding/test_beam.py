@@ -193,7 +193,7 @@ def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(mo
 
     replaced = stopped_early = 0
     for alpha in (0.0, 3.0):
-        settings = beam._Settings(alpha, None, np.array([10, 6, 10], np.int32))
+        settings = beam._Settings(alpha, 5.0, None, np.array([10, 6, 10], np.int32))
         cache = beam._read(None, decoder, params, pad_to_bucket(decoder, earlier), earlier.shape[1], None)
         search, over = beam._start(None, decoder, rules, PROMPT[:, -1], cache), np.array(False)
         for length in range(1, 11):
