@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.typing import PyTree
 
 
@@ -35,7 +36,7 @@ def text_shapes(longest: int) -> tuple[Shape, ...]:
     Args:
       longest: maximum length of a text.
     """
-    if jax.default_backend() != "cpu":
+    if target_platform() != "cpu":
         return decoding_shapes(longest)
     lengths = {
         1: (SHORT // 2, SHORT, LONGER, _between(LONGER, longest), longest),

@@ -39,7 +39,7 @@ def test_eight_long_texts_share_a_batch_where_one_takes_as_long(monkeypatch):
     lengths = [500] * 8
     assert [shape for _, shape in batches(lengths, text_shapes(512))] == [Shape(1, 512)] * 8
     assert [shape for _, shape in batches(lengths, decoding_shapes(512))] == [Shape(8, 512)]
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr("jaxnlp.inference.batches.target_platform", lambda: "gpu")
     assert text_shapes(512) == decoding_shapes(512)
 
 

@@ -79,7 +79,7 @@ def test_process_0_names_those_that_have_not_come_before_jax_aborts(tmp_path, ca
     with numbered(tmp_path / "run", 2, 4, seconds=1), connected(options, tmp_path / "run", seconds=3):
         pass
     line = "not there, of processes 0 to 3: 1, 3; JAX ends the others"
-    assert capsys.readouterr().err.splitlines()[1:] == [line]
+    assert line in capsys.readouterr().err.splitlines()
 
 
 def test_a_number_is_free_when_the_process_with_it_has_ended(tmp_path, monkeypatch, capsys):
