@@ -146,7 +146,8 @@ def read_options(
         name = unknown[0].partition("=")[0]
         choices = [choice for part in parts for choice in _kinds_with(name.removeprefix("--"), part)]
         if choices:
-            raise ValueError(f"{name} applies only to {' and '.join(filter(None, (', '.join(choices[:-1]), choices[-1])))}")
+            *others, last = choices
+            raise ValueError(f"{name} applies only to {' and '.join([', '.join(others), last] if others else [last])}")
         raise ValueError(_unknown(unknown[0], options, program, similar))
     for name, kind, default, *_ in options:  # tyro reads "one value or several" without a value as an empty tuple
         if values[name] == () != default and typing.get_origin(kind) is not tuple:
