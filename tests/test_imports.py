@@ -44,6 +44,7 @@ ALLOWED = {
     "jaxnlp.images": ("jaxnlp.images", "jaxnlp.targets", "jaxnlp.inference.arguments"),
     "jaxnlp.input_files": ("jaxnlp.input_files", "jaxnlp.corpus"),
     "jaxnlp.inference": ("jaxnlp.typing",),
+    "jaxnlp.inference.batches": ("jaxnlp.typing", "jaxnlp.ops.devices"),
     "jaxnlp.pages": (*LEAVES, "jaxnlp.pages"),
     "jaxnlp.pages.blocks": (),
     "jaxnlp.saving": LEAVES,

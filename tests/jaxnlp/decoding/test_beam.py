@@ -405,8 +405,7 @@ def test_compiles_once_a_bucket_and_once_for_all_further_tokens():
     decoder = Decoder(lambda params: params, read, lambda batch: jnp.zeros((batch, 2)), None)
     for length, alpha in ((1, 0.0), (3, 0.0), (9, 0.5), (17, 1), (20, 2.0)):
         beam_search(decoder, {}, np.zeros((2, length), np.int32), num_beams=3, max_new_tokens=6, length_penalty=alpha)
-    limits = np.array([2, 6])
-    beam_search(decoder, {}, np.zeros((2, 4), np.int32), num_beams=3, max_new_tokens=6, max_lengths=limits)
+    beam_search(decoder, {}, np.zeros((2, 4), np.int32), num_beams=3, max_new_tokens=6, max_lengths=np.array([2, 6]))
     assert sorted(traced) == [(2, 16), (2, 32), (6, 1)]
 
 
