@@ -1,8 +1,8 @@
 """Additions of two numbers of up to two digits, by a small character GPT that has never seen the held-out pairs.
 
 Source: karpathy/minGPT, projects/adder. Differs: see data/additions.py; three layers of width 96.
-Cost: a minute or two on two CPU cores.
-Expect: see docs/results/additions.json.
+Cost: 11 to 29 minutes on two busy CPU cores.
+Expect: 99% to 100% of the test sums right.
 Command: jaxnlp train additions --workdir runs/additions
 """
 

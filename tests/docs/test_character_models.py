@@ -1,0 +1,28 @@
+"""Numbers of docs/character_models.md and of its rows in the README are those of the ledger."""
+
+import re
+
+import numpy as np
+import pytest
+
+SEEDS = ("additions", "additions-seed1", "additions-seed2")
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/character_models.md"])
+def test_the_share_of_right_sums_is_the_mean_of_the_seeds(root, entries, file):
+    page = " ".join((root / file).read_text(encoding="utf-8").split())
+    mean, low, high = map(
+        float, re.search(r"([\d.]+)% of (?:500|the test's).*?\(([\d.]+) to ([\d.]+)\)", page).groups()
+    )
+    runs = [entries(name)["exact_match", "test"] for name in SEEDS]
+    assert [run["seed"] for run in runs] == [0, 1, 2]
+    assert [run["examples"] for run in runs] == [500] * 3
+    values = [100 * run["value"] for run in runs]
+    assert (mean, low, high) == pytest.approx((np.mean(values), min(values), max(values)), abs=0.051)
+
+
+def test_the_minutes_of_the_readme_are_those_of_the_runs(root, entries):
+    page = (root / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"`additions` \| works \| .* after (\d+) to (\d+) minutes on a busy machine", page)
+    minutes = [entries(name)["exact_match", "test"]["train_seconds"] / 60 for name in SEEDS]
+    assert list(map(float, shown)) == pytest.approx([min(minutes), max(minutes)], abs=0.51)
