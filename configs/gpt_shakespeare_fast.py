@@ -39,7 +39,7 @@ def get_config() -> TrainConfig:
             max_grad_norm=1.0,
             schedule=Cosine(warmup=100, min_lr_ratio=0.0),
         ),
-        total_steps=5_000,
+        total_steps=4_000,
         evaluate_every_steps=1_000,
         checkpoint_every_steps=1_000,
     )
