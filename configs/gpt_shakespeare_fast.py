@@ -1,10 +1,10 @@
-"""Character GPT on Tiny Shakespeare: the lowest validation loss in five minutes on two CPU cores.
+"""Character GPT on Tiny Shakespeare: a low validation loss in about five minutes on two CPU cores.
 
 Source: the size of gpt_shakespeare_cpu with twice the context. Rotary positions (Su et al. 2021), normalised queries
 and keys (Henry et al. 2020), ReLU squared (So et al. 2021), branches that are zero at first and Muon, as in the speed
-runs of KellerJordan/modded-nanogpt; a learning rate that falls to zero. docs/character_models.md says what each brings.
-Cost: four to six minutes on two CPU cores with bfloat16 instructions.
-Expect: see docs/results/gpt_shakespeare_fast.json.
+runs of KellerJordan/modded-nanogpt; a learning rate that falls to zero.
+Cost: six minutes on two busy CPU cores with bfloat16 instructions.
+Expect: a validation loss of 1.502.
 Command: jaxnlp train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fast
 """
 

@@ -1,5 +1,6 @@
 """Numbers of docs/character_models.md and of its rows in the README are those of the ledger."""
 
+import json
 import re
 
 import numpy as np
@@ -26,3 +27,20 @@ def test_the_minutes_of_the_readme_are_those_of_the_runs(root, entries):
     (shown,) = re.findall(r"`additions` \| works \| .* after (\d+) to (\d+) minutes on a busy machine", page)
     minutes = [entries(name)["exact_match", "test"]["train_seconds"] / 60 for name in SEEDS]
     assert list(map(float, shown)) == pytest.approx([min(minutes), max(minutes)], abs=0.51)
+
+
+def test_the_losses_of_both_versions_of_the_fast_recipe_are_in_the_ledger(root):
+    held = json.loads((root / "docs" / "results" / "gpt_shakespeare_fast.json").read_text(encoding="utf-8"))
+    losses = {entry["steps"]: entry["value"] for entry in held if entry["metric"] == "loss"}
+    page = " ".join((root / "docs" / "character_models.md").read_text(encoding="utf-8").split())
+    before = re.search(r"for ([\d,]+) steps, and had a loss of ([\d.]+)\.", page).groups()
+    after = re.search(r"after ([\d,]+) steps the loss is ([\d.]+)\.", page).groups()
+    for steps, value in (before, after):
+        assert float(value) == pytest.approx(losses[int(steps.replace(",", ""))], abs=0.00051)
+    row = re.search(
+        r"`gpt_shakespeare_fast` \| works \| validation loss ([\d.]+) after (\d+) s",
+        (root / "README.md").read_text(encoding="utf-8"),
+    )
+    newest = held[-1]
+    assert float(row[1]) == pytest.approx(losses[newest["steps"]], abs=0.00051)
+    assert float(row[2]) == pytest.approx(newest["train_seconds"], abs=0.51)
