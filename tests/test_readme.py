@@ -161,10 +161,13 @@ def test_wrong_commands_would_be_found(name, words):
 
 def test_results_of_the_readme_are_those_of_the_ledger(root: Path):
     page = (root / "README.md").read_text(encoding="utf-8")
-    results = re.findall(r"\| `(\w+)` \| works \| validation loss ([\d.]+) after (\d+) s \|", page)
+    results = re.findall(
+        r"\| `(\w+)` \| works \| validation loss ([\d.]+) after (\d+) s(?: on a busy machine)? \|", page
+    )
     assert len(results) == len(re.findall("validation loss", page)) == 3
     for recipe, loss, seconds in results:
-        entry = json.loads((root / "docs" / "results" / f"{recipe}.json").read_text())[-1]
-        assert (entry["recipe"], entry["metric"], entry["split"]) == (recipe, "loss", "validation")
+        entries = json.loads((root / "docs" / "results" / f"{recipe}.json").read_text())
+        entry = [entry for entry in entries if entry["metric"] == "loss"][-1]
+        assert (entry["recipe"], entry["commit"], entry["split"]) == (recipe, entries[-1]["commit"], "validation")
         assert float(loss) == pytest.approx(entry["value"], abs=5.1e-4)
         assert float(seconds) == pytest.approx(entry["train_seconds"], abs=0.51)
