@@ -1,7 +1,8 @@
 """The answer to one text, a vector, a label, entities or a translation: by jaxnlp and by Hugging Face's libraries.
 
 The vector is that of all-MiniLM-L6-v2. The label comes from the same encoder, with a random head on its pooler, and so
-do entities, with a random head on each word's first token. Both sides read the same weights and compute in float32.
+do entities, with a random head on each word's first token. Both sides read the same weights, and have them in the same
+type: float32, or bfloat16.
 
 The translators have the size of `multi30k_transformer` and random parameters. Theirs is Transformers' MarianMTModel in
 float32, which normalises after each layer, not before. Both search with 5 beams for `TARGET` tokens, and their
@@ -18,11 +19,12 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.case import OURS, Case, Step
 
 OPPONENT = "hugging_face"
+Weights = Literal["float32", "bfloat16"]
 
 SHORT = "A quiet film that is funny, wise and never dull."
 LONG = ("The film takes its time, and the viewer is glad of every minute. " * 8)[:500]
@@ -42,49 +44,49 @@ def case(module: str, variant: str, text: str, ours: Callable[[str], Step], thei
     return Case(module, {OURS: functools.partial(ours, text), OPPONENT: functools.partial(theirs, text)}, variant)
 
 
-def our_vector(text: str) -> Step:
+def our_vector(text: str, weights: Weights = "float32") -> Step:
     import jaxnlp
 
-    run = jaxnlp.load_pretrained(minilm())
+    run = jaxnlp.load_pretrained(minilm()).rounded(weights)
     return lambda: run.embed(text)
 
 
-def their_vector(text: str) -> Step:
+def their_vector(text: str, weights: Weights = "float32") -> Step:
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(minilm(), device="cpu")
+    model = SentenceTransformer(minilm(), device="cpu", model_kwargs={"dtype": weights})
     return lambda: model.encode(text)
 
 
-def our_label(text: str) -> Step:
+def our_label(text: str, weights: Weights = "float32") -> Step:
     import jaxnlp
 
     with written("classifier") as folder:
-        run = jaxnlp.load_pretrained(folder)
+        run = jaxnlp.load_pretrained(folder).rounded(weights)
     return lambda: run.predict(text)
 
 
-def their_label(text: str) -> Step:
+def their_label(text: str, weights: Weights = "float32") -> Step:
     from transformers import pipeline
 
     with written("classifier") as folder:
-        classify = pipeline("text-classification", str(folder), device="cpu")
+        classify = pipeline("text-classification", str(folder), device="cpu", dtype=weights)
     return lambda: classify(text)
 
 
-def our_tags(text: str) -> Step:
+def our_tags(text: str, weights: Weights = "float32") -> Step:
     import jaxnlp
 
     with written("tagger") as folder:
-        run = jaxnlp.load_pretrained(folder)
+        run = jaxnlp.load_pretrained(folder).rounded(weights)
     return lambda: run.tag(text)
 
 
-def their_tags(text: str) -> Step:
+def their_tags(text: str, weights: Weights = "float32") -> Step:
     from transformers import pipeline
 
     with written("tagger") as folder:
-        tag = pipeline("token-classification", str(folder), device="cpu", aggregation_strategy="first")
+        tag = pipeline("token-classification", str(folder), device="cpu", aggregation_strategy="first", dtype=weights)
     return lambda: tag(text)
 
 
@@ -143,6 +145,7 @@ def write_classifier(folder: Path) -> None:
 
     from jaxnlp.convert.pretrained import read_pretrained
     from jaxnlp.models.bert_classifier import BertClassifierConfig
+    from jaxnlp.nn.compute import EXACT
     from jaxnlp.targets import OneClass
     from jaxnlp.tasks import Trained
     from jaxnlp.tasks.bert_verbs.commands import Export
@@ -150,7 +153,7 @@ def write_classifier(folder: Path) -> None:
     from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 
     found = read_pretrained(minilm())
-    config = BertClassifierConfig(encoder=found.config, pooling="pooler")
+    config = BertClassifierConfig(encoder=found.config, pooling="pooler", compute=EXACT)
     processor = TextClassifierProcessor(found.vocabulary, found.config.max_positions, one_part(OneClass(LABELS)))
     kernel = np.random.default_rng(0).normal(size=(found.config.width, len(LABELS))).astype(np.float32)
     head = {"kernel": kernel, "bias": np.zeros(len(LABELS), np.float32)}

@@ -1,27 +1,27 @@
-"""50 tokens after a prompt, greedy, with a cache on both sides: with jaxnlp, also in 8 bits, and Transformers."""
+"""50 tokens after a prompt, greedy, with a cache on both sides: with jaxnlp and with Transformers."""
 
 from pathlib import Path
 
 from benchmarks.case import Case, Step
-from benchmarks.foreign import DECODERS, NEW, PROMPT, implementations, with_folder
+from benchmarks.foreign import DECODERS, NEW, PROMPT, bits_of_weights, implementations, with_folder
+from jaxnlp.tasks import Weights
 
 
-def ours(model_type: str, bits: int) -> Step:
+def ours(model_type: str, weights: Weights) -> Step:
     import jaxnlp
 
-    run = with_folder(jaxnlp.load_pretrained, model_type)
-    run = run.quantised() if bits == 8 else run
+    run = with_folder(jaxnlp.load_pretrained, model_type).rounded(weights)
     return lambda: run.generate(PROMPT, max_new_tokens=NEW, temperature=0.0)
 
 
-def theirs(model_type: str, bits: int) -> Step:
-    """In 32 bits, whatever ours has."""
-    del bits
+def theirs(model_type: str, weights: Weights) -> Step:
+    """In 32 bits where ours has 8."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     def load(folder: Path):
-        return AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).eval()
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32" if weights == "int8" else weights)
+        return AutoTokenizer.from_pretrained(folder), model.eval()
 
     tokenizer, model = with_folder(load, model_type)
 
@@ -35,8 +35,9 @@ def theirs(model_type: str, bits: int) -> Step:
 
 
 def cases() -> list[Case]:
+    types: dict[str, Weights] = {**bits_of_weights(), "8 bits": "int8"}
     return [
-        Case("complete", implementations(ours, theirs, model_type, bits), f"{model_type}, {bits} bits", NEW)
+        Case("complete", implementations(ours, theirs, model_type, weights), f"{model_type}, {bits}", NEW)
         for model_type in DECODERS
-        for bits in (32, 8)
+        for bits, weights in types.items()
     ]

@@ -47,7 +47,7 @@ def row_of(run: Path) -> dict[str, Any]:
     return {
         "run": config.recipe,
         "loss": mean_loss(trained, batches),
-        "loss_int8": mean_loss(trained.quantised(), batches),
+        "loss_int8": mean_loss(trained.rounded("int8"), batches),
         "device": device_name(),
         "date": datetime.date.today().isoformat(),
         "commit": commit(),

@@ -19,7 +19,7 @@ from jaxnlp.config import Count, Natural, ProperFraction, Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, normalizer, parameters_of_blocks, shifts
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
-from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
+from jaxnlp.models.translation_cache import TranslationCache
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, OUTPUT_ROWS, Dense
@@ -28,7 +28,7 @@ from jaxnlp.nn.embedding import Embed
 from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.transformer import unstacked
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matrix_products import matmul, rounded_kernels, scores_of_rows
+from jaxnlp.ops.matrix_products import rounded_kernels, scores_of_rows
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -390,7 +390,7 @@ class EncoderDecoder(nn.Module):
         prepared = dict(params) | {"decoder": decoder}
         if dtype is None or OUTPUT_ROWS in params:
             return prepared
-        return prepared | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
+        return prepared | {OUTPUT_ROWS: self.output_layer(params)[0].T.astype(dtype)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
@@ -437,8 +437,6 @@ class EncoderDecoder(nn.Module):
         rows = hidden.reshape(-1, hidden.shape[-1])
         if self.has_variable("params", OUTPUT_ROWS):
             logits = scores_of_rows(rows, self.get_variable("params", OUTPUT_ROWS))
-        elif self.has_variable("params", ROUNDED_OUTPUT):
-            logits = matmul(rows, self.get_variable("params", ROUNDED_OUTPUT))
         elif not self.config.ties_output:
             logits = self.head(rows)
         else:

@@ -1,4 +1,4 @@
-"""The cache of an encoder-decoder Transformer, and the parameters that decoding reads."""
+"""The cache of an encoder-decoder Transformer."""
 
 import dataclasses
 
@@ -6,9 +6,6 @@ import flax.struct
 import jax
 
 from jaxnlp.nn.cache import LayerCache, cache_rows, log_coverage
-
-ROUNDED_OUTPUT = "rounded_output"
-"""The rounded matrix of the output layer [D, V] among the parameters of decoding."""
 
 
 @flax.struct.dataclass

@@ -133,7 +133,7 @@ class Trained:
       folder: of the run; None = it is not a run.
       step: of the checkpoint; None = it is not a run.
       config: the run's whole config, as JSON.
-      weights: precision of the weights of dense layers in its functions, see `quantised`.
+      weights: precision of the weights of dense layers in its functions, see `rounded`.
     """
 
     task: "Task"
@@ -179,17 +179,21 @@ class Trained:
         """
         return inference_params(self.model, self.params, self.weights)
 
-    def quantised(self) -> "Trained":
-        """The same model with 8 bits for each weight of its dense layers and its output layer.
+    def rounded(self, weights: Weights) -> "Trained":
+        """The same model with fewer bits for each weight of its dense layers.
 
-        On CPU a token of one sequence then takes less time. Texts and scores differ slightly. Attention maps are those
-        of the weights as trained, `params`.
+        Results differ slightly. Attention maps are those of the weights as trained, `params`.
 
-        Raises: ValueError for a model that does not generate, or not with Transformer blocks.
+        Args:
+          weights: "bfloat16": 16 bits, for products that take less time on processors with instructions for them;
+            "int8": 8 bits, for generated tokens that take less time on CPU; "float32": as trained.
+
+        Raises: ValueError for a model without Transformer blocks; for int8 and a model that does not generate; for
+          bfloat16 on a CPU without instructions for it.
         """
-        quantised = dataclasses.replace(self, weights="int8")
-        _ = quantised.separate_params  # computed here, where an error belongs
-        return quantised
+        rounded = dataclasses.replace(self, weights=weights)
+        _ = rounded.separate_params  # computed here, where an error belongs
+        return rounded
 
     @compilation_announced()
     def warm_up(self, function: str | None = None, **options: Any) -> None:

@@ -32,7 +32,7 @@ def answers_of(cases, variant):
     return [case.implementations[name]()() for name in (OURS, answers.OPPONENT)]
 
 
-@pytest.mark.parametrize("variant", ["vector", "vector of 500 characters"])
+@pytest.mark.parametrize("variant", ["vector, 32 bits", "vector of 500 characters, 32 bits"])
 def test_both_sides_compute_the_same_vector(encoder, monkeypatch, variant):
     monkeypatch.setattr(answers, "minilm", lambda: encoder)
     ours, theirs = answers_of(one_text.cases(), variant)
@@ -43,7 +43,7 @@ def test_both_sides_compute_the_same_vector(encoder, monkeypatch, variant):
 
 def test_both_sides_compute_the_same_label(encoder, monkeypatch):
     monkeypatch.setattr(answers, "minilm", lambda: encoder)
-    ours, (theirs,) = answers_of(one_text.cases(), "label")
+    ours, (theirs,) = answers_of(one_text.cases(), "label, 32 bits")
     assert ours.label == theirs["label"]
     assert ours.probability == pytest.approx(theirs["score"], abs=1e-5)
     assert abs(ours.probability - 0.5) > 0.01
@@ -51,7 +51,7 @@ def test_both_sides_compute_the_same_label(encoder, monkeypatch):
 
 def test_both_sides_find_the_same_entities(encoder, monkeypatch):
     monkeypatch.setattr(answers, "minilm", lambda: encoder)
-    ours, theirs = answers_of(one_text.cases(), "entities")
+    ours, theirs = answers_of(one_text.cases(), "entities, 32 bits")
     assert [(one.type, one.start, one.stop) for one in ours] == [
         (one["entity_group"], one["start"], one["end"]) for one in theirs
     ]

@@ -1,6 +1,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
@@ -34,30 +35,43 @@ def test_the_model_is_the_same_function_and_dense_layers_of_blocks_have_transpos
     np.testing.assert_array_equal(block[TRANSPOSED], params["blocks"]["feed_forward"]["up"]["kernel"][1].T)
 
 
-def test_rounded_operands_and_other_devices_keep_their_kernels():
+def test_rounded_operands_have_rounded_kernels_and_other_devices_keep_theirs():
     model = make_model()
     params = random_params(model)
     rounding = dataclasses.replace(model.config.compute, matmul_dtype="bfloat16")
-    found = [inference_params(model.clone(config=dataclasses.replace(model.config, compute=rounding)), params)]
+    rounding = model.clone(config=dataclasses.replace(model.config, compute=rounding))
+    found = inference_params(rounding, params)
+    kernel = params["blocks"]["feed_forward"]["up"]["kernel"][1]
+    np.testing.assert_array_equal(found["block_1"]["feed_forward"]["up"][TRANSPOSED], kernel.T.astype(jnp.bfloat16))
+    np.testing.assert_allclose(apply(rounding, found, TOKENS), apply(rounding, params, TOKENS), rtol=1e-5, atol=1e-5)
     with compile_for("gpu"):
-        found.append(inference_params(model, params))
-    for separate in found:
-        assert not names_of(separate, TRANSPOSED)
-        jax.tree.map(np.testing.assert_array_equal, separate["block_1"], jax.tree.map(lambda x: x[1], params["blocks"]))
+        separate = inference_params(model, params)
+    assert not names_of(separate, TRANSPOSED)
+    jax.tree.map(np.testing.assert_array_equal, separate["block_1"], jax.tree.map(lambda x: x[1], params["blocks"]))
 
 
 def relative_error(found, expected):
     return np.linalg.norm(np.asarray(found) - expected) / np.linalg.norm(expected)
 
 
+@pytest.fixture
+def bfloat16_instructions(monkeypatch):
+    """The CPU has them, whatever this machine's can do."""
+    monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: True)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_in_8_bits_logits_are_near(variant):
+def test_in_8_and_in_16_bits_logits_are_near(variant, bfloat16_instructions):
     model = make_model(**VARIANTS[variant])
     params = random_params(model)
-    found = inference_params(model, params, "int8")
-    assert found["block_1"]["feed_forward"]["up"][TRANSPOSED].values.dtype == np.int8
-    assert found[OUTPUT_ROWS].values.shape == (VOCABULARY, WIDTH)
-    assert 1e-4 < relative_error(apply(model, found, TOKENS), np.asarray(apply(model, params, TOKENS))) < 0.05
+    expected = np.asarray(apply(model, params, TOKENS))
+    in_8, in_16 = (inference_params(model, params, weights) for weights in ("int8", "bfloat16"))
+    assert in_8["block_1"]["feed_forward"]["up"][TRANSPOSED].values.dtype == np.int8
+    assert in_16["block_1"]["feed_forward"]["up"][TRANSPOSED].dtype == jnp.bfloat16
+    assert in_8[OUTPUT_ROWS].values.shape == in_16[OUTPUT_ROWS].shape == (VOCABULARY, WIDTH)
+    errors = [relative_error(apply(model, found, TOKENS), expected) for found in (in_16, in_8)]
+    assert 1e-5 < errors[0] < 0.02
+    assert 1e-4 < errors[1] < 0.05
 
 
 def test_a_translator_in_8_bits_scores_targets_nearly_as_before():
@@ -75,10 +89,23 @@ ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=8, m
 
 
 @pytest.mark.parametrize(
-    "config", [RecurrentLMConfig(embedding_width=8, widths=(8,)), BertPretrainingConfig(encoder=ENCODER)], ids=repr
+    ("config", "weights"),
+    [
+        (RecurrentLMConfig(embedding_width=8, widths=(8,)), "int8"),
+        (RecurrentLMConfig(embedding_width=8, widths=(8,)), "bfloat16"),
+        (BertPretrainingConfig(encoder=ENCODER), "int8"),
+    ],
+    ids=repr,
 )
-def test_models_that_would_not_be_faster_are_refused(config):
+def test_models_that_would_not_be_faster_are_refused(config, weights):
     model = config.build(sized(5))
     params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), parameter_shapes(model, *config.inputs(sized(5))))
-    with pytest.raises(ValueError, match=f"int8 .* leave it out for a {type(model).__name__}"):
-        inference_params(model, params, "int8")
+    with pytest.raises(ValueError, match=f"{weights} .* leave it out for a {type(model).__name__}"):
+        inference_params(model, params, weights)
+
+
+def test_16_bits_are_refused_on_a_cpu_without_instructions_for_them(monkeypatch):
+    monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: False)
+    model = make_model()
+    with pytest.raises(ValueError, match="this CPU, which has no instructions for it: leave it out"):
+        inference_params(model, random_params(model), "bfloat16")

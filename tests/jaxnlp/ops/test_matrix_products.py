@@ -141,6 +141,15 @@ def test_scores_of_rows_are_the_product_with_the_transposed_table_in_values_and_
         assert_near(found, expected)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_table_in_a_shorter_type_rounds_the_other_operand(rows):
+    x, w, _ = random_arrays()
+    x, table = x[:rows], jnp.asarray(w.T, jnp.bfloat16)
+    found = jax.jit(scores_of_rows)(x, table)
+    assert (found.shape, found.dtype) == ((rows, len(table)), x.dtype)
+    assert_near(found, x.astype(jnp.bfloat16).astype(np.float64) @ np.asarray(table).astype(np.float64).T)
+
+
 def test_other_programs_read_the_outputs_of_one_that_ends_in_products():
     # Some of these outputs are what a product left, others transposed: JAX must know the memory layout of each.
     x, w, upstream = random_arrays()

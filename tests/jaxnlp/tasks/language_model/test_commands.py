@@ -268,12 +268,15 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
 
 def test_in_8_bits_the_command_and_python_generate_one_text_and_perplexities_are_near(finished_run, capsys):
     trained = load_run(finished_run.folder, checkpoint="best")
-    rounded = trained.quantised()
+    rounded = trained.rounded("int8")
     assert repr(rounded).endswith(f"int8; {repr(trained).partition('; ')[2]}")
     text = "the dot is on the node"
     before, after = trained.perplexity(text), rounded.perplexity(text)
     assert before != after == pytest.approx(before, rel=0.02)
-    assert generate(finished_run.folder, "--int8", "--prompt", "the t", "--max-new-tokens", "9", "--seed", "3") == 0
+    assert (
+        generate(finished_run.folder, "--weights", "int8", "--prompt", "the t", "--max-new-tokens", "9", "--seed", "3")
+        == 0
+    )
     assert capsys.readouterr().out == rounded.generate("the t", max_new_tokens=9, seed=3) + "\n"
 
 
