@@ -35,17 +35,8 @@ DECODERS: Mapping[str, Mapping[str, Any]] = {
         "num_key_value_heads": 3,
         "tie_word_embeddings": True,
     },
-    "qwen3": {
-        "hidden_size": 1_024,
-        "intermediate_size": 3_072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "tie_word_embeddings": True,
-    },
 }
-"""GPT-2 with 124 million parameters, a Llama in the shape of SmolLM2 with 135 million, and Qwen3-0.6B."""
+"""GPT-2 with 124 million parameters, and a Llama in the shape of SmolLM2 with 135 million."""
 SIDE = 224
 """Height and width of an image, in pixels."""
 WORDS = 64

@@ -11,7 +11,6 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 TINY = {
     "distilbert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 8},
     "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2},
-    "qwen3": {**SIZES, "num_key_value_heads": 1, "head_dim": 8},
     "modernbert": {**SIZES, "pad_token_id": 0},
     "roberta": {**SIZES, "pad_token_id": 0},
     "xlm-roberta": {**SIZES, "pad_token_id": 0},
