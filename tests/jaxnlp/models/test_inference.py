@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,13 @@ from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.inference import inference_params
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import OUTPUT_ROWS, TRANSPOSED
 from jaxnlp.ops.devices import compile_for
 from tests.jaxnlp.models.gpt_helpers import TOKENS, VARIANTS, VOCABULARY, WIDTH, apply, make_model, random_params
 from tests.processors import sized, translating
+
+ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=8, max_positions=12)
 
 
 def names_of(params, kind):
@@ -35,19 +39,28 @@ def test_the_model_is_the_same_function_and_dense_layers_of_blocks_have_transpos
     np.testing.assert_array_equal(block[TRANSPOSED], params["blocks"]["feed_forward"]["up"]["kernel"][1].T)
 
 
-def test_rounded_operands_have_rounded_kernels_and_other_devices_keep_theirs():
+def test_rounded_operands_have_rounded_kernels_and_the_model_is_the_same_function():
+    config = BertPretrainingConfig(encoder=ENCODER, compute=TransformerCompute(matmul_dtype="bfloat16"))
+    model, inputs = config.build(sized(5)), [np.ones(one.shape, one.dtype) for one in config.inputs(sized(5))]
+    params = jax.jit(model.init)(jax.random.key(0), *inputs)["params"]
+    found = inference_params(model, params)
+    kernel = params["encoder"]["blocks"]["feed_forward"]["up"]["kernel"][0]
+    rounded = found["encoder"]["block_0"]["feed_forward"]["up"][TRANSPOSED]
+    np.testing.assert_array_equal(rounded, kernel.T.astype(jnp.bfloat16))
+    outputs = [jax.jit(model.apply)({"params": params}, *inputs) for params in (found, params)]
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), *outputs)
+
+
+def test_models_that_generate_with_rounded_operands_and_other_devices_keep_their_kernels():
     model = make_model()
     params = random_params(model)
     rounding = dataclasses.replace(model.config.compute, matmul_dtype="bfloat16")
-    rounding = model.clone(config=dataclasses.replace(model.config, compute=rounding))
-    found = inference_params(rounding, params)
-    kernel = params["blocks"]["feed_forward"]["up"]["kernel"][1]
-    np.testing.assert_array_equal(found["block_1"]["feed_forward"]["up"][TRANSPOSED], kernel.T.astype(jnp.bfloat16))
-    np.testing.assert_allclose(apply(rounding, found, TOKENS), apply(rounding, params, TOKENS), rtol=1e-5, atol=1e-5)
+    found = [inference_params(model.clone(config=dataclasses.replace(model.config, compute=rounding)), params)]
     with compile_for("gpu"):
-        separate = inference_params(model, params)
-    assert not names_of(separate, TRANSPOSED)
-    jax.tree.map(np.testing.assert_array_equal, separate["block_1"], jax.tree.map(lambda x: x[1], params["blocks"]))
+        found.append(inference_params(model, params))
+    for separate in found:
+        assert not names_of(separate, TRANSPOSED)
+        jax.tree.map(np.testing.assert_array_equal, separate["block_1"], jax.tree.map(lambda x: x[1], params["blocks"]))
 
 
 def relative_error(found, expected):
@@ -83,9 +96,6 @@ def test_a_translator_in_8_bits_scores_targets_nearly_as_before():
     )
     score = jax.jit(lambda params: model.apply({"params": params}, source, inputs))
     assert 1e-4 < relative_error(score(inference_params(model, params, "int8")), np.asarray(score(params))) < 0.1
-
-
-ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=8, max_positions=12)
 
 
 @pytest.mark.parametrize(
