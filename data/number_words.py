@@ -37,7 +37,7 @@ class NumberWords(SentencePairs):
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     language: Language = "de"
     """The target language: German, Spanish or French."""
-    highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, inf)")] = 1_000_000
+    highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, 2147483648)")] = 1_000_000
     """Upper bound of the numbers, not included."""
     epoch_pairs: Count = 10_000
     """Number of training numbers in an epoch."""

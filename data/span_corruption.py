@@ -131,7 +131,7 @@ class CorruptedText(TextFiles):
     """Maximum number of tokens in the vocabulary, the sentinels included."""
     minimum_count: Count = 2
     """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""
-    sentinels: Annotated[int, Within("[2, inf)")] = 100
+    sentinels: Annotated[int, Within("[2, 2147483648)")] = 100
     """Number of symbols that replace removed spans; a text needs one more than its number of spans."""
     corruption_rate: ProperFraction = 0.15
     """Share of a text's tokens that is removed."""
