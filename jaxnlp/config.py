@@ -47,6 +47,8 @@ Count = Annotated[int, Within("[1, 2147483648)")]
 Natural = Annotated[int, Within("[0, 2147483648)")]
 Layers = Annotated[int, Within("[1, 10001)")]
 """Far more than any model has: a config of a million layers is damaged, and would take hours to trace."""
+VocabularySize = Annotated[int, Within("[1, 10000001)")]
+"""Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
 Seed = Annotated[int, Within("[0, 4294967296)")]
 Rate = Annotated[float, Within("[0, 1)")]
 Fraction = Annotated[float, Within("[0, 1]")]

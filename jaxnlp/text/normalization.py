@@ -100,6 +100,16 @@ def check_charsmap(charsmap: bytes) -> None:
         raise ValueError(f"normalization: a charsmap of {len(charsmap)} bytes cannot have a trie of {size}")
 
 
+def check_charsmaps(normalizer: Any) -> None:
+    """Checks those in a normalizer of a tokenizer.json: with a wrong size the tokenizers library ends the process, for
+    want of memory. Raises: ValueError."""
+    parts = [normalizer]
+    for part in parts:  # which grows
+        if isinstance(part, dict):
+            parts += part.get("normalizers") or []
+            check_charsmap(base64.b64decode(part.get("precompiled_charsmap") or b""))
+
+
 def _without_repeated_blanks(strings: Iterable[str]) -> Iterator[str]:
     """The strings without blanks at their beginning, where the text begins or the string before ends with a blank."""
     after_blank = True

@@ -1,6 +1,5 @@
 """The tokenizer files of a folder, read as Transformers' AutoTokenizer reads them, and written for it."""
 
-import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, processors
 from tokenizers.models import Unigram
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
-from jaxnlp.text.normalization import check_charsmap
+from jaxnlp.text.normalization import check_charsmaps
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, clean_up_texts, with_id
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
@@ -202,7 +201,7 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     try:
         if own is not None and own.read is not None and names == own.files:
             whole = own.read(folder)
-        _check_sizes(whole)
+        check_charsmaps(whole.get("normalizer"))
         named, extra, numbered = _further_tokens(folder, settings, whole)
         if own is None:
             tokenizer = tokenizer_of(whole)
@@ -222,15 +221,6 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     except Exception as error:
         kind, problem = (own or default).kind, f"it has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {problem}") from error
-
-
-def _check_sizes(whole: Mapping[str, Any]) -> None:
-    """Raises ValueError for sizes that cannot be: the library would end the process for want of memory."""
-    parts = [whole.get("normalizer")]
-    for part in parts:  # which grows
-        if isinstance(part, dict):
-            parts += part.get("normalizers") or []
-            check_charsmap(base64.b64decode(part.get("precompiled_charsmap") or b""))
 
 
 def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
