@@ -117,9 +117,12 @@ def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = Fa
       outputs: their number.
       adapted: whether the config is that of another model, whose names only apply if it has as many.
 
-    Raises: ValueError for another number of names.
+    Raises: ValueError for another number of names, and for other numbers.
     """
-    names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}
+    given = settings.get("id2label") or {}
+    if not isinstance(given, dict) or not all(str(index).isdecimal() and len(str(index)) < 10 for index in given):
+        raise ValueError(f"id2label must be an object of numbers and names, got {given!r:.100}")
+    names = {int(index): str(name) for index, name in given.items()}
     if not names or (adapted and len(names) != outputs):
         names = {index: f"LABEL_{index}" for index in range(outputs)}  # as Transformers calls them
     if sorted(names) != list(range(outputs)):

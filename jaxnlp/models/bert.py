@@ -100,7 +100,7 @@ class BertConfig(Config):
     """Share of attention weights dropped in training."""
     epsilon: ProperFraction = 1e-12
     """Epsilon of the normalisations."""
-    padded_vocabulary_size: int | None = None
+    padded_vocabulary_size: Count | None = None
     """Number of token embeddings, if a checkpoint has more of them than the tokenizer has tokens; None = equal."""
     model_type: str = "bert"
     """Model type of Transformers as which the encoder is exported, such as roberta."""

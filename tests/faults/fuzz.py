@@ -13,6 +13,7 @@ import collections
 import contextlib
 import json
 import logging
+import math
 import os
 import random
 import re
@@ -100,11 +101,12 @@ class Fuzzer:
         for content in reader.seeds:
             self.outcome(content)
 
-    def run(self, seconds: float) -> None:
-        """Makes and reads inputs for some seconds."""
+    def run(self, seconds: float = math.inf, inputs: float = math.inf) -> None:
+        """Makes and reads inputs for some seconds, or some inputs."""
         self._seed += 1
         generator, end = random.Random(f"{self.reader.name} {self._seed}"), time.monotonic() + seconds
-        while time.monotonic() < end:
+        last = self.counts.total() + inputs
+        while time.monotonic() < end and self.counts.total() < last:
             for _ in range(10):
                 kept = self._whole if generator.random() < 0.7 else self._broken
                 content = mutated(generator.choice(kept), kept, generator)
@@ -174,13 +176,14 @@ def _stop(*_: Any) -> None:
 
 
 @contextlib.contextmanager
-def limits() -> Iterator[None]:
-    """Limits of time and memory, no warnings."""
-    signal.signal(signal.SIGPROF, _stop)
+def limits(memory: int | None = MEMORY) -> Iterator[None]:
+    """Limits of time, and of memory if it is given; no warnings."""
+    handler = signal.signal(signal.SIGPROF, _stop)
     logging.disable(logging.CRITICAL)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, before[1]))
+    if memory is not None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, before[1]))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -188,7 +191,7 @@ def limits() -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
         logging.disable(logging.NOTSET)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.signal(signal.SIGPROF, handler)
 
 
 def main(arguments: Sequence[str]) -> int:
