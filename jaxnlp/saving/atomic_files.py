@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+_PART = 40
+"""Characters of a file's name in the name of its temporary file, which must not be too long for a file system either."""
 _logger = logging.getLogger(__name__)
 
 _REASONS = {
@@ -74,7 +76,7 @@ def write_file(path: Path, content: bytes) -> None:
     if not path.parent.is_dir():
         _logger.info("%s is a new folder", path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name[:_PART]}.{os.getpid()}")
     try:
         with naming(path):  # not the temporary file
             temporary.write_bytes(content)
@@ -109,7 +111,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises: OSError naming the folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:_PART]}.", dir=folder.parent))
     try:
         with naming(folder):
             yield partial

@@ -15,6 +15,7 @@ import io
 import json
 import logging
 import os
+import re
 import resource
 import signal
 import sys
@@ -205,7 +206,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--every-recipe", action="store_true", help="also options that an earlier recipe has")
     parser.add_argument("--recipe", nargs="*", default=recipe_names())
-    parser.add_argument("--match", default="", help="only options with this text in their names")
+    parser.add_argument("--match", default="", help="only options whose names fit this pattern")
+    parser.add_argument("--values", nargs="*", default=VALUES)
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further option after this time")
     parser.add_argument("--json", type=Path, help="write all outcomes here")
     given = parser.parse_args(arguments)
@@ -224,18 +226,18 @@ def main(arguments: list[str]) -> int:
         os.chdir(folder)
         configs: dict[str, TrainConfig] = {}
         for recipe, option in options_to_walk(given.recipe, every_recipe=given.every_recipe):
-            if given.match not in option.name or time.perf_counter() - started > given.seconds:
+            if not re.match(given.match, option.name) or time.perf_counter() - started > given.seconds:
                 continue
             if recipe not in configs:
                 print(f"{time.perf_counter() - started:.0f} s: {recipe}", flush=True)
                 configs[recipe] = tiny(load_recipe(recipe), folder)
-            for value in VALUES:
+            for value in given.values:
                 outcomes.append(attempt(recipe, configs[recipe], folder, option.name, value))
                 if outcomes[-1].kind == "find":
                     print(*outcomes[-1][:4], outcomes[-1].seconds, "\n   ", outcomes[-1].text.replace("\n", "\n    "))
                     sys.stdout.flush()
-    if given.json:
-        given.json.write_text(json.dumps([one._asdict() for one in outcomes], indent=1))
+            if given.json:
+                given.json.write_text(json.dumps([one._asdict() for one in outcomes], indent=1))
     print(dict(Counter(one.kind for one in outcomes)), f"{time.perf_counter() - started:.0f} s")
     print("slowest:", *sorted(((one.seconds, *one[:3]) for one in outcomes), reverse=True)[:5], sep="\n  ")
     return int(any(one.kind == "find" for one in outcomes))

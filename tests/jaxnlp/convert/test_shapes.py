@@ -4,7 +4,7 @@ import pytest
 
 from jaxnlp.convert.decoders import families
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.shapes import fields_of, settings_of
+from jaxnlp.convert.shapes import class_names, fields_of, settings_of
 from jaxnlp.models.gpt import GPTConfig
 
 
@@ -69,3 +69,9 @@ def test_a_number_outside_the_bounds_of_our_field_is_refused_before_the_model_is
     bound = "less than 10001" if layers > 0 else "at least 1"
     with pytest.raises(PretrainedError, match=f"n_layer {layers}, expected {bound}$"):
         read(file)
+
+
+@pytest.mark.parametrize("names", ["cat", ["cat"], {"x": "cat"}, {"-1": "cat"}, {"9" * 5000: "cat"}])
+def test_names_of_classes_without_numbers_are_refused(names):
+    with pytest.raises(ValueError, match="id2label must be an object of numbers and names, got "):
+        class_names({"id2label": names}, 1)
