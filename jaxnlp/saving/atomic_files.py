@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PART = 40
-"""Characters of a file's name in the name of its temporary file, which must not be too long for a file system either."""
+"""Characters of a file's name in the name of its temporary file: file systems allow 255 bytes."""
 _logger = logging.getLogger(__name__)
 
 _REASONS = {
