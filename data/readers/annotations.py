@@ -184,8 +184,10 @@ def _of_label_studio(task: dict[str, Any], where: str, position: str, counts: Co
 
 def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
     """The labelled regions of an annotation's text. Other results, such as relations and choices, are left out."""
-    regions = []
-    for one in annotation.get("result") or []:
+    regions, results = [], annotation.get("result") or []
+    if not isinstance(results, list):
+        raise DataError(f"{where}: expected a list as result, as in Label Studio's export JSON, got {results!r:.40}")
+    for one in results:
         kind = str(one.get("type", "")) if isinstance(one, dict) else "no object"
         if kind == "labels":
             regions.append(one.get("value"))
@@ -263,8 +265,8 @@ def _problem(entity: _Entity, text: str) -> str | None:
 
 def _split_at(words: Sequence[PlacedWord], edges: set[int]) -> list[PlacedWord]:
     """The words; a word is divided if an entity begins or ends inside it."""
-    pieces = []
+    pieces, ordered = [], sorted(edges)
     for word, start, stop in words:
-        cuts = [start, *sorted(cut for cut in edges if start < cut < stop), stop]
+        cuts = [start, *ordered[bisect.bisect_right(ordered, start) : bisect.bisect_left(ordered, stop)], stop]
         pieces += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
     return pieces

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
+from jaxnlp.config import outside
 from jaxnlp.convert.folders import PretrainedError, read_object
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -65,12 +66,12 @@ def fields_of(
     """
     settings = read_object(file) if settings is None else settings
     model_type = settings.get("model_type", default)
-    if model_type not in families:
+    if not isinstance(model_type, str) or model_type not in families:
         raise PretrainedError(f"{file}: model_type must be one of {', '.join(families)}, got {model_type!r}")
     family: StoredModels = families[model_type]
     rules = family.rules
     strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
-    hints = get_type_hints(kind)
+    hints, bounded = get_type_hints(kind), get_type_hints(kind, include_extras=True)
     kinds = {theirs: hints[ours] for theirs, ours in family.fields.items() if theirs not in family.values}
     for theirs, hint in (*kinds.items(), (number, int)):
         if theirs in settings:
@@ -78,6 +79,8 @@ def fields_of(
             # isinstance would take True for a number.
             if type(settings[theirs]) not in expected:
                 strange.append(f"{theirs} {settings[theirs]!r}, expected {name}")
+            elif bound := outside(settings[theirs], bounded.get(family.fields.get(theirs, ""))):
+                strange.append(f"{theirs} {settings[theirs]!r}, expected {bound}")
     names = [*(theirs for theirs, ours in family.fields.items() if ours in needed), number]
     missing = [f"no {name}" for name in names if name not in settings]
     if strange or missing:
@@ -114,9 +117,12 @@ def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = Fa
       outputs: their number.
       adapted: whether the config is that of another model, whose names only apply if it has as many.
 
-    Raises: ValueError for another number of names.
+    Raises: ValueError for another number of names, and for other numbers.
     """
-    names = {int(index): str(name) for index, name in settings.get("id2label", {}).items()}
+    given = settings.get("id2label") or {}
+    if not isinstance(given, dict) or not all(str(index).isdecimal() and len(str(index)) < 10 for index in given):
+        raise ValueError(f"id2label must be an object of numbers and names, got {given!r:.100}")
+    names = {int(index): str(name) for index, name in given.items()}
     if not names or (adapted and len(names) != outputs):
         names = {index: f"LABEL_{index}" for index in range(outputs)}  # as Transformers calls them
     if sorted(names) != list(range(outputs)):

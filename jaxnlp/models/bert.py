@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Config, Count, Natural, Positive, ProperFraction, Rate
+from jaxnlp.config import Config, Count, Layers, Natural, Positive, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import Rotary, SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
@@ -45,7 +45,7 @@ class BertConfig(Config):
 
     section: ClassVar[str] = "model.encoder"
 
-    num_layers: Count = 12
+    num_layers: Layers = 12
     """Number of blocks, L."""
     num_heads: Count = 12
     """Attention heads, H; must divide the width."""
@@ -100,7 +100,7 @@ class BertConfig(Config):
     """Share of attention weights dropped in training."""
     epsilon: ProperFraction = 1e-12
     """Epsilon of the normalisations."""
-    padded_vocabulary_size: int | None = None
+    padded_vocabulary_size: Count | None = None
     """Number of token embeddings, if a checkpoint has more of them than the tokenizer has tokens; None = equal."""
     model_type: str = "bert"
     """Model type of Transformers as which the encoder is exported, such as roberta."""

@@ -2,11 +2,16 @@
 
 import contextlib
 import errno
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+_PART = 40
+"""Characters of a file's name in the name of its temporary file: file systems allow 255 bytes."""
+_logger = logging.getLogger(__name__)
 
 _REASONS = {
     os.strerror(code): code for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
@@ -62,14 +67,16 @@ class AppendedFile:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file atomically, and creates its folders. Raises: OSError naming the file."""
+    """Writes a file atomically, and creates its folders, with a note. Raises: OSError naming the file."""
     if (
         path.exists() and not path.is_file()
     ):  # a folder, which gives an error with its name; or a pipe, which cannot be replaced
         path.write_bytes(content)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    if not path.parent.is_dir():
+        _logger.info("%s is a new folder", path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:_PART]}.{os.getpid()}")
     try:
         with naming(path):  # not the temporary file
             temporary.write_bytes(content)
@@ -104,7 +111,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises: OSError naming the folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:_PART]}.", dir=folder.parent))
     try:
         with naming(folder):
             yield partial

@@ -9,6 +9,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, processors
 from tokenizers.models import Unigram
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
+from jaxnlp.text.normalization import check_charsmaps
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, clean_up_texts, with_id
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
@@ -196,10 +197,11 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
         )
     if own is None and names != (WHOLE,):
         raise ValueError(f"{folder}: the tokenizer class {class_name} needs {WHOLE}, not {' and '.join(names)}")
-    # The library raises plain Exceptions for files that are not tokenizers.
+    # The library raises plain Exceptions, and panics, for files that are not tokenizers.
     try:
         if own is not None and own.read is not None and names == own.files:
             whole = own.read(folder)
+        check_charsmaps(whole.get("normalizer"))
         named, extra, numbered = _further_tokens(folder, settings, whole)
         if own is None:
             tokenizer = tokenizer_of(whole)
@@ -216,7 +218,9 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
         held = {**default.named, **named}
         held = {ours: held[theirs] for ours, theirs in default.stand_ins.items()} | held
         return finish(_Read(tokenizer, held, settings, own is not None and own.segments, whole))
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # Rust's, which is none
+            raise
         kind, problem = (own or default).kind, f"it has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(f"{folder / names[0]} is not a {kind} tokenizer: {problem}") from error
 

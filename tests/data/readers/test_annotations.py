@@ -199,6 +199,7 @@ def test_of_several_annotations_the_ground_truth_or_the_first_is_read():
         ({"words": ["a\tb"]}, r"expected words without tabs and line breaks, got 'a\\tb'"),
         ({"data": {"one": "a", "two": "b"}, "annotations": []}, "expected a string as data.text, got one, two"),
         ({"data": {"text": "a"}, "annotations": [3]}, "expected annotations as objects, as in Label Studio's export"),
+        (task({"result": 3}), "expected a list as result, as in Label Studio's export JSON, got 3"),
         (task([region(0, 3, "Ann", type="hypertextlabels")]), "results of the type labels, .* got hypertextlabels"),
         (task([{"type": "labels", "value": {"start": 0, "end": 3}}]), 'expected {"start": 0'),
     ],

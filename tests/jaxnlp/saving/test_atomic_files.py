@@ -50,6 +50,22 @@ def test_errors_of_the_file_system_name_the_file_whoever_raises_them(error, name
         assert caught.value is error
 
 
+def test_a_folder_is_made_with_a_note(tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        for name in ("x", "y"):
+            write_file(tmp_path / "new" / "folder" / name, b"one")
+    assert caplog.messages == [f"{tmp_path / 'new' / 'folder'} is a new folder"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "漢" * 85])
+def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, name):
+    write_file(tmp_path / name, b"one")
+    (tmp_path / name).unlink()
+    with new_folder(tmp_path / name) as partial:
+        (partial / "x").write_bytes(b"one")
+    assert [*os.listdir(tmp_path), *os.listdir(tmp_path / name)] == [name, "x"]
+
+
 def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
     write_file(tmp_path / "new" / "x", b"one")
     write_file(tmp_path / "new" / "x", b"two")
