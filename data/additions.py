@@ -27,7 +27,7 @@ class Additions(Questions):
 
     digits: Annotated[int, Within("[1, 3]")] = 2
     """Maximum number of digits of the two numbers."""
-    sequence_length: Annotated[int, Within("[16, inf)")] = 16
+    sequence_length: Annotated[int, Within("[16, 2147483648)")] = 16
     """Maximum length of an example in characters, T."""
     held_out: Count = 500
     """Number of pairs for validation, and for test; the choice does not depend on the seed."""

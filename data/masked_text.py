@@ -49,9 +49,9 @@ class MaskedText(TextFiles):
     vocabulary: UserPath | None = None
     """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the vocabulary of the pretrained
     model, or one trained on the training text."""
-    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 4_000
+    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, 10000001)")] = 4_000
     """Maximum number of tokens in a vocabulary trained on the training text."""
-    sequence_length: Annotated[int, Within("[5, inf)")] = 128
+    sequence_length: Annotated[int, Within("[5, 2147483648)")] = 128
     """Length of an example in tokens, T, special tokens and padding included; longer texts are truncated."""
     mask_rate: ProperFraction = 0.15
     """Share of the tokens that are predicted."""

@@ -12,7 +12,7 @@ from num2words import num2words
 from data import Corpus, DataError, require_processor
 from data.pipelines.pair_batches import Ids, longer_side
 from data.translation import SentencePairs
-from jaxnlp.config import Count, Within
+from jaxnlp.config import Count, VocabularySize, Within
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Language = Literal["de", "es", "fr"]
@@ -31,13 +31,13 @@ class NumberWords(SentencePairs):
     validation and test never occur in training.
     """
 
-    vocabulary_size: Count = 500
+    vocabulary_size: VocabularySize = 500
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     lengths: tuple[int, ...] = (4, 8, 12, 16, 20, 24, 32, 48, 64, 96)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     language: Language = "de"
     """The target language: German, Spanish or French."""
-    highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, inf)")] = 1_000_000
+    highest: Annotated[int, Within(f"[{2 * LEAST_HELD_OUT}, 2147483648)")] = 1_000_000
     """Upper bound of the numbers, not included."""
     epoch_pairs: Count = 10_000
     """Number of training numbers in an epoch."""

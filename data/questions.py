@@ -28,7 +28,7 @@ class Questions(DataConfig):
 
     length_field: ClassVar[str] = "sequence_length"
 
-    sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, inf)")] = 128
+    sequence_length: Annotated[int, Within(f"[{2 * SHORTEST_DOCUMENT}, 2147483648)")] = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
     longer questions are an error."""
     held_out: Natural = 200

@@ -80,9 +80,9 @@ class QuestionContexts(TextFiles):
     """Your test file; None = no test split."""
     people: Count = 1_000
     """Number of invented people with training questions; a fifth as many others have validation questions."""
-    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 8_000
+    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, 10000001)")] = 8_000
     """Maximum number of tokens of a vocabulary trained on the training texts. A pretrained model has its own."""
-    max_length: Annotated[int, Within("[8, inf)")] = 256
+    max_length: Annotated[int, Within("[8, 2147483648)")] = 256
     """Maximum length of a window in tokens: the question, a part of the context, and three special tokens."""
     overlap: Natural = 64
     """Number of tokens of the context that are in a window and also in the next one; longer answers may be in none.

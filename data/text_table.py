@@ -98,7 +98,7 @@ class TextTable(TableFiles):
     tokens: Literal["pieces", "words"] = "pieces"
     """Tokens of a vocabulary trained on the training texts: WordPiece (pieces), or the most frequent words. A
     pretrained model has its own vocabulary."""
-    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, inf)")] = 8_000
+    vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, 10000001)")] = 8_000
     """Maximum number of tokens in a vocabulary trained on the training texts."""
     minimum_count: Count = 2
     """Minimum number of occurrences of a token in the training texts."""

@@ -26,6 +26,13 @@ class Within(NamedTuple):
         above = lowest <= number if self.interval[0] == "[" else lowest < number
         return above and (number <= highest if self.interval[-1] == "]" else number < highest)
 
+    def broken_by(self, number: int) -> str:
+        """The bound that a whole number outside is on the wrong side of: `at least 1`, or `less than 2147483648`."""
+        lowest, highest = self.interval[1:-1].split(", ")
+        if number < float(highest):
+            return f"at least {lowest}" if self.interval[0] == "[" else f"more than {lowest}"
+        return f"less than {highest}" if self.interval[-1] == ")" else f"at most {highest}"
+
     def __str__(self) -> str:
         lowest, highest = self.interval[1:-1].split(", ")
         if highest != "inf":
@@ -35,8 +42,13 @@ class Within(NamedTuple):
         )
 
 
-Count = Annotated[int, Within("[1, inf)")]
-Natural = Annotated[int, Within("[0, inf)")]
+Count = Annotated[int, Within("[1, 2147483648)")]
+"""What arrays can be indexed by, and the counters of steps can hold: 32 bits."""
+Natural = Annotated[int, Within("[0, 2147483648)")]
+Layers = Annotated[int, Within("[1, 10001)")]
+"""Far more than any model has: a config of a million layers is damaged, and would take hours to trace."""
+VocabularySize = Annotated[int, Within("[1, 10000001)")]
+"""Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
 Seed = Annotated[int, Within("[0, 4294967296)")]
 Rate = Annotated[float, Within("[0, 1)")]
 Fraction = Annotated[float, Within("[0, 1]")]
@@ -89,9 +101,9 @@ class Config:
             if not _fits(value, expected):
                 hint = f"; give [{value!r}]" if _fits((value,), expected) else ""
                 raise ValueError(f"{self.full_name(name)} must be {_described(expected)}, got {value!r}{hint}")
-            outside = _outside(value, expected)
-            if outside:
-                raise ValueError(f"{self.full_name(name)} must be {outside}, got {value}")
+            bound = outside(value, expected)
+            if bound:
+                raise ValueError(f"{self.full_name(name)} must be {bound}, got {value}")
 
     def only_if(self, is_read: object, what: str, *fields: str) -> None:
         """Refuses fields that do not apply to this config, unless they have their defaults.
@@ -204,22 +216,20 @@ def _choices(expected: Any) -> tuple[Any, ...]:
     return tuple(choices)
 
 
-def _outside(value: Any, expected: Any) -> str:
+def outside(value: Any, expected: Any) -> str:
     """The bounds that a number, or a number of a tuple, is outside of; "" = none."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         bounds = [bound for bound in arguments[1:] if isinstance(bound, Within)]
         for bound in bounds if isinstance(value, int | float) else ():
             if value not in bound:
-                least = bound.interval[1:-1].split(", ")[0]
-                whole = arguments[0] is int and bound.interval.endswith("inf)")
-                return f"at least {least}" if whole else str(bound)
-        return _outside(value, arguments[0])
+                return bound.broken_by(value) if arguments[0] is int else str(bound)
+        return outside(value, arguments[0])
     if origin is tuple and isinstance(value, tuple):
-        problems = [_outside(item, arguments[0]) for item in value]
+        problems = [outside(item, arguments[0]) for item in value]
         return next((f"{text} each" for text in problems if text), "")
     if origin in (typing.Union, types.UnionType) and value is not None:
-        return next(filter(None, (_outside(value, option) for option in arguments)), "")
+        return next(filter(None, (outside(value, option) for option in arguments)), "")
     return ""
 
 

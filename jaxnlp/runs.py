@@ -1,6 +1,5 @@
 """Loading trained models from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +8,7 @@ import jax
 
 from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_types
 from jaxnlp.inference.caches import use_compilation_cache
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
@@ -179,7 +179,7 @@ def read_config_json(folder: Path) -> dict[str, Any]:
         missing = "" if folder.exists() else ": there is no such folder"
         raise RunError(f"{folder} is not a training run (no {CONFIG_FILE}){missing}{runs_inside(folder)}")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise RunError(f"the config of {folder} cannot be read: {error}") from error
     if isinstance(config, dict) and "model_type" in config:

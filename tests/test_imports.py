@@ -40,7 +40,10 @@ ALLOWED = {
     "jaxnlp.metrics": ("jaxnlp.typing",),
     "jaxnlp.targets": (),
     "jaxnlp.public_names": (),
-    "jaxnlp.text": ("jaxnlp.text", "jaxnlp.config", "jaxnlp.corpus", "jaxnlp.targets", "jaxnlp.input_files.text_files"),
+    "jaxnlp.text": (
+        *("jaxnlp.text", "jaxnlp.config", "jaxnlp.corpus", "jaxnlp.targets"),
+        *("jaxnlp.input_files.text_files", "jaxnlp.input_files.json_objects"),
+    ),
     "jaxnlp.images": ("jaxnlp.images", "jaxnlp.targets", "jaxnlp.inference.arguments"),
     "jaxnlp.input_files": ("jaxnlp.input_files", "jaxnlp.corpus"),
     "jaxnlp.inference": ("jaxnlp.typing",),

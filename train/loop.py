@@ -27,6 +27,7 @@ from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.device import for_device
 from train.run.lock import locked
+from train.run.memory import require_memory
 from train.run.process_agreement import require_agreement, require_shared_folder
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
@@ -80,6 +81,7 @@ def fit(
         config = for_device(config, jax.devices()[0], workdir)
         run_folder.check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices)
+        require_memory(setup)
         config = setup.config
         require_agreement({"--parallel": parallel, "--mesh": mesh, **setup.spec.facts})
         layout = layout.of_model(config.model, setup.abstract_state.params)

@@ -28,6 +28,7 @@ from train.optimizer.schedules import Schedule
 from train.parallel import make_parallel
 from train.run.begin import begin
 from train.run.device import for_device
+from train.run.memory import require_memory
 from train.run.setup import set_up
 from train.step import weighted
 
@@ -48,7 +49,7 @@ class FindOptions(Config):
     """Learning rate of the first step."""
     largest: float = 1.0
     """Learning rate of the last step."""
-    steps: Annotated[int, Within("[20, inf)")] = 200
+    steps: Annotated[int, Within("[20, 2147483648)")] = 200
     """Number of steps."""
     plot: Path | None = None
     """File of the plot; its suffix gives the format. None = runs/RECIPE.lr_find.svg."""
@@ -92,6 +93,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     layout = make_parallel("jit")
     config = for_device(dataclasses.replace(config, optimizer=optimizer), jax.devices()[0])
     setup = set_up(begin(config), devices=layout.devices)
+    require_memory(setup)
     state = layout.initialise(setup.initial_state, setup.given)
     train_step = layout.compile_train(setup.step, setup.abstract_state)
     batches = iter(setup.corpus.train)

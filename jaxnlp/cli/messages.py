@@ -80,8 +80,8 @@ def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False)
     except BrokenPipeError:  # the reader of the output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError) as error:
-        if type(error) is ValueError and not bare_errors:
+    except Exception as error:
+        if not is_shown_as_line(error, bare_errors=bare_errors):
             raise
         print(f"error: {reason(error)}", file=sys.stderr)
         return getattr(error, "exit_status", 2)
@@ -94,22 +94,47 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
 
 
+def is_shown_as_line(error: Exception, *, bare_errors: bool = False) -> bool:
+    """Whether an error is one of the command or its files, or of a lack of memory, and not a mistake in code.
+
+    Args: bare_errors: as for `exit_status`.
+    """
+    if isinstance(error, ValueError | OSError):
+        return bare_errors or type(error) is not ValueError
+    return is_out_of_memory(error)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether NumPy, Python or XLA lack memory. JAX's class is not imported here: it takes seconds."""
+    return isinstance(error, MemoryError) or (
+        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in str(error)
+    )
+
+
 def is_full(error: BaseException) -> bool:
     """Whether an error says that a disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def reason(error: Exception) -> str:
-    """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk, and for a
-    character that the locale does not have, with what to do."""
+    """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk, without
+    memory, and for a character that the locale does not have, with what to do."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         character = error.object[error.start : error.start + 1]
         return f"the locale has the encoding {error.encoding}, without {character!a}; set PYTHONUTF8=1 for UTF-8"
+    if is_out_of_memory(error):
+        what = str(error).partition("\n")[0].rstrip(". ")
+        return f"not enough memory{f': {what}' * bool(what)}; make the batches, the inputs or the model smaller"
     if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
+        return _shortened(str(error))
     file = "" if error.filename is None else f"{os.fspath(error.filename)}: "
     remedy = "; free some space there, and repeat the command" if is_full(error) else ""
-    return f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}"
+    return _shortened(f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}")
+
+
+def _shortened(text: str) -> str:
+    """A message with the starts of words of 1,000 characters and more: nobody means such a value or path."""
+    return re.sub(r"\S{1000,}", lambda word: f"{word[0][:200]}... ({len(word[0]):,} characters)", text)
 
 
 def summary_of(documented: object) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from jaxnlp.convert.adapters import (
 )
 from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.saving.atomic_files import new_folder
 from jaxnlp.text import looked_up_pieces, tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -50,6 +52,10 @@ _FILES = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, ADAPTER_CONFIG, "*.safetensors
 DOWNLOADED = (*_FILES, *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
+
+
+_SHARD = re.compile(r"[\w.-]+\.safetensors")
+"""The name of a file with a part of the tensors. Never a path, which may be anywhere."""
 
 
 class _Vocabulary(Protocol):
@@ -88,7 +94,7 @@ def adapted_class(name: str) -> str | None:
     folder = _given_folder(name, again=True)
     if not _is_adapter(folder) or (folder / CONFIG).is_file():
         return None
-    if read_object(_base_of(folder) / CONFIG).get("model_type") not in encoders.families():
+    if read_object(_base_of(folder) / CONFIG).get("model_type") not in tuple(encoders.families()):
         return None
     return CLASSES.get(str(read_object(folder / ADAPTER_CONFIG).get("task_type")))
 
@@ -149,7 +155,7 @@ def _given_folder(path: str, *, again: bool = False) -> Path:
 def read_json(file: Path) -> Any:
     """A file of a folder of weights. Raises: PretrainedError when it is missing or not JSON."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return parse_json(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError) as error:
         raise PretrainedError(f"{file.parent} is not a pretrained model: it has no {file.name}") from error
     except ValueError as error:
@@ -264,7 +270,13 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
         weight_map = read_object(folder / INDEX).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
             raise PretrainedError(f"{folder / INDEX}: expected weight_map, an object from tensors to files")
-        files = sorted({folder / str(file) for file in weight_map.values()})
+        names = sorted(set(map(str, weight_map.values())))
+        strange = [file for file in names if not _SHARD.fullmatch(file)]
+        if strange:
+            raise PretrainedError(
+                f"{folder / INDEX}: expected the names of .safetensors files next to it, got {strange[0]!a:.100}"
+            )
+        files = [folder / file for file in names]
     else:
         weight_map, files = None, [folder / WEIGHTS]
     if weight_map is None and not files[0].is_file():

@@ -86,7 +86,7 @@ def read_image_settings(folder: Path, default: str, channels: int) -> ImageSetti
     given = {name: value for name, value in settings.items() if value is not None}
     kind = given.get("image_processor_type", given.get("feature_extractor_type", default))
     strange = SETTINGS.problems(given)
-    if kind not in _TYPES:
+    if kind not in tuple(_TYPES):
         strange.append(f"image_processor_type {kind!r}, expected {' or '.join(_TYPES)}")
         raise PretrainedError(f"{file}: not supported: {'; '.join(strange)}")
     held = {**DEFAULTS[_TYPES[kind]], **given}

@@ -37,7 +37,7 @@ def layer_kind_fields(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]
     kinds = settings.get("layer_types")
     if kinds is None:
         kinds = [_LOCAL if layer % every else _GLOBAL for layer in range(layers)]
-    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in _FIELDS for kind in kinds):
+    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in tuple(_FIELDS) for kind in kinds):
         strange.append(f"layer_types {kinds!r}, expected {_GLOBAL} or {_LOCAL} for each of {layers} layers")
     rotary, bases = settings.get("rope_parameters") or {}, {}
     for kind, (earlier, default) in _EARLIER.items():

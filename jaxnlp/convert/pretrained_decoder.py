@@ -80,13 +80,14 @@ _NEEDED = ("num_layers", "num_heads", "width", "context_length")
 def _fields_of(file: Path) -> tuple[DecoderFamily, dict[str, Any], int]:
     """The family of a config.json, the fields of our config that it gives, and V. Raises: PretrainedError."""
     known, settings = families(), read_object(file)
-    kind = known[settings["model_type"]].config if settings.get("model_type") in known else GPTConfig
+    model_type = str(settings.get("model_type"))
+    kind = known[model_type].config if model_type in known else GPTConfig
     family, fields, size = fields_of(file, known, kind, _NEEDED, default="")
     if family.rotary:
         fields |= rotary_fields(file, settings)
-    others = set(settings.get("layer_types") or ()) - {"full_attention"}
-    if others:
-        raise PretrainedError(f"{file}: layer_types must all be full_attention, got {', '.join(sorted(others))}")
+    layer_types = settings.get("layer_types") or []
+    if not isinstance(layer_types, list) or any(kind != "full_attention" for kind in layer_types):
+        raise PretrainedError(f"{file}: layer_types must all be full_attention, got {layer_types!r:.100}")
     return family, fields, size
 
 

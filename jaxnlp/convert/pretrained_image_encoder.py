@@ -112,7 +112,7 @@ def described_images(
     Raises: PretrainedError for settings that are not supported, or do not fit each other.
     """
     channels = settings.get("num_channels", 3)
-    if channels not in (1, 3):
+    if type(channels) is not int or channels not in (1, 3):
         raise PretrainedError(f"{file}: num_channels must be 1 or 3, got {channels!r}")
     preprocessing, given_size, mean, stddev = read_image_settings(file.parent, family.preprocessor, channels)
     with errors_name(file):

@@ -45,7 +45,7 @@ def rotary_fields(file: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         held["rope_theta"] = settings.get("rope_theta", LlamaConfig.rotary_base)
     strange = RULES.problems(held)
     kind = held.get("rope_type", held.get("type", "default"))
-    needed = ("rope_theta", *_NEEDED.get(kind, ()))
+    needed = ("rope_theta", *_NEEDED.get(str(kind), ()))
     strange += [
         f"{name} {held.get(name)!r}, expected a number" for name in needed if type(held.get(name)) not in (int, float)
     ]

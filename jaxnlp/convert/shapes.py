@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
+from jaxnlp.config import outside
 from jaxnlp.convert.folders import PretrainedError, read_object
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -65,12 +66,12 @@ def fields_of(
     """
     settings = read_object(file) if settings is None else settings
     model_type = settings.get("model_type", default)
-    if model_type not in families:
+    if not isinstance(model_type, str) or model_type not in families:
         raise PretrainedError(f"{file}: model_type must be one of {', '.join(families)}, got {model_type!r}")
     family: StoredModels = families[model_type]
     rules = family.rules
     strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
-    hints = get_type_hints(kind)
+    hints, bounded = get_type_hints(kind), get_type_hints(kind, include_extras=True)
     kinds = {theirs: hints[ours] for theirs, ours in family.fields.items() if theirs not in family.values}
     for theirs, hint in (*kinds.items(), (number, int)):
         if theirs in settings:
@@ -78,6 +79,8 @@ def fields_of(
             # isinstance would take True for a number.
             if type(settings[theirs]) not in expected:
                 strange.append(f"{theirs} {settings[theirs]!r}, expected {name}")
+            elif bound := outside(settings[theirs], bounded.get(family.fields.get(theirs, ""))):
+                strange.append(f"{theirs} {settings[theirs]!r}, expected {bound}")
     names = [*(theirs for theirs, ours in family.fields.items() if ours in needed), number]
     missing = [f"no {name}" for name in names if name not in settings]
     if strange or missing:

@@ -8,7 +8,29 @@ from typing import Any
 
 from jaxnlp.corpus import DataError
 
+DEEPEST = 100
+"""Levels of nested lists and objects in JSON. Files have ten at most; Python fails, with an error of its own, at about
+1,000."""
 _SEPARATOR = re.compile(r"[\s,]*")
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """The value of a JSON text. Args: options: of `json.loads`.
+
+    Raises: ValueError for any other text, and for a value with more than `DEEPEST` levels.
+    """
+    try:
+        value = json.loads(text, **options)
+    except RecursionError:
+        level = []
+    else:
+        level: list[Any] = [value]
+        for _ in range(DEEPEST):
+            within = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+            level = [one for values in within for one in values if isinstance(one, dict | list)]
+            if not level:
+                return value
+    raise ValueError(f"lists and objects within each other, more than {DEEPEST} levels deep")
 
 
 def is_json(text: str) -> bool:
@@ -17,8 +39,8 @@ def is_json(text: str) -> bool:
     if first is None or first.group().lstrip()[0] == "[":
         return first is not None
     try:
-        json.loads(first.group())
-    except json.JSONDecodeError:
+        parse_json(first.group())
+    except ValueError:
         return False
     return True
 
@@ -53,8 +75,8 @@ def json_objects(text: str, file: str) -> Iterator[tuple[int, Any]]:
 def _is_one_of_several(first: str, text: str) -> bool:
     """Whether a first line is a whole list, with further lines below it."""
     try:
-        return first != text.strip() and isinstance(json.loads(first), list)
-    except (ValueError, RecursionError):
+        return first != text.strip() and isinstance(parse_json(first), list)
+    except ValueError:
         return False
 
 
@@ -68,8 +90,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parsed(text: str, file: str, line: int, object_pairs_hook: Any = _unique) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=object_pairs_hook)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, object_pairs_hook=object_pairs_hook)
+    except ValueError as error:
         what = str(error)
         if isinstance(error, json.JSONDecodeError):
             line, what = line + error.lineno - 1, f"{error.msg} at character {error.colno}"

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.config import Count, Rate
+from jaxnlp.config import Count, Layers, Rate
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.cache import cache_rows, log_coverage
@@ -45,7 +45,7 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     """Width of the decoder's state and of the output layer's input, K."""
     encoder_width: Count | None = None
     """Width of the encoder's state in each direction; None = that of the decoder."""
-    encoder_layers: Count = 1
+    encoder_layers: Layers = 1
     """Number of bidirectional layers in the encoder."""
     attention: ScoreName = "multiplicative"
     """Attention score of the decoder's state and an encoder output: multiplicative has a matrix between them; dot is

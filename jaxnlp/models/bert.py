@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Config, Count, Natural, Positive, ProperFraction, Rate
+from jaxnlp.config import Config, Count, Layers, Natural, Positive, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import Rotary, SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
@@ -45,7 +45,7 @@ class BertConfig(Config):
 
     section: ClassVar[str] = "model.encoder"
 
-    num_layers: Count = 12
+    num_layers: Layers = 12
     """Number of blocks, L."""
     num_heads: Count = 12
     """Attention heads, H; must divide the width."""

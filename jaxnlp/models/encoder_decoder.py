@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
-from jaxnlp.config import Count, Natural, ProperFraction, Rate
+from jaxnlp.config import Count, Layers, Natural, ProperFraction, Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, normalizer, parameters_of_blocks, shifts
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
@@ -38,9 +38,9 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
-    num_layers: Count = 3
+    num_layers: Layers = 3
     """Number of blocks in the encoder, L."""
-    num_decoder_layers: Count | None = None
+    num_decoder_layers: Layers | None = None
     """Number of blocks in the decoder; None = as many as in the encoder."""
     num_heads: Count = 4
     """Attention heads, H; must divide the width, unless there is a head width."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Count, ProperFraction, Rate
+from jaxnlp.config import Count, Layers, ProperFraction, Rate
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
@@ -37,7 +37,7 @@ class GPTConfig(ModelConfig):
     """Shape of a GPT."""
 
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
-    num_layers: Count = 4
+    num_layers: Layers = 4
     """Number of blocks, L."""
     num_heads: Count = 4
     """Attention heads, H; must divide the width."""

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn.initializers import normal
 
-from jaxnlp.config import Count, Positive, Rate
+from jaxnlp.config import Count, Layers, Positive, Rate
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.classifier import HEAD, ClassifierConfig, matching_heads
 from jaxnlp.nn.attention import SelfAttention
@@ -51,7 +51,7 @@ class ViTConfig(ClassifierConfig):
     compute: TransformerCompute = dataclasses.field(default_factory=TransformerCompute, kw_only=True)
     patch: Count = 4
     """Rows and columns of a patch in pixels; must divide the size of the images."""
-    num_layers: Count = 6
+    num_layers: Layers = 6
     """Number of blocks, L."""
     num_heads: Count = 4
     """Attention heads, H; must divide the width."""

@@ -2,11 +2,14 @@
 
 import contextlib
 import errno
+import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+_logger = logging.getLogger(__name__)
 
 _REASONS = {
     os.strerror(code): code for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
@@ -62,13 +65,15 @@ class AppendedFile:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file atomically, and creates its folders. Raises: OSError naming the file."""
+    """Writes a file atomically, and creates its folders, with a note. Raises: OSError naming the file."""
     if (
         path.exists() and not path.is_file()
     ):  # a folder, which gives an error with its name; or a pipe, which cannot be replaced
         path.write_bytes(content)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        _logger.info("%s is a new folder", path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with naming(path):  # not the temporary file

@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import jax
 
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.saving.checksums import checksums
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from jaxnlp.saving.serialization import identity_changes, same_fields
@@ -301,6 +302,6 @@ def json_digest(value: Any) -> str:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
 from jaxnlp.text.new_tokens import with_added_tokens
@@ -96,7 +97,7 @@ class BytePairs:
         if not path.is_file():
             raise FileNotFoundError(f"there is no tokenizer at {path}; give a tokenizer.json")
         try:
-            return cls.from_json({"tokenizer": json.loads(path.read_text("utf-8")), "named": {}, "starts": False})
+            return cls.from_json({"tokenizer": parse_json(path.read_text("utf-8")), "named": {}, "starts": False})
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 

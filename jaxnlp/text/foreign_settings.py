@@ -1,9 +1,10 @@
 """Settings in the files of other libraries: each is applied, is known to change nothing, or is refused by name."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from jaxnlp.input_files.json_objects import parse_json
 
 
 class ForeignSettings(NamedTuple):
@@ -51,7 +52,7 @@ def settings_in(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
+        settings = parse_json(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {error}") from error
     if not isinstance(settings, dict):

@@ -29,9 +29,7 @@ class Normalization:
     sign_is_blank: bool = False
 
     def __post_init__(self):
-        size = int.from_bytes(self.charsmap[:4], "little")
-        if self.charsmap and (size % 4 or size < 4 or len(self.charsmap) < 4 + size):
-            raise ValueError(f"normalization: a charsmap of {len(self.charsmap)} bytes cannot have a trie of {size}")
+        check_charsmap(self.charsmap)
 
     def apply(self, text: str) -> str:
         """The changed text, with the blank before it."""
@@ -93,6 +91,23 @@ class Normalization:
     def _trie(self) -> tuple[list[int], bytes]:
         size = int.from_bytes(self.charsmap[:4], "little")
         return np.frombuffer(self.charsmap, "<u4", size // 4, offset=4).tolist(), self.charsmap[4 + size :]
+
+
+def check_charsmap(charsmap: bytes) -> None:
+    """Raises ValueError unless a charsmap is empty, or large enough for its trie."""
+    size = int.from_bytes(charsmap[:4], "little")
+    if charsmap and (size % 4 or size < 4 or len(charsmap) < 4 + size):
+        raise ValueError(f"normalization: a charsmap of {len(charsmap)} bytes cannot have a trie of {size}")
+
+
+def check_charsmaps(normalizer: Any) -> None:
+    """Checks those in a normalizer of a tokenizer.json: with a wrong size the tokenizers library ends the process, for
+    want of memory. Raises: ValueError."""
+    parts = [normalizer]
+    for part in parts:  # which grows
+        if isinstance(part, dict):
+            parts += part.get("normalizers") or []
+            check_charsmap(base64.b64decode(part.get("precompiled_charsmap") or b""))
 
 
 def _without_repeated_blanks(strings: Iterable[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers, processors
 from tokenizers.models import Unigram
 
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
+from jaxnlp.text.normalization import check_charsmaps
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, clean_up_texts, with_id
 from jaxnlp.text.tokenizer_classes.bert import CASE, PIECES, bert_tokenizer
 from jaxnlp.text.tokenizer_classes.bert import CLASS as BERT
@@ -200,6 +201,7 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     try:
         if own is not None and own.read is not None and names == own.files:
             whole = own.read(folder)
+        check_charsmaps(whole.get("normalizer"))
         named, extra, numbered = _further_tokens(folder, settings, whole)
         if own is None:
             tokenizer = tokenizer_of(whole)

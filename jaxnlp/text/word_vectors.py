@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+_LARGEST = 1e15
+"""Of a vector's numbers: the variance of larger ones is not finite in 32 bits."""
+
 
 class WordVectors(NamedTuple):
     """Vectors of a vocabulary's words.
@@ -56,11 +59,14 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
     width = len(first[1].split()) - 1 if header is None else header[1]
     if width < 1:
         raise ValueError(f"{path}, line 1: expected a word and its numbers, got {_shown(first[1])}")
-    vectors, known, count = np.zeros((len(words), width), np.float32), np.zeros(len(words), bool), 0
-    for number, line in lines if header else itertools.chain([first], lines):
+    rest = lines if header else itertools.chain([first], lines)
+    vectors, known, count = np.zeros((0, 0), np.float32), np.zeros(len(words), bool), 0
+    for number, line in rest:
         count += 1
         try:
             word, columns = _split(line, width)
+            if not vectors.size:  # after the first line has shown that the header's width is right
+                vectors = np.zeros((len(words), width), np.float32)
             row = rows.get(word)
             if row is not None and not known[row]:
                 vectors[row], known[row] = _numbers(columns), True
@@ -92,7 +98,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def _header(line: bytes) -> tuple[int, int] | None:
     """The number of vectors and their width, if the line is a header; otherwise None."""
     columns = line.split()
-    return (int(columns[0]), int(columns[1])) if len(columns) == 2 and all(map(bytes.isdigit, columns)) else None
+    is_header = len(columns) == 2 and all(column.isdigit() and len(column) < 20 for column in columns)
+    return (int(columns[0]), int(columns[1])) if is_header else None
 
 
 def _split(line: bytes, width: int) -> tuple[str, bytes]:
@@ -115,13 +122,14 @@ def _numbers(columns: bytes) -> list[float]:
     parts = columns.split()
     for index, part in enumerate(parts, 1):
         if not _is_number(part):
-            raise ValueError(f"number {index} must be a finite number, got {_shown(part)}")
+            raise ValueError(f"number {index} must be a finite number up to {_LARGEST:g}, got {_shown(part)}")
     return list(map(float, parts))
 
 
 def _is_number(column: bytes) -> bool:
+    """Whether a column is a number of a vector; for Python 1_000 is one, too."""
     try:
-        return math.isfinite(float(column))
+        return b"_" not in column and abs(float(column)) <= _LARGEST
     except ValueError:
         return False
 

@@ -166,6 +166,7 @@ class Measures(Config):
 
     count: Count | None = 1
     natural: Natural = 0
+    few: Annotated[int, Within("(0, 3]")] = 1
     at_least: Annotated[float, Within("[1, inf)")] = 1.0
     rate: Rate = 0.0
     inner: ProperFraction = 0.5
@@ -179,7 +180,11 @@ class Measures(Config):
     ("fields", "message"),
     [
         ({"count": 0}, "m.count must be at least 1, got 0"),
+        ({"count": 2**31}, "m.count must be less than 2147483648, got 2147483648"),
         ({"natural": -1}, "m.natural must be at least 0, got -1"),
+        ({"natural": 10**18}, "m.natural must be less than 2147483648, got 1000000000000000000"),
+        ({"few": 4}, "m.few must be at most 3, got 4"),
+        ({"few": 0}, "m.few must be more than 0, got 0"),
         ({"at_least": 0.5}, "m.at_least must be at least 1 and finite, got 0.5"),
         ({"at_least": float("inf")}, "m.at_least must be at least 1 and finite, got inf"),
         ({"rate": 1.0}, "m.rate must be in [0, 1), got 1.0"),

@@ -62,7 +62,7 @@ def test_moving_average_needs_a_decay_between_zero_and_one(decay):
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seed_fits_an_unsigned_word(seed):
     assert config(seed=2**32 - 1).seed == 2**32 - 1
-    with pytest.raises(ValueError, match=re.escape(f"seed must be in [0, 4294967296), got {seed}")):
+    with pytest.raises(ValueError, match=f"seed must be (at least 0|less than 4294967296), got {seed}"):
         config(seed=seed)
 
 

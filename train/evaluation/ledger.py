@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Trained
 from train.config import TrainConfig
@@ -53,7 +54,7 @@ def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evalu
 def read(path: Path) -> list[dict[str, Any]]:
     """Reads the entries of a ledger file. Raises: ValueError naming the file when it is not a ledger."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -1,9 +1,10 @@
 """Files with a JSON object on each line, such as metrics.jsonl."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from jaxnlp.input_files.json_objects import parse_json
 
 
 class Line(NamedTuple):
@@ -31,7 +32,7 @@ def read_lines(path: Path, **fields: type) -> list[Line]:
     lines = []
     for number, text in numbered:
         try:
-            row = json.loads(text)
+            row = parse_json(text)
         except ValueError as error:
             if number == numbered[-1][0]:
                 break

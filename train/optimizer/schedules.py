@@ -15,8 +15,11 @@ from typing import Annotated, ClassVar, Literal
 
 import jax.numpy as jnp
 
-from jaxnlp.config import Choice, Count, Fraction, Natural, ProperFraction, Within
+from jaxnlp.config import Choice, Fraction, Natural, ProperFraction, Within
 from jaxnlp.typing import Array
+
+Length = Annotated[int, Within("[1, 1000000000000001)")]
+"""In steps or tokens, of which there may be more than 32 bits can count; their number is a float."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,7 @@ class Schedule(Choice):
 
     section: ClassVar[str] = "optimizer.schedule"
 
-    warmup: Natural = 0
+    warmup: Annotated[int, Within("[0, 1000000000000001)")] = 0
     """Length of the warmup, in which the learning rate rises linearly from 0 to its peak."""
     unit: Literal["steps", "tokens"] = "steps"
     """Unit of all lengths of the schedule."""
@@ -77,7 +80,7 @@ class Noam(Schedule, kind="noam"):
     Source: Vaswani et al. 2017, section 5.3, where the width D gives the peak: 1 / sqrt(D warmup).
     """
 
-    warmup: Count = 4000
+    warmup: Length = 4000
     """Length of the warmup, in which the learning rate rises linearly from 0 to its peak."""
 
     def shape(self, progress: Array, total_steps: int) -> Array:
@@ -88,7 +91,7 @@ class Noam(Schedule, kind="noam"):
 class Falling(Schedule):
     """Falls to a floor, peak * min_lr_ratio, and stays there."""
 
-    end: Count | None = None
+    end: Length | None = None
     """Step or token at which the fall ends, counted from the start of the run; None = the last step of the run."""
     min_lr_ratio: Fraction = 0.1
     """Lowest learning rate, as a fraction of the peak."""
@@ -169,7 +172,7 @@ class Step(Schedule, kind="step"):
     Source: He et al. 2016, section 3.4, where the factor is 0.1.
     """
 
-    interval: Count
+    interval: Length
     """Length of the interval in which the learning rate falls by the factor."""
     decay_factor: ProperFraction = 0.1
     """Factor of the learning rate after each interval."""
@@ -183,7 +186,7 @@ class Exponential(Step, kind="exponential"):
     """peak * factor^((progress - warmup) / interval): like `Step`, but smooth."""
 
     def shape(self, progress: Array, total_steps: int) -> Array:
-        return self.decay_factor ** ((progress - float(self.warmup)) / self.interval)
+        return self.decay_factor ** ((progress - float(self.warmup)) / float(self.interval))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,7 +198,7 @@ class CosineRestarts(Schedule, kind="cosine_restarts"):
     Source: Loshchilov and Hutter 2017, eq. 5.
     """
 
-    interval: Count
+    interval: Length
     """Length of the interval before the first restart."""
     growth: Annotated[float, Within("[1, inf)")] = 1.0
     """Length of each interval, relative to the one before it."""
@@ -203,7 +206,7 @@ class CosineRestarts(Schedule, kind="cosine_restarts"):
     """Lowest learning rate, as a fraction of the peak."""
 
     def shape(self, progress: Array, total_steps: int) -> Array:
-        interval, growth = self.interval, self.growth
+        interval, growth = float(self.interval), self.growth
         passed = jnp.maximum(progress - float(self.warmup), 0.0)
         if growth == 1.0:
             start, length = _intervals(passed, interval) * interval, jnp.full_like(passed, interval)
@@ -264,9 +267,9 @@ def _share(progress: Array, begin: int, end: int) -> Array:
     return jnp.clip((progress - float(begin)) / float(max(1, end - begin)), 0.0, 1.0)
 
 
-def _intervals(progress: Array, interval: int) -> Array:
+def _intervals(progress: Array, interval: float) -> Array:
     """The number of whole intervals, as float32; corrects quotients that were rounded down."""
-    return jnp.floor((progress + 0.5) / interval)
+    return jnp.floor((progress + 0.5) / float(interval))
 
 
 def _half_cosine(first: float, last: float, share: Array) -> Array:

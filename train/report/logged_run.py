@@ -3,12 +3,12 @@
 import dataclasses
 import errno
 import functools
-import json
 import os
 import statistics
 from pathlib import Path
 from typing import Any
 
+from jaxnlp.input_files.json_objects import parse_json
 from train.logs.json_lines import read_lines
 from train.report.formats import is_finite
 from train.report.metrics import Declared, best, declared_metrics
@@ -130,7 +130,7 @@ def read_metrics(path: Path) -> list[Object]:
 
 def _read_object(path: Path) -> Object:
     try:
-        tree = json.loads(path.read_bytes())
+        tree = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(tree, dict):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxnlp.corpus import Corpus
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
@@ -372,11 +373,16 @@ def _lines(path: Path) -> list[Line]:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file of the run. Raises: RunMismatchError naming the line that is not valid JSON."""
+    """Reads the object in a JSON file of the run. Raises: RunMismatchError naming what is not valid JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+        raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg}); restore the file") from error
+    except ValueError as error:
+        raise RunMismatchError(f"{path}: not JSON ({error}); restore the file") from error
+    if not isinstance(value, dict):
+        raise RunMismatchError(f"{path}: expected an object, got {type(value).__name__}; restore the file")
+    return value
 
 
 def write_text(path: Path, text: str) -> None:

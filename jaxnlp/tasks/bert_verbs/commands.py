@@ -17,7 +17,7 @@ from jaxnlp.input_files.notes import report_blank, report_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
-from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.atomic_files import require_place, write_file
 from jaxnlp.targets import AnyNumber, Number
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
@@ -62,6 +62,7 @@ class Embed(Command):
         Raises: ValueError, OSError for texts that are missing or cannot be read, and if the file cannot be written.
         """
         encoder_config(trained)  # an error for a model without a BERT, before texts are read
+        require_place(self.out)
         printed = self.out is None and not self.similarities
         texts: list[str] = []
         vectors: list[np.ndarray] = []

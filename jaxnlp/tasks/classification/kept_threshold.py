@@ -1,9 +1,9 @@
 """The probability threshold in a run's folder."""
 
-import json
 import sys
 from typing import Any
 
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.tasks import Trained
 
 THRESHOLD_FILE = "threshold.json"
@@ -19,7 +19,7 @@ def kept_threshold(trained: Trained) -> float | None:
         return None
     file = trained.folder / THRESHOLD_FILE
     try:
-        held: Any = json.loads(file.read_text(encoding="utf-8"))
+        held: Any = parse_json(file.read_text(encoding="utf-8"))
         threshold, step = float(held["threshold"]), held["step"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not a file of the evaluator threshold: {error!r}; remove it") from error

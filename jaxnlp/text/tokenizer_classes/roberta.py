@@ -1,6 +1,5 @@
 """RoBERTa's tokenizer: byte-level BPE, in which a blank is part of the word after it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE
 
+from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, with_id
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -18,7 +18,7 @@ NAMED = {"bos_token": "<s>", "eos_token": "</s>", **SPECIAL.settings()}
 def _read(folder: Path) -> dict[str, Any]:
     lines = (folder / MERGES).read_text(encoding="utf-8").split("\n")
     merges = [line for line in lines if line and not line.startswith("#version")]
-    return {"model": {"vocab": json.loads((folder / VOCABULARY).read_text(encoding="utf-8")), "merges": merges}}
+    return {"model": {"vocab": parse_json((folder / VOCABULARY).read_text(encoding="utf-8")), "merges": merges}}
 
 
 def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:

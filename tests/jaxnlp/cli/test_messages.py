@@ -5,10 +5,12 @@ import sys
 import warnings
 from pathlib import Path
 
+import jax
 import pytest
 
 from jaxnlp.cli.messages import (
     OURS,
+    exit_status,
     program_name,
     reason,
     say_that_jax_loads,
@@ -116,6 +118,17 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
             OSError(errno.ENOSPC, "No space left on device", "a/b"),
             "a/b: no space left on device; free some space there, and repeat the command",
         ),
+        (ValueError("got " + "x" * 5000), "got " + "x" * 200 + "... (5,000 characters)"),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "y" * 1000),
+            "y" * 200 + "... (1,001 characters) file name too long",
+        ),
+        (MemoryError(), "not enough memory; make the batches, the inputs or the model smaller"),
+        (
+            MemoryError("Unable to allocate 2 TiB for an array"),
+            "not enough memory: Unable to allocate 2 TiB for an array; make the batches, the inputs or the model "
+            "smaller",
+        ),
         (
             UnicodeEncodeError("latin-1", "a\u2603", 1, 2, "ordinal not in range(256)"),
             "the locale has the encoding latin-1, without '\\u2603'; set PYTHONUTF8=1 for UTF-8",
@@ -125,6 +138,28 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
 )
 def test_the_reason_of_an_error_has_no_number_of_the_system(error, message):
     assert reason(error) == message
+
+
+def test_a_lack_of_memory_is_a_line_and_another_error_of_the_device_a_traceback(capsys):
+    for error in (
+        MemoryError(),
+        jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nx"),
+    ):
+        assert exit_status(raising(error)) == 2
+        assert capsys.readouterr().err.startswith("error: not enough memory")
+    for mistake in (jax.errors.JaxRuntimeError("INVALID_ARGUMENT: x"), TypeError("x"), ValueError("x")):
+        with pytest.raises(type(mistake)):
+            exit_status(raising(mistake))
+    assert exit_status(raising(ValueError("x")), bare_errors=True) == 2
+
+
+def raising(error):
+    """A program that fails."""
+
+    def program():
+        raise error
+
+    return program
 
 
 def test_usage_lines_and_examples_are_kept(monkeypatch):

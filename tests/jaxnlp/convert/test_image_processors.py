@@ -145,6 +145,7 @@ def test_every_setting_that_transformers_writes_is_known(kind, tmp_path):
             {"image_processor_type": "SiglipImageProcessor"},
             "image_processor_type 'SiglipImageProcessor', expected ViTImage",
         ),
+        ({"image_processor_type": []}, "image_processor_type \\[\\], expected ViTImage"),
         ({"do_pad": True}, "do_pad True, expected False or None"),
         ({"crop_pct": 0.9}, "unknown settings: crop_pct"),
         ({"do_resize": "yes"}, "do_resize 'yes', expected true or false"),

@@ -23,8 +23,9 @@ def test_settings_that_a_file_leaves_out_have_the_defaults_of_transformers():
     assert layer_kind_fields(FILE, {"num_hidden_layers": 5}) == expected
 
 
-def test_every_setting_that_does_not_fit_is_named():
-    settings = {"num_hidden_layers": 1, "layer_types": ["chunked_attention"], "global_attn_every_n_layers": 0}
+@pytest.mark.parametrize("kinds", [["chunked_attention"], [[]], {}])
+def test_every_setting_that_does_not_fit_is_named(kinds):
+    settings = {"num_hidden_layers": 1, "layer_types": kinds, "global_attn_every_n_layers": 0}
     settings |= {"rope_parameters": {"full_attention": {"rope_type": "yarn"}, "others": {}}, "local_rope_theta": "1"}
     with pytest.raises(PretrainedError) as caught:
         layer_kind_fields(FILE, settings)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.rotary import rotary_fields, rotary_settings
 from jaxnlp.models.llama import LlamaConfig
 
@@ -21,3 +22,9 @@ def test_what_is_written_is_read_back(fields):
 
 def test_settings_that_a_file_leaves_out_have_the_defaults_of_transformers():
     assert rotary_fields(Path("config.json"), {}) == {"rotary_base": 10_000.0}
+
+
+@pytest.mark.parametrize("kind", ["yarn", ["linear"], {}])
+def test_other_types_of_scaling_are_refused(kind):
+    with pytest.raises(PretrainedError, match=r"config.json: rotary positions that are not supported: rope_type "):
+        rotary_fields(Path("config.json"), {"rope_scaling": {"rope_type": kind}})

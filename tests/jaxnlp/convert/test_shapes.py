@@ -55,7 +55,17 @@ def test_only_an_exported_file_may_have_settings_for_others(file):
     assert read(file, exported=True)[2] == 7
 
 
-def test_other_model_types_are_refused_with_the_known_ones(file):
-    file.write_text('{"model_type": "bert"}')
-    with pytest.raises(PretrainedError, match=r"model_type must be one of gpt2, .*, got 'bert'"):
+@pytest.mark.parametrize("model_type", ["bert", ["gpt2"], {}, None])
+def test_other_model_types_are_refused_with_the_known_ones(file, model_type):
+    file.write_text(json.dumps({"model_type": model_type}))
+    with pytest.raises(PretrainedError, match=r"model_type must be one of gpt2, .*, got ") as caught:
+        read(file)
+    assert repr(model_type) in str(caught.value)
+
+
+@pytest.mark.parametrize("layers", [1_000_000, 10**18, 0, -1])
+def test_a_number_outside_the_bounds_of_our_field_is_refused_before_the_model_is_described(file, layers):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"n_layer": layers}))
+    bound = "less than 10001" if layers > 0 else "at least 1"
+    with pytest.raises(PretrainedError, match=f"n_layer {layers}, expected {bound}$"):
         read(file)

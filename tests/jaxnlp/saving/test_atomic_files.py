@@ -50,6 +50,13 @@ def test_errors_of_the_file_system_name_the_file_whoever_raises_them(error, name
         assert caught.value is error
 
 
+def test_a_folder_is_made_with_a_note(tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        for name in ("x", "y"):
+            write_file(tmp_path / "new" / "folder" / name, b"one")
+    assert caplog.messages == [f"{tmp_path / 'new' / 'folder'} is a new folder"]
+
+
 def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
     write_file(tmp_path / "new" / "x", b"one")
     write_file(tmp_path / "new" / "x", b"two")

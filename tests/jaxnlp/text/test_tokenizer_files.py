@@ -1,5 +1,6 @@
 """Tokenizer folders of every kind give the tokens of Transformers' AutoTokenizer, or are refused by name."""
 
+import base64
 import inspect
 import json
 import re
@@ -197,6 +198,13 @@ def test_what_would_change_the_tokens_is_refused_by_name(tmp_path, settings, fil
         read_tokenizer(write(tmp_path, settings, **files))
 
 
+HUGE = {
+    "type": "Precompiled",
+    "precompiled_charsmap": base64.b64encode((3_000_000_000).to_bytes(4, "little") + b"abcde").decode(),
+}
+"""For the library its table has three billion bytes, which it reserves: without them it ends the process."""
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -206,6 +214,8 @@ def test_what_would_change_the_tokens_is_refused_by_name(tmp_path, settings, fil
         ),
         ({"post_processor": None}, r"must give \[CLS\] A \[SEP\]"),
         ({"sampler": 1}, "unknown settings: sampler"),
+        ({"normalizer": HUGE}, "a charsmap of 9 bytes cannot have a trie of 3,?000,?000,?000"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [HUGE]}}, "a charsmap of 9 bytes cannot have a trie"),
     ],
     ids=str,
 )

@@ -81,6 +81,16 @@ def test_rates_are_those_of_pytorch(schedule, make):
     np.testing.assert_allclose(ours(schedule), pytorchs(make), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [Step, Exponential, CosineRestarts])
+@pytest.mark.parametrize("growth", [1.0, 2.0])
+def test_an_interval_may_have_more_tokens_than_32_bits_count(kind, growth):
+    given = {"growth": growth} if kind is CosineRestarts else {}
+    long, short = (kind(unit="tokens", interval=length, **given) for length in (10**12, 10))
+    for share in (0.0, 0.5, 1.0, 2.5):
+        rates = [s.rate(jnp.float32(share * s.interval), peak=1.0, total_steps=9) for s in (long, short)]
+        np.testing.assert_allclose(*rates, rtol=0.1)
+
+
 @pytest.mark.parametrize("name", sorted(Schedule.kinds().keys() - {"one_cycle"}))
 def test_the_warmup_is_linear_and_ends_at_the_peak(name):
     kind = Schedule.kinds()[name]
