@@ -55,6 +55,7 @@ def main() -> int:
         "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
         "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled"),
         "JAXNLP_CACHE": str(shared / "cache"),
+        "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # a fork has the stack of the torture, which exports would show
     }
     import_everything()
     make_references(shared)
