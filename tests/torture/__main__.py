@@ -37,7 +37,7 @@ def drawn(seed: int, place: Path, shared: Path, families: Sequence[str] = FAMILI
     from tests.torture.faults import FAULTS
 
     draw = random.Random(f"round {seed}")
-    fault = draw.choice([*FAULTS])
+    fault = draw.choice([name for name, fault in FAULTS.items() if {*fault.families} & {*families}])
     family = draw.choice([name for name in FAULTS[fault].families if name in families])
     return Round(seed, fault, family, draw.choice(FAULTS[fault].moments), place, shared)
 
@@ -55,10 +55,9 @@ def main() -> int:
         "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
         "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled"),
         "JAXNLP_CACHE": str(shared / "cache"),
-        "JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0",  # a fork has the stack of the torture, which exports would show
     }
     import_everything()
-    make_references(shared)
+    make_references(shared, arguments.families)
     begun = time.monotonic()
     rows = played(arguments.seeds or range(arguments.first, arguments.first + arguments.rounds), folder, arguments)
     header = facts() | {"seconds": round(time.monotonic() - begun), "mounts": MOUNTS in os.environ}
@@ -77,6 +76,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="*", help="the seeds of some rounds")
     parser.add_argument("--jobs", type=int, default=2, help="rounds at the same time")
     parser.add_argument("--minutes", type=float, default=1e9, help="no round starts after them")
+    parser.add_argument("--families", nargs="*", default=[*FAMILIES], help="only these")
     parser.add_argument("--folder", help="where the rounds are played, and what failed is kept")
     parser.add_argument("--record", action="store_true", help=f"write {RESULTS} and {PAGE}")
     return parser.parse_args()
@@ -99,7 +99,7 @@ def played(seeds: Sequence[int], folder: Path, arguments: argparse.Namespace) ->
             for seed in seeds[job :: arguments.jobs]:
                 if time.monotonic() > end:
                     break
-                round_ = drawn(seed, folder / f"round{seed}", folder / "shared")
+                round_ = drawn(seed, folder / f"round{seed}", folder / "shared", arguments.families)
                 if FAULTS[round_.fault].mounts and MOUNTS not in os.environ:
                     continue
                 row = timed(round_, FAULTS[round_.fault])

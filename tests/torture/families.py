@@ -18,7 +18,7 @@ TEXTS = {
 }
 OTHERS = {
     "translator": "number_words --data.epoch-pairs 400 --data.held-out-pairs 16 --data.batch-size 8 "
-    "--data.batch-tokens 256 --data.lengths 32 96 --data.vocabulary-size 300 --model.num-layers 1 "
+    "--data.batch-tokens 256 --data.lengths 96 --data.vocabulary-size 300 --model.num-layers 1 "
     "--model.num-heads 2 --model.width 16 --model.dropout-rate 0.1",
     "tagger": "small_grammar_tagger --data.sentences 200 --data.held-out-sentences 16 --data.batch-size 8 "
     "--model.word-width 8 --model.character-features 8 --model.recurrent-widths 8",

@@ -5,8 +5,10 @@ import dataclasses
 import json
 import os
 import random
+import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,14 +143,12 @@ def ending(start: Start, seconds: float = SECONDS) -> str:
 
 def same(round_: Round, folder: Path, reference: Path) -> str:
     """How a finished run, or an export, differs from the one that nobody touched; "" = in no bit."""
-    if round_.exports:
-        names = sorted({path.name for each in (folder, reference) for path in each.iterdir()})
-        return next((f"{x} differs" for x in names if content(folder / x) != content(reference / x)), "")
     answer = round_.place / "differs"
     process = os.fork()  # the comparison needs a device
     if process == 0:
         try:
-            answer.write_text(difference(folder, reference))
+            compare = exports_differ if round_.exports else difference
+            answer.write_text(compare(folder, reference))
         except BaseException as error:
             answer.write_text(f"{type(error).__name__}: {error}")
         finally:
@@ -157,9 +157,23 @@ def same(round_: Round, folder: Path, reference: Path) -> str:
     return answer.read_text()
 
 
-def content(file: Path) -> bytes | None:
-    """Of a file; None = it does not exist."""
-    return file.read_bytes() if file.is_file() else None
+def exports_differ(folder: Path, reference: Path) -> str:
+    """Compares the files of two exports byte for byte, and programs without the lines of code that they come from."""
+    names = sorted({path.name for each in (folder, reference) for path in each.iterdir()})
+    return next((f"{x} differs" for x in names if content(folder / x) != content(reference / x)), "")
+
+
+def content(file: Path) -> Any:
+    """Of an exported file; None = it does not exist."""
+    if not file.is_file():
+        return None
+    if file.suffix != ".jax":
+        return file.read_bytes()
+    from jax import export
+
+    program = export.deserialize(bytearray(file.read_bytes()))
+    lines = (re.sub(r"loc\((#loc\d*|\"[^\"]*\"(\(#loc\d*\))?)\)", "", line) for line in program.mlir_module().splitlines())
+    return [line for line in lines if not line.startswith("#loc")]
 
 
 def difference(workdir: Path, reference: Path) -> str:
@@ -186,7 +200,7 @@ def temporary(workdir: Path) -> list[str]:
     return names + ["an unfinished checkpoint"] * is_saving(workdir)
 
 
-def make_references(shared: Path, families: tuple[str, ...] = FAMILIES) -> None:
+def make_references(shared: Path, families: Sequence[str] = FAMILIES) -> None:
     """Trains each family, and exports it, without any fault. What exists is kept."""
     write_text(shared / "text.txt")
     for family in families:
