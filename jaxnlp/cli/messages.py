@@ -108,14 +108,15 @@ def is_shown_as_line(error: Exception, *, bare_errors: bool = False) -> bool:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether NumPy, Python or XLA lack memory, or Python has none for the stack of a thread.
+    """Whether NumPy, Python or XLA lack memory, or there is none for the stack of a thread or for a library.
 
     JAX's class is not imported here: it takes seconds.
     """
     name, text = type(error).__name__, str(error)
     no_thread = isinstance(error, RuntimeError) and text.startswith("can't start new thread")
+    no_library = isinstance(error, ImportError) and "failed to map segment" in text
     of_xla = name in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in text
-    return isinstance(error, MemoryError) or no_thread or of_xla
+    return isinstance(error, MemoryError) or no_thread or no_library or of_xla
 
 
 def is_full(error: BaseException) -> bool:

@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -120,9 +121,9 @@ def facts() -> dict[str, Any]:
     """Of the machine."""
     from train.run.machine import commit
 
-    name = next((x.split(":")[1].strip() for x in Path("/proc/cpuinfo").open() if x.startswith("model name")), "CPU")
+    name = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "device": f"{os.cpu_count()} cores of {name}",
+        "device": f"{os.cpu_count()} cores of {name[1] if name else 'a processor'}",
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
     }
@@ -135,9 +136,9 @@ def table(recorded: Sequence[dict[str, Any]]) -> str:
     header, rows = recorded[0], [row for row in recorded[1:] if row["outcome"] != MISSED]
     missed = len(recorded) - 1 - len(rows)
     lines = [
-        f"{len(rows)} rounds in {header['seconds'] / 60:.0f} minutes on {header['device']}, {header['date']}, at commit "
-        f"{short_commit(header['commit'])}. Seeds {min(row['seed'] for row in rows)} to "
-        f"{max(row['seed'] for row in rows)}; in {missed} further rounds the run ended before the moment."
+        f"{len(rows)} rounds in {header['seconds'] / 60:.0f} minutes on {header['device']}, {header['date']}, at "
+        f"commit {short_commit(header['commit'])}, with seeds of {min((row['seed'] for row in rows), default=0)} to "
+        f"{max((row['seed'] for row in rows), default=0)}. In {missed} further rounds the run ended before the moment."
     ]
     for name in ("fault", "moment", "family"):
         counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)

@@ -172,7 +172,9 @@ def content(file: Path) -> Any:
     from jax import export
 
     program = export.deserialize(bytearray(file.read_bytes()))
-    lines = (re.sub(r"loc\((#loc\d*|\"[^\"]*\"(\(#loc\d*\))?)\)", "", line) for line in program.mlir_module().splitlines())
+    lines = (
+        re.sub(r"loc\((#loc\d*|\"[^\"]*\"(\(#loc\d*\))?)\)", "", line) for line in program.mlir_module().splitlines()
+    )
     return [line for line in lines if not line.startswith("#loc")]
 
 

@@ -7,6 +7,7 @@ process, as a user's: it can be stopped while it imports.
 import atexit
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -19,6 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 DAY = 86_400
+MODULES = (
+    "matplotlib.backends.backend_svg",
+    "matplotlib.pyplot",
+    "sklearn.datasets",
+    "jaxnlp.cli.verbs",
+    "jaxnlp.tasks.export.programs",
+    "train.report",
+    "train.start",
+)
 
 
 class Start:
@@ -163,14 +173,8 @@ def _draw_nothing() -> None:
 
 def import_everything() -> None:
     """Imports what starts need, so that none of them has to; no device, and no thread."""
-    import matplotlib.backends.backend_svg
-    import matplotlib.pyplot
-    import sklearn.datasets  # noqa: F401
-
-    import jaxnlp.cli.verbs
-    import jaxnlp.tasks.export.programs
-    import train.report
-    import train.start
+    for name in MODULES:
+        importlib.import_module(name)
     from train.recipes import load_recipe, recipe_names
 
     for name in recipe_names():

@@ -38,9 +38,7 @@ class Stalls:
       compiling: whether a step may wait for its program.
     """
 
-    def __init__(
-        self, workdir: Path, step: int, train_seconds: float, compiling: Callable[[], bool] = lambda: False
-    ):
+    def __init__(self, workdir: Path, step: int, train_seconds: float, compiling: Callable[[], bool] = lambda: False):
         self._file = workdir / (f"stacks-{jax.process_index()}.txt" if jax.process_count() > 1 else "stacks.txt")
         self._step, self._row = step, (step, train_seconds)
         self._seconds_per_step = collections.deque[float](maxlen=MOST_ROWS)

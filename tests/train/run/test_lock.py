@@ -58,9 +58,12 @@ def test_the_error_of_a_run_is_raised_even_if_the_lock_cannot_be_removed(tmp_pat
     def refuse(path):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    with pytest.raises(ZeroDivisionError), locked(tmp_path):
+    def fails():
         monkeypatch.setattr("pathlib.Path.unlink", refuse)
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), locked(tmp_path):
+        fails()
 
 
 def test_a_folder_that_stays_empty_is_removed_with_its_new_parents_and_others_stay(tmp_path):
