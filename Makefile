@@ -1,7 +1,7 @@
 # Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and write to .venv and runs/ only.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-serve test test-rest test-all test-optimized newcomer lint types clean
+.PHONY: help demo docs docs-serve test test-rest test-all test-optimized torture newcomer lint types clean
 
 VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all          all tests: make test, test-rest and test-optimized"
 	@echo "make test-rest         the tests that make test leaves out: sweeps of parameters, repeated kills"
 	@echo "make test-optimized    run some tests again with XLA's optimisations, as users compile"
+	@echo "make torture           200 rounds of random faults in small runs, and the table of docs/reliability.md: an hour"
 	@echo "make newcomer          build the wheel, and run the README's short commands with it in a new environment"
 	@echo "make lint    ruff and codespell: style, formatting and spelling"
 	@echo "make types   mypy"
@@ -56,6 +57,9 @@ test-all: test test-rest test-optimized
 # Tests switch XLA's optimisations off, to compile quickly; users have them on. Some tests are run again with them.
 test-optimized: $(VENV)/.installed-dev
 	JAXNLP_TEST_OPTIMIZED=1 $(BIN)/python -m pytest --numprocesses 2 --quiet -m optimized tests/jaxnlp/ops
+
+torture: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.torture --record
 
 newcomer: $(VENV)/.installed-dev
 	tests/newcomer.sh

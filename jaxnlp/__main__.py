@@ -11,6 +11,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 import importlib.metadata
 import os
 
+from jaxnlp.cli.interrupts import end_at_interrupt, raise_at_interrupt
 from jaxnlp.cli.malloc import use_huge_pages
 from jaxnlp.cli.messages import exit_status, program_name, say_that_jax_loads, table, wrapped
 from jaxnlp.cli.programs import PROGRAMS, run_program
@@ -56,6 +57,7 @@ def run(arguments: list[str]) -> int:
     say_that_jax_loads(rest)
     from jaxnlp.cli.verbs import run_verb
 
+    raise_at_interrupt()
     return run_verb(verb, rest, program_name(), others=[*PROGRAMS])
 
 
@@ -63,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a run that is damaged or went wrong, 2 a wrong command, or a file that cannot be read or
     written."""
     if arguments is None:  # a process of its own
+        end_at_interrupt()
         arguments = sys.argv[1:]
         restart_in_utf8()
         if {*arguments[:1]} & PROGRAMS.keys():

@@ -74,13 +74,17 @@ class Ahead:
 
     def wait(self) -> None:
         """Waits until no program is being compiled. An error of the compiler is raised where its program is called."""
-        if not all(program.done() for program in self._compiling.values()):
+        if self.compiling():
             with waiting_for_programs():
                 wait(self._compiling.values())
 
+    def compiling(self) -> bool:
+        """Whether a program is being compiled; also for other threads."""
+        return not all(program.done() for program in list(self._compiling.values()))
+
     def report(self) -> list[str]:
         """Once, when all programs so far are compiled: a line that says how many and how long. [] otherwise."""
-        if not self._compiling or not all(program.done() for program in self._compiling.values()):
+        if not self._compiling or self.compiling():
             return []
         # An error stays until its program is called.
         self._compiling = {key: program for key, program in self._compiling.items() if program.exception()}

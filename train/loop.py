@@ -32,6 +32,7 @@ from train.run.process_agreement import require_agreement, require_shared_folder
 from train.run.progress import RunProgress, all_finite
 from train.run.setup import Setup, set_up
 from train.run.signals import StopSignal
+from train.run.stalls import Stalls
 from train.step import StepOutput, TrainState
 
 
@@ -97,7 +98,12 @@ def fit(
             row, first = Deferred(), run.step
             train_step, finite = ahead.called(program, before_waiting=row.now), ahead.called(all_finite)
             validate = Validation(setup, layout, workdir, ahead)
-            with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log, row:
+            with (
+                _report_at_end(workdir, console),
+                _open_log(workdir, console, setup, run) as log,
+                Stalls(workdir, run.step, run.train_seconds, compiling=ahead.compiling) as stalls,
+                row,
+            ):
                 while not run.ended(config):
                     batch = layout.put_batch(next(batches), config.accumulation_steps)
                     if run.step == first:
@@ -105,12 +111,13 @@ def fit(
                     run.state, output = train_step(run.state, batch)
                     row.now()  # while the device computes the step after the row's
                     run.step += 1
+                    stalls.step(run.step)
                     log.collect(output.metrics)
                     if started is not None:
                         _record_start(workdir, output, started)
                         started = None
                     if run.step == first + 1:
-                        with log.paused():
+                        with log.paused(), stalls.paused():
                             _compile_further_programs(ahead, setup, layout, program, validate, run)
                             _record_peak(workdir, executable, setup, layout, output)
                     print_lines(console, ahead.report())
@@ -121,10 +128,10 @@ def fit(
                             run.check_finite, output, config, last_good=checkpoints.latest_step(), workdir=workdir
                         )
                         parameters_finite = finite((run.state.params, run.state.ema))
-                        row.later(functools.partial(_log, log, run.step, output, parameters_finite, check))
+                        row.later(functools.partial(_log, log, stalls, run.step, output, parameters_finite, check))
                         if due.save:
                             row.now()
-                    with log.paused():
+                    with log.paused(), stalls.paused():
                         score = validate(run.step, run.state, log) if due.evaluate else None
                         if score is not None:
                             run.evaluated(score, config, layout)
@@ -181,9 +188,12 @@ def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
     run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
 
-def _log(log: RunLog, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None]) -> None:
+def _log(
+    log: RunLog, stalls: Stalls, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None]
+) -> None:
     """Logs a step, and checks its results, which it waits for."""
     log.log_train(step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
+    stalls.row(step, log.train_seconds)
     check(step, finite)
 
 

@@ -3,11 +3,12 @@
 import collections
 import functools
 import itertools
+import logging
 import multiprocessing
 import pickle
 import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
@@ -16,11 +17,14 @@ import grain
 
 from data import DataError, LazyBatch
 
+_logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Epoch = Callable[[int], Sequence[Any]]
 """A pure function from the index of an epoch to its batches: `NumpyBatch`, `LazyBatch`, or dicts of them by part."""
 Batches = Generator[Sequence[Any], None, None]
 """The batches of each epoch."""
+SECONDS_UNTIL_A_LINE = 30
+"""A process that needs longer for an epoch is named."""
 ENDLESS = 2**40
 """An effectively infinite number. Grain's own endless repeat() overflows when its examples are batched."""
 
@@ -110,7 +114,7 @@ def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
     ahead = collections.deque(processes.submit(_make, next(numbers)) for _ in range(num_workers))
     try:
         while True:
-            batches = pickle.loads(ahead.popleft().result())
+            batches = pickle.loads(_awaited(ahead.popleft(), num_workers))
             ahead.append(processes.submit(_make, next(numbers)))
             yield batches
     except BrokenProcessPool as error:
@@ -122,6 +126,20 @@ def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
         for process in list(processes._processes.values()):  # Python 3.14 has a public name for it
             process.terminate()
         processes.shutdown(wait=False, cancel_futures=True)
+
+
+def _awaited(epoch: Future[bytes], num_workers: int) -> bytes:
+    """An epoch that a process makes. A line says when it takes long."""
+    try:
+        return epoch.result(timeout=SECONDS_UNTIL_A_LINE)
+    except TimeoutError:
+        if not epoch.done():  # otherwise it is an error of the process
+            _logger.warning(
+                "training has waited %d s for the processes that make batches; if they hang, repeat the command with "
+                "--data.num-workers %d",
+                *(SECONDS_UNTIL_A_LINE, num_workers - 1),
+            )
+        return epoch.result()
 
 
 def _begin(epoch: bytes) -> None:

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jaxnlp.cli.interrupts import no_interrupt_is_lost
+
 OURS = ("jaxnlp", "data", "train", "configs", "benchmarks", "__main__")
 """The packages whose notes are shown; of other packages only warnings are."""
 SILENT = ("absl", "asyncio")
@@ -71,7 +73,8 @@ def exit_status(program: Callable[[], int | None], *, bare_errors: bool = False)
     show_plain_warnings()
     try:
         try:
-            return program() or 0
+            with no_interrupt_is_lost():
+                return program() or 0
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
@@ -105,10 +108,15 @@ def is_shown_as_line(error: Exception, *, bare_errors: bool = False) -> bool:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether NumPy, Python or XLA lack memory. JAX's class is not imported here: it takes seconds."""
-    return isinstance(error, MemoryError) or (
-        type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in str(error)
-    )
+    """Whether NumPy, Python or XLA lack memory, or there is none for the stack of a thread or for a library.
+
+    JAX's class is not imported here: it takes seconds.
+    """
+    name, text = type(error).__name__, str(error)
+    no_thread = isinstance(error, RuntimeError) and text.startswith("can't start new thread")
+    no_library = isinstance(error, ImportError) and "failed to map segment" in text
+    of_xla = name in ("JaxRuntimeError", "XlaRuntimeError") and "RESOURCE_EXHAUSTED" in text
+    return isinstance(error, MemoryError) or no_thread or no_library or of_xla
 
 
 def is_full(error: BaseException) -> bool:

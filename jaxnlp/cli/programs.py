@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
+from jaxnlp.cli.interrupts import raise_at_interrupt
 from jaxnlp.cli.messages import program_name, say_that_jax_loads
 from jaxnlp.cli.utf8 import restart_in_utf8
 from jaxnlp.training import import_training
@@ -41,7 +42,9 @@ def run_program(name: str, arguments: list[str]) -> int:
             return status
     if module.startswith("train"):
         say_that_jax_loads(arguments)
-    return import_training(module).main(arguments)
+    program = import_training(module)
+    raise_at_interrupt()
+    return program.main(arguments)
 
 
 def run_module(name: str) -> NoReturn:

@@ -40,6 +40,8 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 CHECKPOINTS = "checkpoints"
 FORMAT = 2
 """The format of checkpoints. Format 1 has another kind of checksums."""
+MOST_CHARACTERS = 300
+"""Of an error of Orbax in a message of ours."""
 FEW_BYTES, PARTS_OF_READING = 2**22, 64
 """Few bytes, or a part of all, are read at the same time."""
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
@@ -269,7 +271,8 @@ def _restore(checkpoint: Path, handlers: dict[str, Any], args: dict[str, Any]) -
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
-        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read; choose another: {error}") from error
+        said = " ".join(str(error).split())[:MOST_CHARACTERS]  # of many lines
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read; choose another: {said}") from error
 
 
 @contextlib.contextmanager

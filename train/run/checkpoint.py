@@ -5,8 +5,9 @@ import dataclasses
 import errno
 import functools
 import logging
+import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +71,7 @@ class Checkpoints:
         self._keep = keep
         self._ranks: dict[int, tuple[float, float]] = {}
         self._manager: ocp.CheckpointManager | None = None
+        self._opened: os.stat_result | None = None
         self._on_exit = contextlib.ExitStack()
 
     def _open(self) -> ocp.CheckpointManager:
@@ -83,6 +85,7 @@ class Checkpoints:
                 preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
             )
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._opened = self._folder.stat()
             path = self._on_exit.enter_context(plain_path(self._folder))
             self._manager = ocp.CheckpointManager(path, options=options, item_handlers=_handlers())
         return self._manager
@@ -119,7 +122,7 @@ class Checkpoints:
         manager = self._open()
         if step in manager.all_steps():
             return
-        with naming(self._folder):
+        with self._writing():
             manager.wait_until_finished()  # so that only one copy is held; Orbax would wait after it
         items = jax.tree.map(_to_write, _items(state))
         record = Record(
@@ -137,7 +140,7 @@ class Checkpoints:
         )
         by_all(functools.partial(self._require_space, bytes_on_disk(items)), OSError)
         self._rank(record)
-        with naming(self._folder):
+        with self._writing():
             manager.save(
                 step,
                 args=ocp.args.Composite(
@@ -145,6 +148,24 @@ class Checkpoints:
                     **{RECORD: ocp.args.JsonSave(record.to_json())},
                 ),
             )
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A context in which Orbax writes. Raises: OSError naming the folder when it cannot, or was moved."""
+        try:
+            with naming(self._folder):
+                self._require_folder()
+                yield
+        except Exception:
+            self._require_folder()  # Orbax has an error of its own for each of its files that is not where it was
+            raise
+
+    def _require_folder(self) -> None:
+        """Raises FileNotFoundError when the folder was moved or deleted. Orbax would make a new one."""
+        there = self._folder.stat() if self._folder.is_dir() else None
+        if self._opened is not None and (there is None or not os.path.samestat(there, self._opened)):
+            missing = "the folder was moved or deleted while the run wrote to it; repeat the command where it is now"
+            raise FileNotFoundError(errno.ENOENT, missing, str(self._folder))
 
     def _require_space(self, needed: int) -> None:
         """Raises OSError when the disk has no space for a checkpoint.
@@ -245,7 +266,7 @@ class Checkpoints:
 
     def __exit__(self, *_: object) -> None:
         """Waits until all saved checkpoints are on disk. Raises: errors of the writing."""
-        with self._on_exit, naming(self._folder):
+        with self._on_exit, self._writing():
             if self._manager is not None:
                 self._manager.close()
 

@@ -120,7 +120,9 @@ def _held(path: Path, holder: str, refused: Callable[[str], None]) -> Iterator[N
             os.write(descriptor, holder.encode())
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # such as a folder that cannot be written now: the error before it counts
+            if _is_at(path, descriptor):  # a folder that was moved has taken its lock with it
+                path.unlink()
         os.close(descriptor)
 
 
@@ -135,6 +137,11 @@ def _acquire(path: Path, refused: Callable[[str], None]) -> int:
             refused(holder)
             continue
         # Between opening and locking, the process that held the lock may have removed the file.
-        if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
+        if _is_at(path, descriptor):
             return descriptor
         os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is the one at this path."""
+    return path.exists() and os.path.samestat(path.stat(), os.fstat(descriptor))

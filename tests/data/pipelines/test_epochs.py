@@ -109,3 +109,11 @@ def test_the_last_result_is_kept_and_right_in_threads():
     assert made == [1, 2, 1]
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(kept, [index % 3 for index in range(3000)])) == [0, 1, 4] * 1000
+
+
+def test_a_process_that_takes_long_is_named_and_its_batches_are_the_same(monkeypatch, caplog):
+    monkeypatch.setattr("data.pipelines.epochs.SECONDS_UNTIL_A_LINE", 0.001)
+    batches = iter(Epochs(numbered, num_workers=1))
+    assert places(batches, 3) == places(Epochs(numbered), 3)
+    batches.close()
+    assert "if they hang, repeat the command with --data.num-workers 0" in caplog.text

@@ -143,11 +143,18 @@ def test_the_reason_of_an_error_has_no_number_of_the_system(error, message):
 def test_a_lack_of_memory_is_a_line_and_another_error_of_the_device_a_traceback(capsys):
     for error in (
         MemoryError(),
+        RuntimeError("can't start new thread"),
+        ImportError("x.so: failed to map segment from shared object"),
         jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nx"),
     ):
         assert exit_status(raising(error)) == 2
         assert capsys.readouterr().err.startswith("error: not enough memory")
-    for mistake in (jax.errors.JaxRuntimeError("INVALID_ARGUMENT: x"), TypeError("x"), ValueError("x")):
+    for mistake in (
+        jax.errors.JaxRuntimeError("INVALID_ARGUMENT: x"),
+        RuntimeError("x"),
+        ImportError("x"),
+        ValueError("x"),
+    ):
         with pytest.raises(type(mistake)):
             exit_status(raising(mistake))
     assert exit_status(raising(ValueError("x")), bare_errors=True) == 2

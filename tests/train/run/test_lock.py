@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -38,6 +39,31 @@ def test_another_process_is_refused_while_one_holds_the_lock_and_not_after_it_di
 def test_the_same_process_is_refused_too(tmp_path):
     with locked(tmp_path), pytest.raises(RunMismatchError, match="is training in"), locked(tmp_path):
         pass
+
+
+def test_a_folder_that_was_moved_leaves_the_lock_of_the_run_that_took_its_place(tmp_path):
+    with locked(tmp_path / "run"):
+        (tmp_path / "run").rename(tmp_path / "moved")
+        with locked(tmp_path / "run"):
+            (tmp_path / "run" / "config.json").write_text("{}")
+            with pytest.raises(RunMismatchError, match="is training in"), locked(tmp_path / "moved"):
+                pass
+            (tmp_path / "run").rename(tmp_path / "second")
+            (tmp_path / "run").mkdir()
+            (tmp_path / "run" / LOCK_FILE).write_text("another's")
+    assert (tmp_path / "run" / LOCK_FILE).read_text() == "another's"
+
+
+def test_the_error_of_a_run_is_raised_even_if_the_lock_cannot_be_removed(tmp_path, monkeypatch):
+    def refuse(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    def fails():
+        monkeypatch.setattr("pathlib.Path.unlink", refuse)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), locked(tmp_path):
+        fails()
 
 
 def test_a_folder_that_stays_empty_is_removed_with_its_new_parents_and_others_stay(tmp_path):

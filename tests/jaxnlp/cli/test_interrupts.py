@@ -1,0 +1,80 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxnlp.cli import interrupts
+from jaxnlp.cli.interrupts import no_interrupt_is_lost
+from jaxnlp.cli.messages import exit_status
+
+IMPORTS = """
+import signal, sys
+from jaxnlp.cli.interrupts import end_at_interrupt, raise_at_interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts the tests may ignore it
+end_at_interrupt()
+try:
+    signal.raise_signal(signal.SIGINT) if sys.argv[1] == "early" else raise_at_interrupt()
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("raised")
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "status", "output", "errors"),
+    [("early", 130, "", "interrupted; nothing was started\n"), ("later", 0, "raised\n", "")],
+)
+def test_an_interrupt_during_imports_ends_the_process_with_a_line_and_is_raised_later(when, status, output, errors):
+    command = [sys.executable, "-c", IMPORTS, when]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (status, output, errors)
+
+
+class Callback:
+    """Python drops the errors of its end."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1_000):  # the handler runs here
+            pass
+
+
+@pytest.fixture
+def interrupts_are_raised():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_that_a_callback_drops_ends_the_program(interrupts_are_raised, capsys):
+    def program():
+        callback = Callback()
+        del callback
+        time.sleep(20)
+
+    assert exit_status(program) == 130
+    assert capsys.readouterr() == ("\n", "")
+
+
+def test_other_dropped_errors_are_shown_as_before(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+
+    class Wrong:
+        def __del__(self):
+            raise ZeroDivisionError
+
+    with no_interrupt_is_lost():
+        wrong = Wrong()
+        del wrong
+    assert [dropped.exc_type for dropped in seen] == [ZeroDivisionError]
+    assert sys.unraisablehook == seen.append
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored(interrupts_are_raised):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.end_at_interrupt()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
