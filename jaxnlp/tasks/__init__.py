@@ -301,6 +301,9 @@ class Command(Config):
     """The line of `jaxnlp --help` for a verb that several tasks have; one of its commands is enough. "" = the first
     line of the docstring."""
 
+    as_trained: ClassVar[bool] = False
+    """Whether it reads the weights as they were trained. Then `--weights` is refused."""
+
     def further_models(self) -> tuple[str, ...]:
         """Paths of further trained models; `__call__` gets these models after the first one."""
         return ()
