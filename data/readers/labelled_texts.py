@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import os
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,8 @@ _LIST = re.compile(r"""\[(['"].*)?\]$""")
 """A list in Python's notation."""
 _MISSING = {"na", "n/a", "nan", "null", "none"}
 """Names of missing values, in lower case, as R, pandas, databases and Python write them."""
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
+"""Soft hyphens, characters without a width, marks of direction and variants of signs."""
 _logger = logging.getLogger(__name__)
 
 Predicted = Literal["class", "classes", "number"]
@@ -167,16 +170,18 @@ class TextSource:
                 f"{min(names)[:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
             )
         ordered = tuple(sorted(names))
-        by_case = collections.defaultdict(list)
+        alike = collections.defaultdict(list)
         for name in ordered:
-            by_case[name.casefold()].append(name)
+            alike[_seen(name)].append(name)
         for name in filter(lambda name: name.lower() in _MISSING, ordered):
             _logger.warning(
                 "%s: the label %s is a class; if its rows have no label, make their field empty", path, name
             )
-        for same in by_case.values():
+        for same in alike.values():
+            by_case = len({name.casefold() for name in same}) == 1
+            shown, how = (same, "case") if by_case else (map(ascii, same), "blanks or signs that are not seen")
             if len(same) > 1:
-                _logger.warning("%s: %s are different classes; they differ only in case", path, " and ".join(same))
+                _logger.warning("%s: %s are different classes; they differ only in %s", path, " and ".join(shown), how)
         return SeveralClasses(ordered, self.separator) if self.predict == "classes" else OneClass(ordered)
 
     def scale(self, numbers: Sequence[float]) -> Number:
@@ -272,3 +277,8 @@ def parts_of_file(path: Path, sources: Mapping[str, TextSource]) -> list[str]:
             "with a run of one of them"
         )
     return chosen
+
+
+def _seen(name: str) -> str:
+    """The name of a class without what a reader does not see: case, kinds of blanks, signs, and accents as signs."""
+    return " ".join(unicodedata.normalize("NFC", _UNSEEN.sub("", name)).casefold().split())

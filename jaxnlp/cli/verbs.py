@@ -68,6 +68,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     command, options = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
+    if command.as_trained and options.weights != "float32":
+        raise ValueError(f"--weights does not apply: {verb} reads the weights as they were trained; leave it out")
     options.data.check_files(getattr(command, "file", None), *command.further_files())
     trained = load(path, checkpoint=options.checkpoint, ignore=options.ignore)
     data = {**trained.config.get("data", {}), **options.data.given}

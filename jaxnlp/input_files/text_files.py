@@ -162,6 +162,9 @@ def bad_byte(raw: bytes, start: int, where: str, encoding: str = UTF_8, *, optio
         )
     if raw[start] == 0:
         return f"{problem} text: this is a binary file, or it is damaged; give a text file"
+    if b"\0" in raw:
+        by_option = ", or if it is text in another encoding, set --data.encoding" * option
+        return f"{problem} UTF-8: this is a binary file, such as an archive or an image; give a text file{by_option}"
     by_option = "set the file's encoding, such as --data.encoding cp1251 (Cyrillic), gb18030 (Chinese) or "
     return f"{problem} UTF-8; {(by_option + 'shift_jis (Japanese), or ') * option}convert it to UTF-8"
 

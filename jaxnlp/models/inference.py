@@ -1,7 +1,7 @@
 """The order and the precision in which inference reads a model's parameters."""
 
 import functools
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
@@ -36,9 +36,11 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
       params: as trained. They are copied.
       weights: of dense layers.
 
-    Raises: ValueError for 16 or 8 bits and a model without Transformer blocks; for 8 bits and a model that does not
-      generate; for 16 bits on a CPU without instructions for bfloat16.
+    Raises: ValueError for other weights; for 16 or 8 bits and a model without Transformer blocks; for 8 bits and a
+      model that does not generate; for 16 bits on a CPU without instructions for bfloat16.
     """
+    if weights not in get_args(Weights):
+        raise ValueError(f"weights must be one of {', '.join(get_args(Weights))}, got {weights!r}")
     config: ModelConfig = model.config
     # On the host, since a program that only copies takes longer to compile than the copies take.
     flat = flatten_dict(unstacked(jax.device_get(params)))

@@ -4,7 +4,7 @@ Source: Devlin et al. 2019 for the vectors of the first token and of the pooler;
 over tokens and the cosine; Conneau et al. 2017 for the features of a pair.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import chex
 import jax
@@ -24,7 +24,11 @@ def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling, *, ski
       attention_mask: [B, T] bool, False for padding.
       pooling: its kind.
       skip: number of first tokens to leave out, such as those of a prompt; the pooler reads them.
+
+    Raises: ValueError for another pooling, and for the pooling pooler without a pooler.
     """
+    if pooling not in get_args(Pooling):
+        raise ValueError(f"pooling must be one of {', '.join(get_args(Pooling))}, got {pooling!r}")
     if pooling == "pooler":
         if output.pooled is None:
             raise ValueError("this encoder has no pooler; set pooling to cls or mean")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import jax
+import numpy as np
 
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.saving.checksums import checksums
@@ -114,8 +115,13 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
 
     Raises:
       RunError: when the checkpoint does not exist; the message has those that exist.
+      ValueError: when it is neither a step nor one of these words.
       DamagedCheckpointError: as `read_record`.
     """
+    if isinstance(checkpoint, np.integer):
+        checkpoint = int(checkpoint)
+    if not isinstance(checkpoint, int) and checkpoint not in ("best", "latest"):
+        raise ValueError(f"checkpoint must be best, latest or a step, got {checkpoint!r}")
     steps = checkpoint_steps(folder)
     if not steps:
         raise RunError(f"{folder} has no checkpoint yet")

@@ -188,8 +188,8 @@ class Trained:
           weights: "bfloat16": 16 bits, for products that take less time on processors with instructions for them;
             "int8": 8 bits, for generated tokens that take less time on CPU; "float32": as trained.
 
-        Raises: ValueError for a model without Transformer blocks; for int8 and a model that does not generate; for
-          bfloat16 on a CPU without instructions for it.
+        Raises: ValueError for other weights; for a model without Transformer blocks; for int8 and a model that does not
+          generate; for bfloat16 on a CPU without instructions for it.
         """
         rounded = dataclasses.replace(self, weights=weights)
         _ = rounded.separate_params  # computed here, where an error belongs
@@ -300,6 +300,9 @@ class Command(Config):
     summary: ClassVar[str] = ""
     """The line of `jaxnlp --help` for a verb that several tasks have; one of its commands is enough. "" = the first
     line of the docstring."""
+
+    as_trained: ClassVar[bool] = False
+    """Whether it reads the weights as they were trained. Then `--weights` is refused."""
 
     def further_models(self) -> tuple[str, ...]:
         """Paths of further trained models; `__call__` gets these models after the first one."""

@@ -25,6 +25,8 @@ PAGE_TOKENS = 128
 class Attention(Command):
     """Draws the attention weights on a text, of all layers and heads, as a page that opens from disk."""
 
+    as_trained = True
+
     text: tyro.conf.Positional[str]
     """Text to read."""
     out: Path = Path("attention.html")

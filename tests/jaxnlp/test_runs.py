@@ -157,6 +157,13 @@ def test_a_checkpoint_can_be_chosen_by_its_step(finished_run):
     assert (first.step, second.step) == (1, 2)
     assert_equal_bits(second.params, finished_run.state.params)
     assert not np.array_equal(first.params["positions"], second.params["positions"])
+    assert find_checkpoint(finished_run.folder, np.arange(3)[1]).step == 1
+
+
+@pytest.mark.parametrize("checkpoint", ["bets", "1", "", None, 1.0])
+def test_other_words_than_best_and_latest_are_no_checkpoint(finished_run, checkpoint):
+    with pytest.raises(ValueError, match=f"checkpoint must be best, latest or a step, got {checkpoint!r}"):
+        load_run(finished_run.folder, checkpoint=checkpoint)
 
 
 def test_where_no_checkpoint_has_a_validation_loss_the_newest_is_the_best(unscored_run):

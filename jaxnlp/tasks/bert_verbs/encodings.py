@@ -72,7 +72,7 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
       texts: N of them; the embedding of a blank text is zero.
       pooling: how a text's vector is computed; None = as in the model, or the mean.
 
-    Raises: ValueError for the pooling pooler without a pooler.
+    Raises: ValueError for another pooling, and for the pooling pooler without a pooler.
     """
     kept = [index for index, text in enumerate(texts) if text.strip()]
     settings, limit, compute = embedding_settings_of(trained), max_length_of(trained), _computed(trained, pooling)
@@ -103,7 +103,7 @@ def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = N
       texts: one text, or a list of N.
       pooling: how a text's vector is computed; None = as in the model, or the mean.
 
-    Raises: ValueError for the pooling pooler without a pooler.
+    Raises: ValueError for another pooling, and for the pooling pooler without a pooler.
     """
     embeddings = embed_texts(trained, require_texts(texts), pooling=pooling)
     warn_of_truncated(embeddings.truncated_rows, len(texts), max_length_of(trained))
@@ -123,7 +123,7 @@ def _computed(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray
 def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[..., jax.Array]:
     """A function of the encoder's parameters, tokens [B, 1, T] and their mask."""
     encoder = encoder_config(trained)
-    pooling = pooling or getattr(trained.model.config, "pooling", "mean")
+    pooling = getattr(trained.model.config, "pooling", "mean") if pooling is None else pooling
     if pooling == "pooler" and not encoder.pools:
         raise ValueError("this encoder has no pooler; set pooling to cls or mean")
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)

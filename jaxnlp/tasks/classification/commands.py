@@ -109,6 +109,7 @@ class PredictionAttention(Command):
     """
 
     summary = "Writes a page that shows what a model attends to."
+    as_trained = True
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts, one for a BERT; none = those of the file, or of standard input. For models of images: files or folders."""

@@ -47,8 +47,8 @@ def embed(
       pooling: how a text's vector is computed; None = as in the model, or the mean.
       resize: as for `predict`.
 
-    Raises: ValueError for the pooling pooler without a pooler, and for a model without vectors; OSError for images that
-      cannot be read.
+    Raises: ValueError for another pooling, for the pooling pooler without a pooler, and for a model without vectors;
+      OSError for images that cannot be read.
     """
     if not of_images(trained.model):
         if resize:

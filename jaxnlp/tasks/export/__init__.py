@@ -26,6 +26,7 @@ class ExportCommand(Command):
     """
 
     summary = "Writes a model as a folder for other libraries."
+    as_trained = True
 
     folder: tyro.conf.Positional[Path]
     """Directory to write: new, or empty."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from safetensors.numpy import save_file
 
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, factors_of_change
-from jaxnlp.convert.folders import CONFIG, WEIGHTS, find_folder, read_object, read_tensors
+from jaxnlp.convert.folders import CONFIG, WEIGHTS, find_folder, is_adapter, read_object, read_tensors
 from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.saving.atomic_files import new_folder, refuse_contents
 from jaxnlp.tasks import Trained
@@ -50,6 +50,11 @@ def write_adapter(command: "ExportCommand", trained: Trained) -> None:
         )
     refuse_contents(command.folder)
     held = encoder_folder(find_folder(base))
+    if is_adapter(base):
+        raise ValueError(
+            f"{trained.name}: the run began with the adapter {base}, which a second adapter would lack; give another "
+            "--format, which writes the whole model"
+        )
     before = read_tensors(held, base)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "model"

@@ -139,6 +139,18 @@ def test_classes_that_differ_only_in_case_are_reported(tmp_path, caplog):
     assert "POS and pos are different classes; they differ only in case" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "other", ["caf\u00e9 1\u200b", "cafe\u0301 1", "caf\u00e9\u00a01", "caf\u00e9 1\ufe0f", "Cafe\u0301  1"]
+)
+def test_classes_that_look_alike_are_reported_by_their_characters(other, tmp_path, caplog):
+    path = written(tmp_path, f"text,label\na,caf\u00e9 1\nb,{other}\nc,cafe 1\nd,c\n")
+    source = TextSource(Columns(("text",), "label"), str(path))
+    assert set(source.targets((path, source.read(path)[0])).names) == {"caf\u00e9 1", other, "cafe 1", "c"}
+    (message,) = caplog.messages
+    assert ascii(other) in message
+    assert ascii("caf\u00e9 1") in message
+
+
 @pytest.mark.parametrize("missing", ["NA", "N/A", "nan", "NULL", "None", r"\N", ""])
 def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_path, caplog, missing):
     path = written(tmp_path, f"text,label\na,1\nb,{missing}\nc,2\nd,2\n")

@@ -47,3 +47,20 @@ def test_a_folder_of_runs_names_them(finished_run):
         ValueError, match=rf"{parent} is not a training run; runs inside it: .*{finished_run.folder.name}"
     ):
         run_verb("generate", [str(parent)], "jaxnlp")
+
+
+@pytest.mark.parametrize("arguments", [("attention", "the"), ("export", "exported")])
+def test_weights_of_fewer_bits_are_refused_where_those_of_training_are_read(
+    finished_run, tmp_path, monkeypatch, arguments
+):
+    monkeypatch.chdir(tmp_path)
+    verb, argument = arguments
+    with pytest.raises(ValueError, match=f"--weights does not apply: {verb} reads the weights as they were trained"):
+        run_verb(verb, [str(finished_run.folder), argument, "--weights", "int8"], "jaxnlp")
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_export_and_every_page_of_attention_reads_the_weights_of_training():
+    commands = every_command()
+    as_trained = {kind for kinds in commands.values() for kind in kinds if kind.as_trained}
+    assert as_trained == {*commands["attention"], *commands["export"]}

@@ -63,6 +63,12 @@ def test_another_encoding_is_read(tmp_path, encoding):
         ("text\tlabel".encode("utf-16-be"), "line 1, offset 0", "0x00", "--data.encoding utf-16-be,"),
         ("zwölf ä\nb\xe9".encode()[:-1] + b"!", "line 2, offset 11", "0xc3", "other characters of the file are; mend"),
         ("äone two\0".encode(), "line 1, offset 9", "0x00", "is not text: this is a binary file, or it is damaged"),
+        (
+            b"PK\x03\x04\x14\xac\0\0ab",
+            "line 1, offset 5",
+            "0xac",
+            "a binary file, such as an archive or an image; give a text",
+        ),
     ],
 )
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])

@@ -114,6 +114,13 @@ def test_models_that_would_not_be_faster_are_refused(config, weights):
         inference_params(model, params, weights)
 
 
+@pytest.mark.parametrize("weights", ["float16", "bf16", "int4", None])
+def test_other_precisions_are_refused_with_the_known_ones(weights):
+    model = make_model()
+    with pytest.raises(ValueError, match=f"weights must be one of float32, bfloat16, int8, got {weights!r}"):
+        inference_params(model, random_params(model), weights)
+
+
 def test_16_bits_are_refused_on_a_cpu_without_instructions_for_them(monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: False)
     model = make_model()

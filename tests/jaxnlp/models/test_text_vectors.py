@@ -36,6 +36,9 @@ def test_pooling_takes_the_first_token_or_the_mean_without_padding():
     np.testing.assert_array_equal(pool(encoding, mask, "mean"), jnp.stack([hidden[0, :2].mean(0), hidden[1].mean(0)]))
     with pytest.raises(ValueError, match="this encoder has no pooler"):
         pool(encoding, mask, "pooler")
+    for other in ("Mean", "avg", ""):
+        with pytest.raises(ValueError, match=f"pooling must be one of cls, pooler, mean, .*, got {other!r}"):
+            pool(encoding, mask, other)
 
 
 @pytest.mark.parametrize("skip", [0, 2])

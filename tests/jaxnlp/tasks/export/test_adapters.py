@@ -1,6 +1,8 @@
 """A run with LoRA as an adapter of PEFT: both compute the same, and the folder is read back."""
 
 import csv
+import dataclasses
+import shutil
 
 import jax
 import numpy as np
@@ -12,6 +14,7 @@ from flax.traverse_util import flatten_dict
 
 import jaxnlp
 from jaxnlp.__main__ import main
+from jaxnlp.tasks.language_model.weights import ExportDecoder
 from tests import decoder_folders, encoder_folders, image_folders
 from tests.encoder_folders import TEXTS
 from tests.jaxnlp.tasks.classification.test_image_weights import write_classes
@@ -71,6 +74,18 @@ def test_the_factors_of_the_run_are_in_the_adapter(decoder):
 def test_a_run_without_lora_has_no_adapter(decoder, tmp_path, capsys):
     assert main(["export", str(decoder / "base"), str(tmp_path / "out"), "--format", "peft"]) == 2
     assert "only a run that was trained with LoRA has an adapter: give --optimizer.lora-rank" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("config", [True, False])
+def test_a_run_that_began_with_an_adapter_has_none_since_it_would_lack_the_first(decoder, tmp_path, config):
+    """PEFT writes no config.json beside an adapter."""
+    ignored = () if config else ("config.json",)
+    shutil.copytree(decoder / "adapter", tmp_path / "first", ignore=shutil.ignore_patterns(*ignored))
+    run = jaxnlp.load_run(decoder / "run")
+    run = dataclasses.replace(run, config={**run.config, "init_from": str(tmp_path / "first")})
+    with pytest.raises(ValueError, match=r"began with the adapter .*first, .*; give another --format"):
+        ExportDecoder(folder=tmp_path / "out", format="peft")(run)
     assert not (tmp_path / "out").exists()
 
 
