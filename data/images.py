@@ -21,7 +21,7 @@ from data.pipelines.endless import batched, iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.readers.image_files import LabelledImages, numbered, read_images
-from jaxnlp.config import Count, Fraction, Natural, Positive, ProperFraction, UserPath
+from jaxnlp.config import BatchSize, Count, Fraction, Natural, Positive, ProperFraction, UserPath
 from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
 from jaxnlp.inference.caches import cache_folder
@@ -84,7 +84,7 @@ class Images(DataConfig):
     """Mix pairs of training images: their weighted mean (mixup), or a rectangle of one in the other (cutmix)."""
     mix_alpha: Positive = 1.0
     """Parameter of the beta distribution of the shares: small values mix little."""
-    evaluation_batch_size: Count = 256
+    evaluation_batch_size: BatchSize = 256
     """Number of images in an evaluation step."""
 
     def __post_init__(self):

@@ -18,7 +18,7 @@ from data.pipelines.endless import batched, iterable, shuffled, stacked
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.readers.documents import DocumentSource, file_documents, read_documents
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, ProperFraction, UserPath, Within
+from jaxnlp.config import BatchSize, ProperFraction, UserPath, Within
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
@@ -57,7 +57,7 @@ class MaskedText(TextFiles):
     """Share of the tokens that are predicted."""
     whole_word_masking: bool = False
     """Predict all tokens of a word or none; otherwise each token is drawn independently."""
-    evaluation_batch_size: Count = 64
+    evaluation_batch_size: BatchSize = 64
     """Number of examples in an evaluation step."""
     validation_fraction: ProperFraction = 0.1
     """Share of the documents that is held out, at least two documents; they and their masks do not depend on the

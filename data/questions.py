@@ -12,7 +12,7 @@ from data.pipelines.buckets import Buckets, array_buckets
 from data.pipelines.corruption import SHORTEST_DOCUMENT
 from data.pipelines.lengths import multiples
 from data.readers.birth_places import read_questions
-from jaxnlp.config import Count, Natural, Within
+from jaxnlp.config import BatchSize, Natural, Within
 from jaxnlp.input_files.text_files import warn_of_skipped
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, CharacterVocabulary
@@ -33,7 +33,7 @@ class Questions(DataConfig):
     longer questions are an error."""
     held_out: Natural = 200
     """Number of training questions that are held out for validation; 0 = validate on the dev split."""
-    evaluation_batch_size: Count = 100
+    evaluation_batch_size: BatchSize = 100
     """Number of examples in an evaluation step."""
 
     @property

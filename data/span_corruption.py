@@ -21,7 +21,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding_share, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
-from jaxnlp.config import Count, ProperFraction, UserPath, VocabularySize, Within
+from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, UserPath, VocabularySize, Within
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subword_training import train_subwords
@@ -119,9 +119,9 @@ class CorruptedText(TextFiles):
     """Text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
     """Folder in $JAXNLP_DATA of the public data set with the files; None = the files are your own."""
-    batch_size: Count = 512
+    batch_size: BatchSize = 512
     """Maximum number of texts in a training step, over all devices."""
-    batch_tokens: Count = 4_096
+    batch_tokens: BatchTokens = 4_096
     """Maximum number of tokens on each side of a batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""

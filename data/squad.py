@@ -33,7 +33,7 @@ from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
 from data.readers.file_options import TextFiles
 from data.readers.held_out import hold_out
-from jaxnlp.config import Count, Natural, UserPath, Within
+from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -90,7 +90,7 @@ class QuestionContexts(TextFiles):
     length_multiple: Count = 64
     """Batches have the length of their longest window, rounded up to a multiple of this; JAX compiles a program for
     each length."""
-    evaluation_batch_size: Count = 64
+    evaluation_batch_size: BatchSize = 64
     """Number of windows in an evaluation step."""
 
     def __post_init__(self):

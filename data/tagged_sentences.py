@@ -24,7 +24,7 @@ from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import Count, Natural, UserPath
+from jaxnlp.config import BatchSize, Count, Natural, UserPath
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -126,7 +126,7 @@ class TaggedSentences(TextFiles):
     length_multiple: Count = 16
     """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a
     program for each length."""
-    evaluation_batch_size: Count = 64
+    evaluation_batch_size: BatchSize = 64
     """Number of sentences in an evaluation step."""
 
     def __post_init__(self):

@@ -40,7 +40,7 @@ from data.readers.labelled_texts import (
 )
 from data.readers.sentence_classes import DataSet
 from data.readers.table_summary import common_texts, summary
-from jaxnlp.config import Count, Natural, UserPath, Within
+from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
 from jaxnlp.text import most_frequent
@@ -120,7 +120,7 @@ class TextTable(TableFiles):
     length_multiple: Count = 16
     """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
     for each length."""
-    evaluation_batch_size: Count = 64
+    evaluation_batch_size: BatchSize = 64
     """Number of rows in an evaluation step."""
 
     def __post_init__(self):

@@ -15,7 +15,7 @@ from data.pipelines.epochs import Epochs
 from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, source_documents, tokens_to_score
-from jaxnlp.config import Count, ProperFraction, UserPath
+from jaxnlp.config import BatchSize, Count, ProperFraction, UserPath
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 
@@ -36,7 +36,7 @@ class TextWindows(TextFiles):
     tiny_shakespeare, its file."""
     sequence_length: Count = 128
     """Length of an example in tokens, T."""
-    evaluation_batch_size: Count = 64
+    evaluation_batch_size: BatchSize = 64
     """Number of examples in an evaluation step."""
     validation_fraction: ProperFraction = 0.1
     """Share of each document's characters, at its end, that is held out for validation."""

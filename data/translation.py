@@ -29,7 +29,7 @@ from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from data.readers.sentence_pairs import ReadPairs, held_out, lines_of, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
-from jaxnlp.config import Count, Natural, ProperFraction, Rate, UserPath, VocabularySize
+from jaxnlp.config import BatchSize, BatchTokens, Count, Natural, ProperFraction, Rate, UserPath, VocabularySize
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -50,11 +50,11 @@ class SentencePairs(DataConfig):
     length_field: ClassVar[str] = "lengths"
     processor_fields = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count", "extra_symbols")
 
-    batch_size: Count = 256
+    batch_size: BatchSize = 256
     """Maximum number of pairs in a training step, over all devices."""
-    batch_tokens: Count = 2_048
+    batch_tokens: BatchTokens = 2_048
     """Maximum number of tokens on each side of a training batch, padding included."""
-    evaluation_batch_tokens: Count = 4_096
+    evaluation_batch_tokens: BatchTokens = 4_096
     """Maximum number of tokens on each side of an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length. Longer pairs are

@@ -18,7 +18,7 @@ from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import Count, UserPath
+from jaxnlp.config import BatchSize, BatchTokens, Count, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -69,11 +69,11 @@ class Treebank(TextFiles):
     """Maximum length of a sentence, in words. Longer ones are left out of training, and are an error elsewhere."""
     max_pieces: Count = 384
     """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are an error."""
-    batch_size: Count = 256
+    batch_size: BatchSize = 256
     """Maximum number of sentences in a training step, over all devices."""
-    batch_words: Count = 1_024
+    batch_words: BatchTokens = 1_024
     """Maximum number of words, or of tokens of BERT, in a training batch, padding included."""
-    evaluation_batch_words: Count = 8_192
+    evaluation_batch_words: BatchTokens = 8_192
     """Maximum number of words, or of tokens of BERT, in an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
     """Lengths of batches in words, with a BERT in its tokens; data.max_length or data.max_pieces follows as the last

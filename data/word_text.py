@@ -22,7 +22,7 @@ from data.pipelines.word_batches import (
 from data.readers.articles import FOLDERS, WordSource, read_articles
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import tokens_to_score
-from jaxnlp.config import Count, Fraction, NonNegative, ProperFraction, UserPath
+from jaxnlp.config import BatchSize, Count, Fraction, NonNegative, ProperFraction, UserPath
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.words import WordVocabulary
 
@@ -57,7 +57,7 @@ class WordText(TextFiles):
     """For texts without a vocabulary (python_docs, text_file): rarer words in training are unknown."""
     validation_fraction: ProperFraction = 0.1
     """For texts without a validation part (python_docs, text_file): share at the end that is held out."""
-    evaluation_batch_size: Count = 10
+    evaluation_batch_size: BatchSize = 10
     """Number of streams in an evaluation step; with fewer streams, fewer words have little context."""
 
     def __post_init__(self):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import Config, Count, Natural
+from jaxnlp.config import BatchSize, Config, Natural
 
 Example = TypeVar("Example")
 
@@ -209,7 +209,7 @@ class DataConfig(Config):
     processor_fields: ClassVar[tuple[str, ...]] = ()
     """Fields of the processor that the data set makes itself: not read if `load` gets one."""
 
-    batch_size: Count = 32
+    batch_size: BatchSize = 32
     """Number of examples in a training step, over all devices."""
     few_lengths: bool | None = None
     """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of

@@ -19,17 +19,17 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
 
     Raises: ValueError for any other text, and for a value with more than `DEEPEST` levels.
     """
+    level: list[Any] = []
     try:
         value = json.loads(text, **options)
+        level = [value]
     except RecursionError:
-        level = []
-    else:
-        level: list[Any] = [value]
-        for _ in range(DEEPEST):
-            within = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-            level = [one for values in within for one in values if isinstance(one, dict | list)]
-            if not level:
-                return value
+        pass
+    for _ in range(DEEPEST if level else 0):
+        within = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [one for values in within for one in values if isinstance(one, dict | list)]
+        if not level:
+            return value
     raise ValueError(f"lists and objects within each other, more than {DEEPEST} levels deep")
 
 
