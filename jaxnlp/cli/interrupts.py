@@ -1,4 +1,4 @@
-"""Ctrl-C while libraries are imported, and while one of their callbacks runs."""
+"""Ctrl-C while libraries are imported, and Ctrl-C or a lack of memory while one of their callbacks runs."""
 
 import _thread
 import contextlib
@@ -11,6 +11,8 @@ from types import FrameType
 from typing import Any
 
 SECONDS_UNTIL_IT_IS_REPEATED = 0.05
+NO_MEMORY = b"error: not enough memory; make the batches, the inputs or the model smaller\n"
+"""Made before it is needed: then there is no memory for it."""
 
 
 def end_at_interrupt() -> None:
@@ -37,11 +39,15 @@ def _end(number: int, frame: FrameType | None) -> None:
 def no_interrupt_is_lost() -> Iterator[None]:
     """A context in which a KeyboardInterrupt that Python drops is raised again a moment later.
 
-    Python prints and drops errors of callbacks, such as JAX's function that is called when garbage is collected.
+    Python prints and drops errors of callbacks, such as JAX's function that is called when garbage is collected. A
+    MemoryError there ends the process at once: its library would go on without what the callback gives.
     """
     before = sys.unraisablehook
 
     def repeat(dropped: Any) -> None:
+        if dropped.exc_type is MemoryError:
+            os.write(2, NO_MEMORY)
+            os._exit(2)
         if dropped.exc_type is not KeyboardInterrupt:
             before(dropped)
             return

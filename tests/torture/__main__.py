@@ -59,9 +59,9 @@ def main() -> int:
     }
     import_everything()
     make_references(shared, arguments.families)
-    begun = time.monotonic()
+    begun, header = time.monotonic(), facts()
     rows = played(arguments.seeds or range(arguments.first, arguments.first + arguments.rounds), folder, arguments)
-    header = facts() | {"seconds": round(time.monotonic() - begun), "mounts": MOUNTS in os.environ}
+    header |= {"seconds": round(time.monotonic() - begun), "mounts": MOUNTS in os.environ}
     print(table([header, *rows]))
     if arguments.record:
         record([header, *rows])

@@ -8,7 +8,7 @@ import pytest
 
 from jaxnlp.cli import interrupts
 from jaxnlp.cli.interrupts import no_interrupt_is_lost
-from jaxnlp.cli.messages import exit_status
+from jaxnlp.cli.messages import exit_status, reason
 
 IMPORTS = """
 import signal, sys
@@ -78,3 +78,21 @@ def test_an_interrupt_that_is_ignored_stays_ignored(interrupts_are_raised):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interrupts.end_at_interrupt()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+DROPS = """
+from jaxnlp.cli.interrupts import no_interrupt_is_lost
+class Callback:
+    def __del__(self):
+        raise MemoryError
+with no_interrupt_is_lost():
+    callback = Callback()
+    del callback
+    print("goes on")
+"""
+
+
+def test_a_lack_of_memory_that_a_callback_drops_ends_the_process_with_the_line_of_any_other():
+    found = subprocess.run([sys.executable, "-c", DROPS], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == f"error: {reason(MemoryError())}\n" == interrupts.NO_MEMORY.decode()

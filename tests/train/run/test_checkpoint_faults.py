@@ -1,0 +1,37 @@
+"""Checkpoints whose folder is moved while they are written, and errors that Orbax explains in many lines."""
+
+import pytest
+
+from jaxnlp.saving.checkpoints import DamagedCheckpointError
+from tests.train.run.test_checkpoint import assert_restored, restore, save, save_state
+from train.run.checkpoint import Checkpoints
+
+
+@pytest.fixture
+def run(tmp_path):
+    save(tmp_path / "run", [1, 2, 3])
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["while it is written", "between two checkpoints"])
+def test_a_folder_that_is_moved_while_the_run_writes_is_named(run, tmp_path, waits):
+    def moved_after_step_4():
+        with Checkpoints(run, keep=10) as checkpoints:
+            save_state(checkpoints, 4)
+            if waits:
+                checkpoints._manager.wait_until_finished()
+            run.rename(tmp_path / "moved")
+            save_state(checkpoints, 5)
+
+    with pytest.raises(FileNotFoundError, match="moved or deleted while the run wrote") as raised:
+        moved_after_step_4()
+    assert raised.value.filename == str(run / "checkpoints")
+    assert_restored(restore(tmp_path / "moved"), 4 if waits else 3)
+
+
+def test_a_file_that_orbax_explains_in_many_lines_is_explained_in_one(run):
+    for step in (1, 2, 3):
+        (run / "checkpoints" / str(step) / "training" / "_METADATA").unlink()
+    with pytest.raises(DamagedCheckpointError, match="no checkpoint can be read") as raised:
+        restore(run)
+    assert "\n" not in str(raised.value)
