@@ -128,7 +128,7 @@ def fit(
                             run.check_finite, output, config, last_good=checkpoints.latest_step(), workdir=workdir
                         )
                         parameters_finite = finite((run.state.params, run.state.ema))
-                        row.later(functools.partial(_log, log, stalls, run.step, output, parameters_finite, check))
+                        row.later(functools.partial(_log, log, run.step, output, parameters_finite, check, stalls))
                         if due.save:
                             row.now()
                     with log.paused(), stalls.paused():
@@ -189,7 +189,7 @@ def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
 
 
 def _log(
-    log: RunLog, stalls: Stalls, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None]
+    log: RunLog, step: int, output: StepOutput, finite: Array, check: Callable[[int, Array], None], stalls: Stalls
 ) -> None:
     """Logs a step, and checks its results, which it waits for."""
     log.log_train(step, learning_rate=output.learning_rate, skipped_updates=output.skipped_updates)
