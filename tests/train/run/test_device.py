@@ -57,5 +57,6 @@ def test_a_run_of_a_version_without_few_lengths_continues_with_all_lengths(
 @pytest.mark.parametrize("content", ["[]", "{}", '{"data": 3}', "{"])
 def test_a_broken_config_of_the_folder_is_named(tiny_config, tmp_path, quick_fit, content):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(RunMismatchError, match=r"config\.json(, line 1: not JSON| is not the config of a run)"):
+    named = r"config\.json(, line 1: not JSON|: expected an object| is not the config of a run)"
+    with pytest.raises(RunMismatchError, match=named):
         quick_fit(tiny_config(), tmp_path)
