@@ -7,7 +7,7 @@ from typing import Any
 
 from data import Corpus, DataError
 from data.text_windows import TextWindows
-from jaxnlp.config import UserPath, VocabularySize
+from jaxnlp.config import TokenCount, UserPath
 from jaxnlp.text.byte_pairs import BytePairs
 
 
@@ -15,7 +15,7 @@ from jaxnlp.text.byte_pairs import BytePairs
 class BytePairText(TextWindows):
     """Texts in windows of byte-level BPE tokens."""
 
-    vocabulary_size: VocabularySize = 50_257
+    vocabulary_size: TokenCount = 50_257
     """Maximum number of tokens, at least 256. A short text has fewer pairs to merge, and so fewer tokens."""
     tokenizer: UserPath | None = None
     """A tokenizer.json with byte-level BPE, such as GPT-2's; None = merges are learned from the training text."""

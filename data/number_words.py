@@ -12,7 +12,7 @@ from num2words import num2words
 from data import Corpus, DataError, require_processor
 from data.pipelines.pair_batches import Ids, longer_side
 from data.translation import SentencePairs
-from jaxnlp.config import Count, VocabularySize, Within
+from jaxnlp.config import Count, TokenCount, Within
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Language = Literal["de", "es", "fr"]
@@ -31,7 +31,7 @@ class NumberWords(SentencePairs):
     validation and test never occur in training.
     """
 
-    vocabulary_size: VocabularySize = 500
+    vocabulary_size: TokenCount = 500
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     lengths: tuple[int, ...] = (4, 8, 12, 16, 20, 24, 32, 48, 64, 96)
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""

@@ -21,7 +21,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.pipelines.pair_batches import Ids, endless_batches, longer_side, padding_share, pair_batch, vocabulary_note
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
-from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, UserPath, VocabularySize, Within
+from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, TokenCount, UserPath, Within
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subword_training import train_subwords
@@ -127,7 +127,7 @@ class CorruptedText(TextFiles):
     """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
-    vocabulary_size: VocabularySize = 6_000
+    vocabulary_size: TokenCount = 6_000
     """Maximum number of tokens in the vocabulary, the sentinels included."""
     minimum_count: Count = 2
     """Minimum number of occurrences in training of a character, of a word, and of a merged pair."""

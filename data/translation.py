@@ -29,7 +29,7 @@ from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from data.readers.sentence_pairs import ReadPairs, held_out, lines_of, read_pairs, read_pairs_or_sources
 from data.span_corruption import CorruptedText
-from jaxnlp.config import BatchSize, BatchTokens, Count, Natural, ProperFraction, Rate, UserPath, VocabularySize
+from jaxnlp.config import BatchSize, BatchTokens, Count, Natural, ProperFraction, Rate, TokenCount, UserPath
 from jaxnlp.corpus import SourceRows
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -61,7 +61,7 @@ class SentencePairs(DataConfig):
     removed from training, and truncated in validation and test."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
-    vocabulary_size: VocabularySize = 8_000
+    vocabulary_size: TokenCount = 8_000
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     shared_vocabulary: bool = True
     """Whether source and target share one vocabulary."""

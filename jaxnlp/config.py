@@ -50,7 +50,7 @@ Layers = Annotated[int, Within("[1, 10001)")]
 BatchSize = Annotated[int, Within("[1, 1000001)")]
 BatchTokens = Annotated[int, Within("[1, 100000001)")]
 """Far more than a step has: data sets make whole batches in memory before that of the devices is known to suffice."""
-VocabularySize = Annotated[int, Within("[1, 10000001)")]
+TokenCount = Annotated[int, Within("[1, 10000001)")]
 """Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
 Seed = Annotated[int, Within("[0, 4294967296)")]
 Rate = Annotated[float, Within("[0, 1)")]

@@ -67,16 +67,14 @@ def device_memory() -> int | None:
 def host_memory(root: Path = Path("/")) -> int | None:
     """The bytes of memory and swap that this process may use, by the machine, its control group and its own limit; None
     = unknown. Args: root: the folder of `proc` and `sys`."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
+    if sys.platform == "win32":
         return None
+    import resource
+
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     swap = sum(1024 * int(found[1]) for found in re.finditer(r"SwapTotal: +(\d+) kB", _text(root / "proc/meminfo")))
     limits = [min([total, *_group_limits(root)]) + swap]
-    if sys.platform != "win32":
-        import resource
-
-        limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS)[:1] if limit != resource.RLIM_INFINITY]
+    limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS)[:1] if limit != resource.RLIM_INFINITY]
     return min(limits)
 
 

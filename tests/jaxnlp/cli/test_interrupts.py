@@ -53,7 +53,8 @@ def test_an_interrupt_that_a_callback_drops_ends_the_program(interrupts_are_rais
     def program():
         callback = Callback()
         del callback
-        time.sleep(20)
+        for _ in range(400):
+            time.sleep(0.05)
 
     assert exit_status(program) == 130
     assert capsys.readouterr() == ("\n", "")
