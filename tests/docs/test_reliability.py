@@ -1,0 +1,40 @@
+"""The page about reliability says what was recorded."""
+
+import json
+
+import pytest
+
+from benchmarks.markdown import with_table
+from tests.torture.soak import MARKERS, table
+
+
+@pytest.fixture
+def page(root):
+    return (root / "docs" / "reliability.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def recorded(root):
+    return lambda name: json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_the_table_of_the_long_run_is_that_of_its_record(page, recorded):
+    assert page == with_table(page, table(recorded("soak")), MARKERS)
+
+
+@pytest.mark.parametrize("files", ["plain", "folders"])
+def test_the_counts_of_changed_files_are_those_of_the_record(page, recorded, files):
+    rows = [row for row in recorded("fuzzing") if row.get("files") == files]
+    inputs, read, refused = (sum(row[name] for row in rows) for name in ("inputs", "read", "refused"))
+    assert f"{len(rows)} readers" in page
+    assert f" | {inputs:,} | {read:,} read, {refused:,} refused, no other error |" in page
+    assert not any(row["finds"] for row in rows)
+
+
+def test_the_counts_of_compared_files_and_of_options_are_those_of_the_record(page, recorded):
+    compared = [row for row in recorded("fuzzing") if row["kind"] == "differential"]
+    assert f" | {sum(row['inputs'] for row in compared):,} | no difference |" in page
+    assert not any(row["differences"] for row in compared)
+    (options,) = (row for row in recorded("fuzzing") if row["kind"] == "options")
+    assert f"| {options['options']} options of seven recipes with 10^9, 0 and 1 | {options['cases']} | " in page
+    assert f"| {options['accepted']} accepted, {options['refused']} refused in one line |" in page
