@@ -56,7 +56,7 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
     rounds = config.compute.operand_dtype
     if weights == "float32" and (target_platform() != "cpu" or (rounds and generates)):
         return jax.device_put(unflatten_dict(flat))
-    precision = rounds or weights if weights == "float32" else weights
+    precision = (rounds or "float32") if weights == "float32" else weights
     for path in kernels:
         flat[*path[:-1], TRANSPOSED] = _rows(flat.pop(path), precision)
     if weights != "float32" and generates:
