@@ -28,6 +28,7 @@ def write_report(folder: Path) -> Path:
     run, blocks = read_run(folder), read_blocks(folder / "blocks.jsonl")
     figures = draw_figures(run)
     page = render_page(run, blocks, figures, further_files(folder))
+    (folder / "plots").mkdir(exist_ok=True)
     for figure in figures:
         _replace(folder / "plots" / f"{figure.name}.svg", figure.wide)
     return _replace(folder / "report.html", page)

@@ -1,4 +1,5 @@
 import json
+import logging
 import math
 import os
 import re
@@ -167,9 +168,11 @@ def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path)
     ],
     ids=["no validation", "no training", "one point", "one point each", "no loss", "nothing yet"],
 )
-def test_report_of_a_sparse_run_is_whole(tmp_path, rows, blocks):
+def test_report_of_a_sparse_run_is_whole_and_its_folders_are_no_news(tmp_path, caplog, rows, blocks):
+    caplog.set_level(logging.INFO, "jaxnlp")
     page = Elements(write_report(write_run(tmp_path, rows, blocks)).read_text())
     assert sum(tag == "svg" for tag, _ in page.seen) == 7
+    assert caplog.messages == []
 
 
 @pytest.mark.sweep(1)
