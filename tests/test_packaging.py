@@ -105,6 +105,7 @@ def test_the_wheel_ships_jaxnlp_with_the_packages_for_training_inside_and_nothin
     assert sources >= {"jaxnlp/py.typed", "jaxnlp/_training/data/data_sets.toml", "jaxnlp/_training/train/run/begin.py"}
 
 
+@pytest.mark.thorough
 def test_the_wheel_names_its_licence_and_contains_its_text(wheel):
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"

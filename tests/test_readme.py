@@ -78,6 +78,7 @@ def check(name, words):
         check_verb(name, *words)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_have_the_options_that_pages_give_them(page):
     for name, words in commands_of(page):

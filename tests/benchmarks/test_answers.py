@@ -49,6 +49,7 @@ def test_both_sides_compute_the_same_label(encoder, monkeypatch):
     assert abs(ours.probability - 0.5) > 0.01
 
 
+@pytest.mark.thorough
 def test_both_sides_find_the_same_entities(encoder, monkeypatch):
     monkeypatch.setattr(answers, "minilm", lambda: encoder)
     ours, theirs = answers_of(one_text.cases(), "entities, 32 bits")

@@ -13,6 +13,7 @@ def rows_of(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.thorough
 def test_the_page_has_the_tables_of_the_recorded_rows_and_of_the_formulas():
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_tables(page)

@@ -82,6 +82,7 @@ def cross_entropy_forward():
     return case.flop, of_function(lambda x, w: linear_cross_entropy(x, w, None, targets), x, w)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "counted",
     [

@@ -25,6 +25,7 @@ def tiny(monkeypatch):
         monkeypatch.setattr(foreign, name, {kind: TINY.get(kind, SIZES) for kind in getattr(foreign, name)})
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("case", ONE_INPUT, ids=lambda case: case.variant)
 def test_both_sides_compute_the_same_vectors(case):
     ours, theirs = (case.implementations[name]()() for name in (OURS, OPPONENT))
@@ -39,6 +40,7 @@ def test_a_text_has_thirty_two_tokens_with_those_around_it():
     assert len(foreign.SENTENCE.split()) + 2 == 32
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", complete.cases(), ids=lambda case: case.variant)
 def test_both_sides_write_the_same_text_without_rounding(case):
     ours, theirs = (case.implementations[name]()() for name in (OURS, OPPONENT))

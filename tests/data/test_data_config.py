@@ -43,6 +43,7 @@ def shapes_of(batches):
     return {tuple((name, x.shape, x.dtype) for name, x in sorted(batch.items())) for batch in batches}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("few_lengths", [True, False])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in DATA]
@@ -59,6 +60,7 @@ def test_the_shapes_of_all_batches_are_known_and_few_where_that_is_wanted(name, 
         assert len(evaluation) <= most_in_evaluation
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in SLOW else []) for name in DATA]
 )

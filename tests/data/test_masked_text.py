@@ -238,6 +238,7 @@ def words_in(row):
     return np.cumsum([not piece.startswith("##") for piece in VOCABULARY.tokens(row["original"])])
 
 
+@pytest.mark.thorough
 def test_whole_word_masking_are_predicted_whole(file):
     settings = config(file, batch_size=100, whole_word_masking=True)
     several = parted = 0

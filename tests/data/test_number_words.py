@@ -66,7 +66,7 @@ def test_the_fingerprint_depends_on_the_numbers(corpus):
     assert NumberWords(**SMALL | {"highest": 2_000}).load(0, corpus.processor).fingerprint != corpus.fingerprint
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("language", ["de", "es", "fr"])
 def test_a_rare_number_that_is_too_long_is_refused_before_training(language):
     fields = {"highest": 1_000_000, "held_out_pairs": 10, "epoch_pairs": 20, "subwords": "characters"}

@@ -112,6 +112,7 @@ def test_held_out_numbers_do_not_decide_the_scale(tmp_path):
     assert len(ends) == 2  # one fold holds out the highest
 
 
+@pytest.mark.thorough
 def test_pairs_are_read_together_and_in_both_orders(tmp_path):
     path = write(tmp_path / "p.csv", ("a", "b", "same"), [("the cat", "mat", "no"), ("sat", "sat on", "yes")] * 6)
     columns = {"text": "a", "pair": "b", "label": "same", "validation_fraction": 0.5}

@@ -28,6 +28,7 @@ def named(name):
     return pytest.param(name, marks=[pytest.mark.thorough] if "load_" in CODE[name] else [])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", [named(name) for name, code in CODE.items() if code and name not in ELSEWHERE])
 def test_the_python_of_a_page_runs(name, run_code):
     run_code(name)

@@ -25,6 +25,7 @@ def page(root):
     return root / "docs" / "export.md"
 
 
+@pytest.mark.thorough
 def test_the_example_generates_the_text_of_the_library(page, tmp_path, monkeypatch, capsys):
     vocabulary = CharacterVocabulary.of("The \n")
     config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=64)

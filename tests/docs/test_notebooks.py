@@ -44,6 +44,7 @@ def assert_losses_fall(folder):
     assert all(falls)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("path", "figures"),
     [

@@ -48,6 +48,7 @@ print(*(float(optimizer.rate(step, total_steps=8) / optimizer.learning_rate) for
 """
 
 
+@pytest.mark.thorough
 def test_a_schedule_of_a_recipes_own_file_is_a_choice(root, tmp_path):
     """In a process of its own, so that other tests do not have the further choice."""
     (tmp_path / "mine.py").write_text(RECIPE)

@@ -42,6 +42,7 @@ def page(root):
     return (root / "docs" / "weights.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_vectors_in_bfloat16_are_as_near_as_the_page_says(page, monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: True)
     least = float(re.search(r"cosine similarity of ([\d.]+) or more", page)[1])
@@ -196,6 +197,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.thorough
 def test_the_memory_of_parameters_is_that_of_their_shapes(page):
     rows = rows_of(page, "Memory")
     assert {row[0].strip("`") for row in rows} == SHAPES.keys()
@@ -252,6 +254,7 @@ def vit_in(folder):
     return image_folders.make_model(hidden_size=512, intermediate_size=4096), read_image_encoder
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("made", [roberta_in, gpt2_in, t5_in, vit_in])
 def test_reading_takes_as_many_bytes_as_the_page_says(made, page, tmp_path):
     ((fewest, most),) = re.findall(r"takes (\d+) to (\d+) bytes for each parameter", page)

@@ -30,6 +30,7 @@ def test_commands_that_read_the_run_trust_its_module(root):
     assert reading == ["JAXNLP_TRUST=neural_lm "] * 2
 
 
+@pytest.mark.thorough
 def test_the_example_trains_and_generates_unchanged(blocks, tmp_path, capsys):
     example, use = blocks
     assert len(example.splitlines()) <= 70

@@ -33,6 +33,7 @@ def finds(recipes, count, folder):
     return [one for one in outcomes if one.kind == "find"]
 
 
+@pytest.mark.thorough
 def test_senseless_values_are_accepted_or_refused_in_a_line(folder):
     assert not finds(list(QUICK), 40, folder)
 

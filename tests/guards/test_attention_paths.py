@@ -47,6 +47,7 @@ def equations(jaxpr):
                     yield from equations(part)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("name", MODELS)
 def test_attention_of_a_training_step_is_in_kernels(name, platform, monkeypatch):

@@ -77,6 +77,7 @@ def test_an_option_of_a_vocabulary_is_declared_so_that_init_from_refuses_it():
         assert names >= {*data.processor_fields} >= names & {"vocabulary_size"}, data
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("words", [["--{}", EMPTY], ["--{}=" + EMPTY], ["--{}"]], ids=["empty", "=empty", "no value"])
 def test_a_list_of_a_recipe_can_be_empty(words):
     refused: list[str] = []

@@ -56,6 +56,7 @@ def recipes():
 RECIPES = list(recipes())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("config", RECIPES)
 def test_no_step_grows_unnoticed(config):
     found = counts_of(config)

@@ -76,7 +76,7 @@ def test_a_reader_that_closes_its_end_ends_the_command_without_an_error(finished
     assert process.returncode == 0
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", [["train", "gpt_python_docs", "--help", "all"], ["--help"], ["train", "--help"]])
 def test_output_that_nobody_reads_is_no_error(words):
     reader, writer = os.pipe()
@@ -89,6 +89,7 @@ def test_output_that_nobody_reads_is_no_error(words):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.thorough
 def test_a_stream_that_the_shell_has_closed_is_no_error():
     command = shlex.join([sys.executable, "-m", "jaxnlp", "--help"])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -115,6 +115,7 @@ def test_the_task_of_a_run_is_known_before_its_parameters_are_read(moved):
     assert find_task(moved) == LanguageModel()
 
 
+@pytest.mark.thorough
 def test_a_run_of_many_devices_is_read_on_one_and_leaves_logging_to_the_user(finished_run):
     script = (
         "import jax, json, logging, sys; from jaxnlp.saving.checkpoints import checksums; "

@@ -46,6 +46,7 @@ def test_a_wrong_recipe_or_field_is_refused(name, changes, message):
         jaxnlp.recipe(name, **changes)
 
 
+@pytest.mark.thorough
 def test_a_recipe_leaves_the_logging_of_a_users_program_alone(root):
     script = "import logging, jaxnlp; jaxnlp.recipe('bert_qa'); print(logging.getLogger().handlers)"
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)

@@ -149,7 +149,7 @@ def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finishe
     assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @only_tagger
 @pytest.mark.parametrize("trusted", ["", "tests"])
 @pytest.mark.parametrize("program", ["tag", "evaluate"])
@@ -168,7 +168,7 @@ def test_a_command_reads_a_run_of_another_package_where_the_environment_trusts_i
         assert "set JAXNLP_TRUST=tests\n" in done.stderr
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 def test_another_run_begins_with_its_parameters(finished, family, tmp_path):
     config = update(family.get_config(init_from=str(finished), total_steps=1), **{"optimizer.learning_rate": 1e-9})
     state = fit(config, tmp_path / "run", console=Console(quiet=True)).state

@@ -13,6 +13,8 @@ from jaxnlp.runs import load_run
 from jaxnlp.saving.checkpoints import DamagedCheckpointError
 from train.average import mean_of
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def runs(tiny_config, tiny_gpt, small_text, quick_fit, tmp_path_factory):

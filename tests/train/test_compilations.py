@@ -62,6 +62,7 @@ def compiled_in(monkeypatch):
     listening = False
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "task",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.thorough) for name in test_init.CONFIGS],
@@ -83,6 +84,7 @@ def test_nothing_is_compiled_after_the_start_of_a_run_with_evaluations(
     assert compiled_in == []
 
 
+@pytest.mark.thorough
 def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
     translation, tmp_path, quick_fit, after_step, compiled_in, loud
 ):

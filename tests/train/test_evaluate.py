@@ -55,7 +55,7 @@ def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert printed[1:] == [f"validation perplexity {math.exp(value):.4f}  ({count} characters)"]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("parallel", "mesh", "largest"),
     [("fsdp", "data=4,model=2", 1 / 2), ("fsdp", None, 1 / 2), ("tensor", "data=4,model=2", 1), ("pmap", None, 1)],
@@ -75,6 +75,7 @@ def test_devices_that_share_a_model_measure_what_one_does(run, capsys, monkeypat
     assert shared <= largest * whole  # of the parameters on a device
 
 
+@pytest.mark.thorough
 def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
     found = score(run, Validation(), Options()).evaluation.metrics
     trained = load_run(run)
@@ -138,6 +139,7 @@ def other_seed(run, quick_fit):
     return run.with_name("other")
 
 
+@pytest.mark.thorough
 def test_runs_that_differ_in_their_seed_have_a_mean_and_a_standard_deviation(run, other_seed, tmp_path, capsys):
     book = tmp_path / "results" / "small.json"
     assert jaxnlp_main(["evaluate", str(run), str(other_seed), "validation", "--record", str(book)]) == 0
@@ -193,6 +195,7 @@ def test_several_runs_are_not_asked_for_predictions(run, copied, capsys, monkeyp
     assert capsys.readouterr().out == "a\n"
 
 
+@pytest.mark.thorough
 def test_the_report_links_to_predictions_that_are_written_into_the_folder(run, tmp_path, capsys, monkeypatch):
     found = score(run, Validation(), Options())
     found = dataclasses.replace(found, evaluation=Evaluation({}, {"answers.txt": "a\n"}))

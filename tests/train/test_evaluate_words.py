@@ -15,6 +15,8 @@ from jaxnlp.tasks.language_model.evaluators import Continuations, Perplexity, Va
 from train import evaluate
 from train.evaluate import Options
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def run(tiny_config, small_text, quick_fit, tmp_path_factory):
@@ -38,7 +40,6 @@ def score(run, evaluator, **options):
     return evaluate.score(run, evaluator, Options(**options)).evaluation
 
 
-@pytest.mark.thorough
 def test_perplexity_is_that_of_the_validation_loss(run):
     perplexity, tokens = score(run, Perplexity()).metrics["perplexity"]
     loss = score(run, Validation()).metrics["loss"]
@@ -46,7 +47,6 @@ def test_perplexity_is_that_of_the_validation_loss(run):
     assert tokens == loss.count
 
 
-@pytest.mark.thorough
 def test_perplexity_with_a_cache_is_recorded_under_its_own_name_with_its_settings(run, tmp_path):
     ledger = tmp_path / "ledger.json"
     options = ["--cache-window", "5", "--cache-weight", "0.2", "--record", str(ledger)]
@@ -56,7 +56,6 @@ def test_perplexity_with_a_cache_is_recorded_under_its_own_name_with_its_setting
     assert (entry["cache"]["cache_window"], entry["cache"]["cache_weight"]) == (5, 0.2)
 
 
-@pytest.mark.thorough
 def test_next_words_of_a_file_are_counted_in_windows(run, tmp_path, capsys):
     """They were printed as tokens once."""
     size = load_run(run).processor.size
@@ -77,7 +76,6 @@ def prompts(run, tmp_path):
     return path
 
 
-@pytest.mark.thorough
 def test_continuations_are_printed_after_their_prompts_or_written_to_a_file(run, prompts, tmp_path, capsys):
     lines = tmp_path / "lines.txt"
     arguments = [str(run), "continuations", "--file", str(prompts), "--max-new-tokens", "5"]
@@ -115,7 +113,6 @@ def test_prompts_that_are_a_text_are_refused_with_what_was_expected(run, tmp_pat
     assert "expected a .npy file of prompts: the ids of words [N, T]" in capsys.readouterr().err
 
 
-@pytest.mark.thorough
 def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt, quick_fit, tmp_path, capsys):
     quick_fit(tiny_config(model=tiny_gpt, total_steps=1), tmp_path / "run")
     assert jaxnlp_main(["evaluate", str(tmp_path / "run"), "perplexity"]) == 2

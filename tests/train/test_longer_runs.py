@@ -9,6 +9,7 @@ from train.config import update
 from train.run.folder import RunMismatchError, read_config, read_environment
 
 
+@pytest.mark.thorough
 def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):
     """The straight run of the new length and the one that was made longer end at the same bits."""
     config = tiny_config(total_steps=6, **{"optimizer.schedule": "constant"})

@@ -40,7 +40,7 @@ def straight(tiny_config, tmp_path_factory, quiet):
     return config, workdir, arrays(fit(config, workdir, console=quiet).state)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("stops", [[4], [3, 11]], ids=str)
 def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, stop_at, stops):
     config, straight_workdir, expected = straight
@@ -73,6 +73,7 @@ def test_a_signal_while_a_step_is_logged_stops_the_run_after_the_next_step_which
     assert checkpoint_steps(tmp_path) == [2]
 
 
+@pytest.mark.thorough
 def test_a_stopped_run_has_saved_before_it_waits_for_programs_that_are_still_compiled(
     tiny_config, tmp_path, quick_fit, stop_at, monkeypatch
 ):
@@ -138,6 +139,7 @@ def test_learning_rate_in_the_log_is_the_schedules(straight):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_evaluation_is_of_the_moving_average(straight):
     config, workdir, state = straight
     setup = set_up(begin(config))
@@ -148,6 +150,7 @@ def test_evaluation_is_of_the_moving_average(straight):
     np.testing.assert_allclose(rows(workdir)[-1]["loss"], loss / count, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_finished_run_called_again_changes_nothing(straight, quiet):
     config, workdir, expected = straight
     before = files(workdir)
@@ -226,7 +229,7 @@ def test_skip_mode_counts_the_updates_it_skips_and_reaches_the_end(tiny_config, 
     ]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("seed", "log_every_steps"), [(0, 1), (1, 100)])
 def test_stop_mode_names_the_first_bad_step_and_the_last_good_checkpoint(
     tiny_config, tmp_path, quick_fit, poison, seed, log_every_steps
@@ -260,6 +263,7 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
         chex.assert_tree_all_finite((found.progress.state.params, found.progress.state.opt_state))
 
 
+@pytest.mark.thorough
 def test_a_report_that_fails_does_not_hide_how_the_run_ended(tiny_config, tmp_path, poison, quiet, monkeypatch, caplog):
     def broken(workdir):
         raise OSError("disk full")
@@ -291,7 +295,7 @@ def test_only_the_first_process_writes_the_report_and_the_config_as_it_was_given
     assert (files(tmp_path).keys(), reported) == (written, [tmp_path])
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("nonfinite", ["skip", "stop"])
 def test_parameters_that_overflow_are_never_saved(tiny_config, tmp_path, quick_fit, nonfinite):
     absurd = {"optimizer.learning_rate": 3e38, "optimizer.weight_decay": 1e3}
@@ -343,6 +347,7 @@ def test_a_run_begins_with_the_newest_parameters_of_another(beginning, tiny_conf
     assert (begun.params["head"]["kernel"] != fresh.params["head"]["kernel"]).any()
 
 
+@pytest.mark.thorough
 def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
     tiny_config, quick_fit, stop_at, tmp_path, monkeypatch
 ):

@@ -57,6 +57,7 @@ def config(tiny_config):
     return tiny_config(total_steps=6, log_every_steps=2, evaluate_every_steps=6, checkpoint_every_steps=6)
 
 
+@pytest.mark.thorough
 def test_logging_waits_for_no_step_before_the_next_one_is_under_way(config, tmp_path, quick_fit, watched):
     quick_fit(config, tmp_path)
     assert watched.logged == [(2, 3), (4, 5), (6, 6)]
@@ -90,6 +91,7 @@ def test_a_row_is_logged_if_the_next_step_fails(config, tmp_path, quick_fit, wat
     assert [row["step"] for row in rows(tmp_path)] == [2, 4]
 
 
+@pytest.mark.thorough
 def test_a_loss_that_is_not_finite_is_reported_at_its_step_if_the_next_step_fails(
     tiny_config, tmp_path, quick_fit, watched, poison
 ):

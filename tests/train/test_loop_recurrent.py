@@ -45,6 +45,7 @@ def pretend_losses(monkeypatch, losses):
     monkeypatch.setattr(loop.Validation, "__call__", validate)
 
 
+@pytest.mark.thorough
 def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
     tiny_config, small_text, tmp_path, quick_fit, stop_at, monkeypatch
 ):

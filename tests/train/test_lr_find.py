@@ -39,6 +39,7 @@ def test_smoothing_is_unbiased_at_the_start_and_keeps_a_constant():
     np.testing.assert_allclose(lr_find.smoothed([1.0, 3.0])[1], (0.1 * 3.0 + 0.09 * 1.0) / 0.19)
 
 
+@pytest.mark.thorough
 def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverges(tiny_config):
     rates, losses = lr_find.range_test(tiny_config(), smallest=1e-5, largest=1e5, steps=60)
     assert len(rates) == len(losses) < 60

@@ -23,6 +23,8 @@ from train.optimizer.schedules import Cosine
 from train.parallel import make_parallel
 from train.report import write_report
 
+pytestmark = pytest.mark.thorough
+
 PEOPLE = invent(0, train=70, dev=30, test=5)
 
 
@@ -90,7 +92,6 @@ def score(run, evaluator=None, **options):
     return evaluate.score(run, evaluator or Validation(), evaluate.Options(**options)).evaluation
 
 
-@pytest.mark.thorough
 def test_pretraining_improves_the_answers_about_other_people_by_a_wide_margin(quick_fit, tmp_path):
     people = data_of(invent(0, train=40, dev=20, test=5), tmp_path / "people")
     documents = NamesPretraining(
@@ -183,7 +184,6 @@ VARIANTS = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_recipes_of_each_variant_run_from_pretraining_to_answers(quick_fit, tmp_path, variant, monkeypatch, capsys):
     """A few steps of a small model, by the README's commands: another test measures what is learnt."""

@@ -31,6 +31,7 @@ def held_by_the_first_device(tree):
     return sum(x.addressable_shards[0].data.nbytes for x in leaves)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mode", "mesh"), [("jit", "data=8"), ("fsdp", "data=4,model=2")])
 def test_the_bytes_are_those_that_a_device_holds(setup, mode, mesh):
     layout = mesh_parallel(mode, jax.devices()[:8], mesh)

@@ -99,6 +99,7 @@ def test_each_part_draws_from_its_own_key_in_the_order_of_their_names():
     np.testing.assert_allclose(again.params["kernel"], new.params["kernel"], rtol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
 @pytest.mark.parametrize("surgery", [False, True])
 def test_nonfinite_loss_of_one_part_changes_only_the_counters(kind, surgery):

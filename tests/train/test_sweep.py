@@ -68,6 +68,7 @@ def test_a_field_with_several_values_can_be_left_empty(tmp_path):
     assert runs[1].values == {"model.recurrent_widths": "empty", "model.crf": "True"}
 
 
+@pytest.mark.thorough
 def test_an_ablation_changes_one_field_at_a_time(tmp_path):
     grid = ["model.num_layers=1,2", "model.residual_dropout_rate=0.5"]
     runs = planned(tmp_path, grid, ablate=True)
@@ -104,6 +105,7 @@ def test_switches_and_fields_of_several_values_can_be_varied(tmp_path):
     assert run.config.data.lengths == (8, 16)
 
 
+@pytest.mark.thorough
 def test_a_finished_run_is_not_trained_again_and_a_failed_one_is(tmp_path, capsys):
     runs = planned(tmp_path)
     first = Trainer(runs, failing={"num_layers=1,learning_rate=3e-3"})

@@ -91,6 +91,7 @@ def test_a_process_that_dies_ends_the_data_with_the_remedy():
         next(batches)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("family", [name for name in (*CONFIGS, *FURTHER) if name != "ImageClassification"])
 def test_processes_may_make_the_batches_of_every_data_set(family, files):
     """Their function goes to other processes by pickle. The family of tests/seam has batches of its own."""
@@ -111,6 +112,7 @@ def test_the_last_result_is_kept_and_right_in_threads():
         assert list(threads.map(kept, [index % 3 for index in range(3000)])) == [0, 1, 4] * 1000
 
 
+@pytest.mark.thorough
 def test_a_process_that_takes_long_is_named_and_its_batches_are_the_same(monkeypatch, caplog):
     monkeypatch.setattr("data.pipelines.epochs.SECONDS_UNTIL_A_LINE", 0.001)
     batches = iter(Epochs(numbered, num_workers=1))

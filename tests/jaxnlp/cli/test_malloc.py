@@ -107,6 +107,7 @@ def test_a_program_with_settings_of_its_own_is_started_once(root, tmp_path, envi
     assert (starts, json.loads(last)["tunables"]) == (["started"], environment.get("GLIBC_TUNABLES"))
 
 
+@pytest.mark.thorough
 @can_have_huge_pages
 @pytest.mark.parametrize(("verb", "tunables"), [("train", [None, TUNABLES]), ("help", [None])])
 def test_programs_for_training_have_huge_pages_and_others_are_started_once(root, tmp_path, verb, tunables):

@@ -80,6 +80,7 @@ HEAVY = {"average", "evaluate", "report", "compare", "sweep"}
 """Programs that import JAX before they print their help."""
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] if name in HEAVY else []) for name in PROGRAMS]
 )
@@ -125,7 +126,7 @@ def test_a_script_with_the_name_of_a_package_uses_recipes(strange_folder, name):
     assert python(f"{name}.py").split() == ["7", *(str(ROOT / package / "__init__.py") for package in PACKAGES)]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [

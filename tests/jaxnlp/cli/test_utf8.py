@@ -7,7 +7,7 @@ import pytest
 from tests.pages import ROOT
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words", [["jaxnlp", "train", "--list"], ["jaxnlp", "train", "é☃"], ["train.start", "é☃"]], ids="-".join
 )

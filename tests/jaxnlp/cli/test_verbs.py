@@ -41,6 +41,7 @@ def test_of_two_mistakes_the_verb_is_named_first(tmp_path):
         run_verb("tran", [], "jaxnlp", others=["train"])
 
 
+@pytest.mark.thorough
 def test_a_folder_of_runs_names_them(finished_run):
     parent = finished_run.folder.parent
     with pytest.raises(

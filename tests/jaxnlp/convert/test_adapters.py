@@ -46,6 +46,7 @@ def adapted(model, **options):
     return model
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -84,6 +85,7 @@ def test_a_decoder_with_an_adapter_has_the_logits_that_it_has_in_peft(options, b
     assert np.abs(plain.model.apply({"params": plain.params}, tokens) - expected).max() > 0.01
 
 
+@pytest.mark.thorough
 def test_an_encoder_and_its_head_take_an_adapter_of_a_classifier(tmp_path):
     encoder_folders.write_folder("roberta", tmp_path / "base", "ForSequenceClassification", num_labels=3)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
@@ -102,6 +104,7 @@ def test_an_encoder_and_its_head_take_an_adapter_of_a_classifier(tmp_path):
     assert after.name == str(tmp_path / "adapter")
 
 
+@pytest.mark.thorough
 def test_embeddings_have_factors_in_an_encoder_and_the_changed_model_is_exported_again(tmp_path):
     encoder_folders.write_folder("bert", tmp_path / "base", "ForSequenceClassification", num_labels=3)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base")
@@ -172,6 +175,7 @@ def test_heads_and_embeddings_that_an_adapter_does_not_define_are_refused(tmp_pa
         jaxnlp.load_pretrained(tmp_path / "two")
 
 
+@pytest.mark.thorough
 def test_a_vision_transformer_takes_an_adapter_although_its_modules_have_other_names_in_memory(tmp_path):
     image_folders.write_folder(tmp_path / "base", "ViTForImageClassification")
     theirs = adapted(

@@ -45,6 +45,7 @@ def test_keys_and_values_are_side_by_side_and_matrices_are_transposed():
     np.testing.assert_array_equal(down, params["encoder"]["blocks"]["feed_forward"]["down"]["kernel"][0].T)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("changes", "family", "message"),
     [

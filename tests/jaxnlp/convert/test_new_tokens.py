@@ -94,6 +94,7 @@ def test_a_decoder_with_new_tokens_is_that_of_transformers(family, tmp_path):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("made", "changes", "rows"),
     [

@@ -68,6 +68,7 @@ def test_weights_of_masked_image_modelling_are_read_without_their_decoder(family
 KINDS = ["ViTForImageClassification", "DeiTForImageClassificationWithTeacher"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [20, pytest.param(8, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_of_another_size_have_the_interpolated_positions_of_transformers(kind, size, tmp_path, caplog):

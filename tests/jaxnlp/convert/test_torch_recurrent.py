@@ -129,6 +129,7 @@ def test_parameters_that_do_not_fit_are_named(changes, message):
         to_torch(params, cell="lstm", **SHAPE)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_layers_without_biases_have_biases_of_zero(cell):
     layer = theirs(cell, bias=False)

@@ -114,7 +114,7 @@ def test_greedy_generation_equals_reading_the_whole_text_for_each_token(variant,
     assert length > 1 or len(np.unique(found)) > 3  # no model that repeats itself
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("context", "length"), [(20, 5), (20, 20), (7, 3), (1, 1)])
 def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     prompt = random_prompt(2, length)
@@ -137,6 +137,7 @@ def test_token_n_is_drawn_with_the_nth_key():
     np.testing.assert_array_equal(found, continue_naively(20, prompt, 30, key=key, sampling=sampling))
 
 
+@pytest.mark.thorough
 def test_same_key_gives_the_same_tokens_and_another_key_others():
     prompt, sampling = random_prompt(3, 4), Sampling(temperature=0.9, top_k=8)
     first, again, other = (
@@ -192,6 +193,7 @@ def test_parameters_that_need_no_preparation_are_not_copied():
     assert found == given
 
 
+@pytest.mark.thorough
 def test_a_prompt_has_the_logits_of_its_last_token_alone():
     params, decoder, _ = tiny_gpt(6)
     prompt = random_prompt(2, 5)
@@ -200,7 +202,7 @@ def test_a_prompt_has_the_logits_of_its_last_token_alone():
     np.testing.assert_allclose(newest, every[:, 4:], atol=1e-5, strict=True)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_cache_need_not_be_larger_than_the_sequence(variant):
     params, decoder, _ = tiny_gpt(600, variant)

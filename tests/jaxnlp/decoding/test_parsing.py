@@ -102,7 +102,7 @@ def test_trees_are_those_of_the_search_in_plain_python(system, beams):
         np.testing.assert_allclose(found.scores[row], total, rtol=1e-4)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("beams", [1, 3])
 def test_every_output_is_a_tree_with_one_root_whatever_the_scores(system, beams):
@@ -118,6 +118,7 @@ def test_every_output_is_a_tree_with_one_root_whatever_the_scores(system, beams)
             )
 
 
+@pytest.mark.thorough
 def test_a_beam_that_is_larger_than_the_number_of_sequences_takes_no_more_steps():
     steps = []
 

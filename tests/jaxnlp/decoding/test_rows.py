@@ -53,6 +53,7 @@ def test_beams_are_those_of_one_device(recurrent, axes):
     assert len(set(one.lengths[:, 0].tolist())) > 2
 
 
+@pytest.mark.thorough
 def test_a_search_ends_when_the_rows_of_all_devices_end(recurrent):
     """Each device alone would end earlier or later."""
     options = {"stop": 0, "max_new_tokens": 30, "sampling": Sampling(temperature=3.0)}
@@ -83,6 +84,7 @@ def test_each_device_keeps_only_its_rows_and_nothing_crosses_the_devices(recurre
     assert not [kind for kind in ("all-gather", "all-reduce", "all-to-all", "collective-permute") if kind in text]
 
 
+@pytest.mark.thorough
 def test_programs_that_are_compiled_ahead_are_those_that_are_called(recurrent):
     params, decoder = over((4,), recurrent.params), recurrent.decoder
     whole, mesh = jax.tree.leaves(params)[0].sharding, mesh_of(params)

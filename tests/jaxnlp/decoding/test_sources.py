@@ -80,7 +80,7 @@ def assert_best(result, row, scores):
     np.testing.assert_allclose(result.scores[row, :5], [score for _, score in best], atol=1e-4)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @each_model
 def test_wide_enough_a_search_finds_the_best_translations_of_all(kind):
     result = search(num_beams=SIZE**3, kind=kind)
@@ -103,7 +103,7 @@ def test_ngrams_are_not_repeated_where_that_is_asked_for(size):
         assert_best(result, row, {tokens: score for tokens, score in scores.items() if not repeats(tokens)})
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @each_model
 def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
     model, _, params, _ = translator(kind)
@@ -121,7 +121,7 @@ def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
         assert_best(result, row, scores)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
 def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
     model, decoder, params, log_probabilities = translator(kind)
@@ -135,7 +135,7 @@ def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
             assert token == log_probabilities(row, (START, *tokens[:place])).argmax()
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @each_model
 def test_sentences_of_a_batch_are_translated_like_each_one_separately(kind):
     whole = search(kind=kind)

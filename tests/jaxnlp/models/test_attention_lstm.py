@@ -167,7 +167,7 @@ def pytorch_model(config, params):
 same_padding = pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch warns that it copies
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @same_padding
 @pytest.mark.parametrize("variant", ["multiplicative", "dot", "additive", "tied, no convolution", "shared, two layers"])
 def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant):
@@ -224,6 +224,7 @@ def test_later_targets_and_padded_sources_change_nothing(variant):
     np.testing.assert_allclose(logits(model, params, longer, mask=np.pad(MASK, [(0, 0), (0, 3)])), before, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_row_with_only_padding_has_finite_scores_and_gradients():
     model, params = model_of()
     mask = MASK & (np.arange(3)[:, None] > 0)
@@ -258,6 +259,7 @@ def test_the_hidden_state_times_the_output_layer_is_the_logits():
         np.testing.assert_allclose(logits(model, params, return_hidden=True) @ w, logits(model, params), atol=1e-4)
 
 
+@pytest.mark.thorough
 @same_padding
 def test_dropout_acts_only_in_training_and_the_next_step_is_fed_the_dropped_output():
     model, params = model_of()

@@ -85,6 +85,7 @@ def test_padding_and_segments(together):
     assert not np.allclose(apply(model, params, (*arrays[:2], np.zeros_like(arrays[2]))), whole)
 
 
+@pytest.mark.thorough
 def test_dropout_of_tokens_needs_a_key_and_never_hides_the_first(together):
     model, params, arrays = together
     drawn = [apply(model, params, arrays, deterministic=False, rngs={"dropout": jax.random.key(n)}) for n in range(2)]
@@ -154,7 +155,7 @@ def vector(config, params, tokens, mask):
     return pool(encoding, mask, config.pooling)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("pooling", ["cls", "pooler", "mean"])
 def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
     config = BertClassifierConfig(encoder=ENCODER, pooling=pooling, similarity="cosine")
@@ -171,6 +172,7 @@ def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
     np.testing.assert_allclose(found["sts"][:, 0], expected, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_logit_of_the_cosine_is_added_only_to_the_second_of_two_classes():
     plain = BertClassifierConfig(encoder=ENCODER, pooling="mean", similarity="cosine")
     config = dataclasses.replace(plain, cosine_logit=(10.0, 0.8))
@@ -209,6 +211,7 @@ def test_pair_layers_are_those_of_the_config(pair_layer, similarity, layers):
             assert (np.abs(output - found[part]).max() > 1e-4) == concerned, (name, part)
 
 
+@pytest.mark.thorough
 def test_padding_changes_no_output():
     model, params = build(CONFIG, parts())
     tokens, mask, segments = batch(2)

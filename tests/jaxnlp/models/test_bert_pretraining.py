@@ -178,6 +178,7 @@ def test_dropout_and_compute_are_not_part_of_the_architecture():
     assert CONFIG.max_length == ENCODER.max_positions
 
 
+@pytest.mark.thorough
 def test_embeddings_may_be_narrower_than_the_model():
     config = dataclasses.replace(CONFIG, encoder=dataclasses.replace(ENCODER, embedding_width=6))
     model = config.build(sized(VOCABULARY))

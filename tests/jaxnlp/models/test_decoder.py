@@ -58,6 +58,7 @@ def test_future_tokens_do_not_change_past_logits_and_visible_ones_do(variant):
         assert np.abs(before[:, sees] - after[:, sees]).max(axis=-1).min() > 1e-5, position
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_examples_of_a_batch_do_not_see_each_other(variant):
     model = make_model(**VARIANTS[variant])
@@ -154,7 +155,7 @@ def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, width
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes_of(model))) == expected
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @each_variant
 def test_bfloat16_keeps_float32_parameters_and_logits(variant):
     settings = VARIANTS[variant]
@@ -172,7 +173,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits(variant):
     assert np.abs(logits - exact).max() > 1e-4  # it did compute in bfloat16
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", ["vanilla", "prefix"])
 def test_reading_with_a_cache_rounds_no_operands(variant):
     model, exact_model = (make_model(**VARIANTS[variant], matmul_dtype=dtype) for dtype in ("bfloat16", None))
@@ -284,6 +285,7 @@ def test_the_places_of_a_map_say_what_is_a_latent_and_what_its_mask_lets_see(var
             np.testing.assert_array_equal(weights > 0.0, np.broadcast_to(rows.see(columns), weights.shape))
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_each_attention_map_is_its_own_layers(variant):
     model = make_model(**VARIANTS[variant])
@@ -317,7 +319,7 @@ def test_attention_maps_are_computed_only_on_request(variant, monkeypatch):
         jax.eval_shape(model.attention_maps, params, TOKENS)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", ["synthesizer", "prefix"])
 def test_the_initial_loss_is_that_of_a_uniform_guess(variant):
     model = make_model(**VARIANTS[variant], width=32)
@@ -325,6 +327,7 @@ def test_the_initial_loss_is_that_of_a_uniform_guess(variant):
     assert abs(float(mean_loss(logits)) - np.log(VOCABULARY)) < 0.02
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("changes", [{}, {"tie_embeddings": True, "use_bias": False}], ids=str)
 @each_variant
 def test_every_parameter_is_described_and_no_other(variant, changes):

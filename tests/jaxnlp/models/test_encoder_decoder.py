@@ -139,6 +139,7 @@ def test_equals_the_transformer_of_pytorch_in_values_and_gradients(norm):
         np.testing.assert_allclose(found[name], parameter.grad, rtol=1e-3, atol=1e-3, err_msg=name)
 
 
+@pytest.mark.thorough
 def test_alignments_are_the_mean_weights_of_the_last_cross_attention_in_pytorch():
     model, params = model_of(**PYTORCH_SHAPE)
     theirs, seen = PyTorchModel("pre", pytorch_state(params)), []
@@ -190,7 +191,7 @@ BART = {
 }
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [
@@ -227,7 +228,7 @@ def test_a_prefix_may_be_read_at_once_and_padded():
     np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "positions", ["sinusoidal", "rotary", "relative_bias", "shared_relative_bias", "relative_vectors"]
 )
@@ -275,7 +276,7 @@ def test_dropout_acts_only_in_training():
         assert (np.abs(found - other).max(axis=-1) > 1e-3).all()
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative_bias", "relative_vectors"])
 @pytest.mark.parametrize("embeddings", ["separate", "tied", "shared"])
@@ -305,7 +306,7 @@ def test_every_parameter_of_a_t5_has_its_axes_and_layers_share_the_bias(changes)
     assert (("head", "kernel") in found) == (changes["embeddings"] == "shared_inputs")
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("changes", [BART, BART | {"use_bias": False, "embeddings": "shared_inputs"}])
 def test_every_parameter_of_a_bart_has_its_axes_and_positions_have_rows_before_the_first(changes):
     model, params = model_of(**changes)
@@ -319,12 +320,14 @@ def test_every_parameter_of_a_bart_has_its_axes_and_positions_have_rows_before_t
     np.testing.assert_allclose(np.asarray(hidden @ w) + np.asarray(b), logits(model, params), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_more_embeddings_than_tokens_are_built_as_asked():
     model, params = model_of(padded_vocabulary_size=20)
     assert params["source_tokens"]["embedding"].shape == params["target_tokens"]["embedding"].shape == (20, WIDTH)
     assert logits(model, params).shape == (3, 5, 20)
 
 
+@pytest.mark.thorough
 def test_other_heads_than_the_width_and_logits_that_are_scaled():
     model, params = model_of(**T5)
     other, _ = model_of(**T5 | {"scale_logits": False})
@@ -333,7 +336,7 @@ def test_other_heads_than_the_width_and_logits_that_are_scaled():
     assert params["decoder"]["blocks"]["cross_attention"]["out"]["kernel"].shape == (LAYERS, HEADS * 3, WIDTH)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("norm", "embeddings", "more"), [("pre", "separate", 0.1), ("post", "separate", 0.1), ("pre", "shared", 3.0)]
 )

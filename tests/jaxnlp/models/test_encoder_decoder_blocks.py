@@ -32,6 +32,7 @@ def test_the_decoder_has_as_many_blocks_as_it_is_given_and_the_table_its_paramet
     assert len(params["blocks"]["attention_norm"]["scale"]) == {"encoder": 3, "decoder": 2}[side]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_a_shared_bias_is_the_same_in_a_loop_and_unrolled_and_acts_in_every_block(side):
     _, params, apply = blocks(side)

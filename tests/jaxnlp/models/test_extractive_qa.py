@@ -59,6 +59,7 @@ def test_each_token_has_two_scores_in_float32_and_neither_padding_nor_other_rows
     np.testing.assert_allclose(scores(config, other, segments, mask)[1], found[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 @CONFIGS
 def test_every_parameter_is_described_and_training_has_dropout(config):
     model, params = built(config)

@@ -155,7 +155,7 @@ def test_looping_over_layers_draws_the_same_initial_weights_and_gives_the_same_l
     np.testing.assert_array_equal(apply(looped, params, TOKENS), apply(plain, params, TOKENS))
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("variant", "name"),
     [
@@ -244,7 +244,7 @@ def test_without_biases_there_is_no_bias_leaf(variant, count):
     assert len(biases(make_model(**VARIANTS[variant]))) == count
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("variant", "tied"), [("vanilla", False), ("vanilla", True), ("synthesizer", True), ("along", True)]
 )

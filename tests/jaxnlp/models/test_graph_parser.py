@@ -120,6 +120,7 @@ def test_probabilities_of_heads_or_of_trees_add_up_to_one(over):
         np.testing.assert_allclose(found[row], score(heads[row, :n], arcs[row]) - log_z, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_decoder_is_the_one_of_the_config():
     assert CONFIG.decoder == "mst"
     arcs = np.zeros((1, 4, 5), np.float32)

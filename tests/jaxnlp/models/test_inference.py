@@ -26,6 +26,7 @@ def names_of(params, kind):
     return {path[:-1] for path in flatten_dict(params) if path[-1] == kind}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_model_is_the_same_function_and_dense_layers_of_blocks_have_transposed_kernels(variant):
     model = make_model(**VARIANTS[variant])
@@ -39,6 +40,7 @@ def test_the_model_is_the_same_function_and_dense_layers_of_blocks_have_transpos
     np.testing.assert_array_equal(block[TRANSPOSED], params["blocks"]["feed_forward"]["up"]["kernel"][1].T)
 
 
+@pytest.mark.thorough
 def test_rounded_operands_have_rounded_kernels_and_the_model_is_the_same_function():
     config = BertPretrainingConfig(encoder=ENCODER, compute=TransformerCompute(matmul_dtype="bfloat16"))
     model, inputs = config.build(sized(5)), [np.ones(one.shape, one.dtype) for one in config.inputs(sized(5))]
@@ -73,6 +75,7 @@ def bfloat16_instructions(monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.matrix_products.cpu_multiplies_bfloat16", lambda: True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_in_8_and_in_16_bits_logits_are_near(variant, bfloat16_instructions):
     model = make_model(**VARIANTS[variant])
@@ -87,6 +90,7 @@ def test_in_8_and_in_16_bits_logits_are_near(variant, bfloat16_instructions):
     assert 1e-4 < errors[1] < 0.05
 
 
+@pytest.mark.thorough
 def test_a_translator_in_8_bits_scores_targets_nearly_as_before():
     model = EncoderDecoderConfig(num_layers=2, num_heads=2, width=8, context_length=8).build(translating(11))
     source, inputs = (np.random.default_rng(seed).integers(0, 11, (2, 5)).astype(np.int32) for seed in (0, 1))

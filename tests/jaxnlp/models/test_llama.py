@@ -40,6 +40,7 @@ def test_number_of_parameters_follows_the_formula(changes, kernels, others):
     assert sum(x.size for x in jax.tree.leaves(shapes)) == LAYERS * block + WIDTH + 2 * VOCABULARY * WIDTH
 
 
+@pytest.mark.thorough
 def test_branches_that_are_zero_at_first_leave_the_embeddings_alone():
     model = make_model(kind=LlamaConfig, zero_outputs=True, gated=False, activation="relu_squared")
     params = initial_params(model, make_key(0))

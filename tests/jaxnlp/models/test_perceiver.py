@@ -20,7 +20,7 @@ from tests.jaxnlp.models.gpt_helpers import (
 STANDS_AT = {"prefix": (0, 1, 2, 3), "along": (1, 4, 6, 9)}  # the latents' positions
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("length", [3, CONTEXT])
 @pytest.mark.parametrize("variant", STANDS_AT)
 def test_a_latent_changes_the_logits_from_its_position_on(variant, length):

@@ -109,6 +109,7 @@ def test_tokens_after_the_count_are_ignored():
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_prediction_is_the_last_positions_logits(name):
     model, params = made(name)
@@ -132,7 +133,7 @@ def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_othe
     np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SHAPES)
 def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
     model, params = made(name)
@@ -147,6 +148,7 @@ def test_generation_with_carried_states_writes_what_reading_everything_again_wou
     assert length == POSITIONS + 5
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_output_layer_is_what_makes_logits_of_hidden(name):
     model, params = made(name)
@@ -236,6 +238,7 @@ def outputs_and_what_they_depend_on(rate):
     return params, batch, y, jax.tree.map(lambda g: np.abs(g).sum(axis=0) > 0.0, gradients)
 
 
+@pytest.mark.thorough
 def test_a_dropped_word_is_zero_at_all_positions_and_the_others_are_doubled():
     params, batch, y, used = outputs_and_what_they_depend_on("embedding")
     words = used["tokens"]["embedding"].any(axis=1)
@@ -317,6 +320,7 @@ def test_scaled_embeddings_are_those_of_a_table_sqrt_d_times_as_large():
     np.testing.assert_allclose(logits(scaled, params, TOKENS), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_input_mask_is_the_same_at_all_positions_and_differs_between_sequences():
     """What the outputs have a gradient to, of an embedding that is given position by position."""
     params = made("lstm")[1]

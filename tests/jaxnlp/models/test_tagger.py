@@ -37,6 +37,7 @@ def built(config):
     return config.build(PROCESSOR), config.inputs(PROCESSOR)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_scores_labels_and_describes_its_parameters(name):
     config = VARIANTS[name]

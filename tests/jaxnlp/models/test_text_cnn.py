@@ -47,6 +47,7 @@ def test_logits_and_gradients_are_those_of_pytorchs_convolutions_without_padding
     assert jax.eval_shape(model.apply, {"params": params}, TOKENS, MASK).dtype == np.float32
 
 
+@pytest.mark.thorough
 def test_padding_never_changes_a_result():
     assert_padding_changes_nothing(*with_random_params(CONFIG))
 

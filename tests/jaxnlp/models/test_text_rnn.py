@@ -159,7 +159,7 @@ def test_a_config_that_cannot_be_is_refused(fields, message):
         TextRNNConfig(**fields)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rate", ["embedding_dropout_rate", "dropout_rate", "hidden_dropout_rate", "weight_dropout_rate"]
 )

@@ -19,6 +19,7 @@ def test_pair_features_of_equal_texts_have_no_difference():
     np.testing.assert_array_equal(products, u * u)
 
 
+@pytest.mark.thorough
 def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     u, zero = jnp.ones((1, 4)), jnp.zeros((1, 4))
     value, gradients = jax.value_and_grad(lambda u, v: cosine(u, v).sum(), argnums=(0, 1))(u, zero)
@@ -28,6 +29,7 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     np.testing.assert_allclose(cosine(u, -u), -1.0, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_pooling_takes_the_first_token_or_the_mean_without_padding():
     hidden = jnp.arange(24.0).reshape(2, 3, 4)
     mask = jnp.array([[True, True, False], [True, True, True]])
@@ -53,6 +55,7 @@ def test_each_pooling_is_that_of_sentence_transformers(pooling, skip):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_text_of_nothing_but_a_prompt_has_a_finite_vector():
     hidden = jnp.ones((1, 2, 4))
     for pooling in ("cls", "mean", "lasttoken"):

@@ -108,6 +108,7 @@ def test_logits_and_attention_are_those_of_transformers():
     np.testing.assert_allclose(shares, expected.reshape(3, 2, 2), atol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -179,6 +180,7 @@ def test_a_config_that_cannot_be_is_refused(fields, message):
         dataclasses.replace(CONFIG, **fields)
 
 
+@pytest.mark.thorough
 def test_the_logits_are_the_mean_of_both_heads_and_a_token_without_a_head_is_not_read():
     config = dataclasses.replace(CONFIG, distillation="head")
     model, params = with_random_params(config)
@@ -253,7 +255,7 @@ def test_images_that_do_not_fit_are_refused():
         model.init(jax.random.key(0), IMAGES.astype(np.float32))
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate", "layer_dropout_rate"])
 def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
     config = dataclasses.replace(CONFIG, num_layers=1, **{rate: 0.5})

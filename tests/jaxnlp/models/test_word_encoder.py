@@ -140,6 +140,7 @@ def test_an_unknown_word_is_unknown_in_its_pairs_too():
     assert len(cases) == len({case[:10] for case in cases}) == len({case[10:] for case in cases}) == 4
 
 
+@pytest.mark.thorough
 def test_a_frozen_bert_has_no_gradient():
     config = dataclasses.replace(WHOLE, freeze_bert=True, recurrent_widths=())
     batch = batch_of(SENTENCES)

@@ -350,6 +350,7 @@ def test_a_cache_of_another_batch_or_of_other_heads_is_refused(shape):
         apply(SelfAttention(HEADS), random_params(), X, cache=cache, cached_positions=0)
 
 
+@pytest.mark.thorough
 def test_a_bias_that_layers_share_acts_as_a_table_of_the_layer():
     buckets = RelativeBias(8, 6)
     table = np.random.default_rng(5).normal(size=(8, HEADS)).astype(np.float32)
@@ -362,6 +363,7 @@ def test_a_bias_that_layers_share_acts_as_a_table_of_the_layer():
         SelfAttention(HEADS, positions=buckets).apply({"params": random_params()}, X, deterministic=True, bias=bias)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("key_heads", [HEADS, 1])
 def test_queries_keys_and_values_may_have_no_biases_although_the_output_has(key_heads):
     module = SelfAttention(HEADS, num_key_heads=key_heads, qkv_bias=False)
@@ -380,6 +382,7 @@ def test_queries_keys_and_values_may_have_no_biases_although_the_output_has(key_
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module", [SelfAttention, CrossAttention])
 def test_heads_may_have_another_width_and_scores_another_scale(module):
     memory = (X[:, :3],) if module is CrossAttention else ()

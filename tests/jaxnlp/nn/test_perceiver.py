@@ -134,6 +134,7 @@ def test_way_into_the_latents_equals_the_assignments_in_values_and_gradients(pos
     assert_near(gradients, from_theirs({name: value.grad.numpy() for name, value in named.items()}, down=True))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("normalise_queries", [False, True])  # the assignment's queries are not
 @pytest.mark.parametrize("positions", [SHORT, LONG])
 def test_way_out_of_the_latents_equals_the_assignments_in_values_and_gradients(positions, normalise_queries):
@@ -157,6 +158,7 @@ def test_way_out_of_the_latents_equals_the_assignments_in_values_and_gradients(p
     assert_near(gradients, from_theirs({name: value.grad.numpy() for name, value in named.items()}, down=False))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("placement", ["prefix", "along"])
 def test_a_latent_sees_the_inputs_up_to_its_position_and_no_others(placement):
     ends = latent_positions(placement, LATENTS, 10, LONG)
@@ -267,6 +269,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     np.testing.assert_allclose(shards.reshape(4, LATENTS, WIDTH), run(x), atol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("dtypes", [{"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}], ids=str)
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
     module, params = make_down(compute=TransformerCompute(**dtypes)), random_params(down=True)
@@ -279,6 +282,7 @@ def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
     assert 1e-5 < np.abs(y.astype(np.float32) - exact).max() < 0.1
 
 
+@pytest.mark.thorough
 def test_latents_begin_within_pytorchs_xavier_bound_and_writers_have_their_own_spread():
     module = make_down(num_latents=32, feed_forward_width=128, residual_stddev=0.004)
     x = np.zeros((1, 1, 64), np.float32)

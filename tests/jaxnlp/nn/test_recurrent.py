@@ -50,7 +50,7 @@ def assert_near(found, expected, atol=1e-6):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=atol), found, expected)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_stack_of_both_directions_equals_pytorchs_in_values_and_gradients(cell, lengths):
@@ -262,6 +262,7 @@ def test_weight_dropout_draws_the_mask_of_gates_side_by_side():
     assert np.abs(np.asarray(found[0]) - without[0]).max() > 1e-3
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", ["rnn_relu", "lstm"])
 def test_weight_dropout_changes_nothing_but_the_recurrent_matrix_at_all_positions(cell):
     """With no recurrent matrix it changes nothing; else one matrix explains all positions and rows."""
@@ -320,6 +321,7 @@ def test_hidden_dropout_differs_between_the_layers():
     assert abs((y != 0.0).mean() - both) < 5.0 * deviation
 
 
+@pytest.mark.thorough
 def test_hidden_dropout_does_not_change_inputs_and_outputs():
     one = Recurrent("lstm", (STATE,), hidden_dropout_rate=0.9)
     params = random_params(one)
@@ -339,6 +341,7 @@ def test_dropout_does_nothing_outside_training():
     assert (np.asarray(apply(dropping, params, X, dropout_key=1)[0]) != np.asarray(apply(plain, params, X)[0])).any()
 
 
+@pytest.mark.thorough
 def test_what_makes_no_layers_is_refused():
     for module, message in (
         (Recurrent("lstmm", (3,)), "cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'"),
@@ -364,7 +367,7 @@ def test_input_of_two_axes_is_refused():
         RecurrentDirection("lstm", STATE).init(jax.random.key(0), X[0], state, deterministic=True)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("cell", CELLS)
 def test_short_types_are_those_of_outputs_and_states_and_not_of_parameters(cell):
     exact, short = (

@@ -183,6 +183,7 @@ def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
     assert not np.allclose(first, other)
 
 
+@pytest.mark.thorough
 def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     module, params = make_module(attention_dropout_rate=0.3, dropout_rate=0.3), random_params()
     x = np.random.default_rng(3).normal(size=(4, POSITIONS, WIDTH)).astype(np.float32)

@@ -136,6 +136,7 @@ def test_reading_in_parts_with_a_cache_equals_reading_at_once():
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_equals_pytorchs_post_norm_layer_with_padding():
     batch, positions, width, heads, hidden = 3, 7, 16, 4, 32
     theirs = torch.nn.TransformerEncoderLayer(
@@ -279,6 +280,7 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     assert result_of(Stack(caches=True), separate).hidden.shape == X.shape
 
 
+@pytest.mark.thorough
 def test_each_block_of_a_stack_may_be_given_its_own_arguments():
     """Looped over, and with separate parameters: as blocks that are called one after the other."""
     near = masks.local(POSITIONS, POSITIONS, before=1, after=1)
@@ -310,6 +312,7 @@ def test_each_block_of_a_stack_may_be_given_its_own_arguments():
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_loop_over_blocks_initialises_the_parameters_of_unrolled_blocks(monkeypatch):
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
 
@@ -326,7 +329,7 @@ def test_a_loop_over_blocks_initialises_the_parameters_of_unrolled_blocks(monkey
     jax.tree.map(np.testing.assert_array_equal, looped, unrolled)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("positions", [Rotary(), RelativeBias(6, 5), RelativeVectors(5)], ids=repr)
 def test_a_block_reads_in_parts_with_any_positions(positions):
     block, params = make_block(positions=positions), random_params()

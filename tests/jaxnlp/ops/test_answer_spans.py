@@ -43,12 +43,14 @@ def test_the_spans_are_those_of_an_exhaustive_search():
         np.testing.assert_allclose(found.no_answer[row], no_answer, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_more_spans_may_be_asked_for_than_there_are():
     found = best_spans(jnp.zeros((1, 3, 2)), jnp.ones((1, 3, 2), bool), max_tokens=2, k=20)
     assert found.spans.shape == (1, 20, 2)
     assert jnp.isfinite(found.log_probs).sum() == 3  # (1, 1), (1, 2), (2, 2)
 
 
+@pytest.mark.thorough
 def test_scores_of_padding_change_nothing():
     scores, mask = example()
     more = np.full((ROWS, 5, 2), 1e9, np.float32)

@@ -124,7 +124,7 @@ def test_autodiff_gives_forward_mode_and_second_derivatives(mode, dropout_rate):
         check_grads(function, inputs, order=2, modes=[mode], atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "derivative",
     [lambda function, q: jax.jacfwd(function)(q), lambda function, q: jax.linearize(function, q)[1](q)],
@@ -185,7 +185,7 @@ def test_other_programs_read_the_values_of_a_compiled_call_that_is_differentiate
         np.testing.assert_allclose(jax.jit(jnp.negative)(gradient), -expected, atol=1e-6)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("transformation", ["checkpoint", "vmap_of_grad", "grad_of_vmap", "scan"])
 def test_transformations_give_the_gradients_of_each_call(implementation, transformation):

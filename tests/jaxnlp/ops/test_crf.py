@@ -85,6 +85,7 @@ def by_autodiff(scores, labels, lengths, chain):
     return gold - jax.nn.logsumexp(alpha + chain.end[None], axis=-1)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("length", "scale"), [(1, PRODUCTS), (6, PRODUCTS), (6, LOG_SPACE)])
 def test_hand_derived_gradient_equals_autodiff(length, scale):
     scores, labels, lengths, chain = random_case(3, length, 4, seed=7, scale=scale)
@@ -113,6 +114,7 @@ def test_gradient_equals_finite_differences():
     )
 
 
+@pytest.mark.thorough
 def test_gradient_of_the_normalizer_is_the_marginals():
     scores, _, lengths, chain = random_case(2, 4, 3, seed=5)
     (gradient, _), marginals = gradient_and_marginals(scores, lengths, chain)
@@ -134,6 +136,7 @@ def test_padding_changes_nothing_even_if_it_is_nan():
     np.testing.assert_allclose(marginals.sum(-1), [[1.0, 1.0, 0.0, 0.0]] * 2, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_a_sequence_of_length_0_has_likelihood_1_and_no_gradient():
     scores, labels, _, chain = random_case(2, 4, 3)
     lengths = np.array([0, 4])
@@ -146,7 +149,7 @@ def test_a_sequence_of_length_0_has_likelihood_1_and_no_gradient():
     np.testing.assert_array_equal(marginals[0], 0.0)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["scores", "both"])
 def test_scores_of_ten_thousand_keep_float32_values_and_gradients(what):
     scores, labels, lengths, chain = random_case(3, 40, 5, seed=9)

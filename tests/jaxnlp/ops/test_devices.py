@@ -40,6 +40,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_platform_has_its_own_program_also_of_functions_that_were_traced_before(name):
     inner = jax.jit(FUNCTIONS[name])  # one function for all platforms: JAX may find its trace in a cache

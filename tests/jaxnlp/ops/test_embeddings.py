@@ -67,6 +67,7 @@ def test_short_rows_are_summed_in_float32(run):
     assert not np.asarray(gradient[1:]).any()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("shape", [(), (0,), (2, 5)])
 def test_ids_may_have_any_shape(shape):
     ids = np.random.default_rng(2).integers(0, VOCABULARY, shape).astype(np.int32)

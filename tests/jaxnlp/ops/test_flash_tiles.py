@@ -12,6 +12,7 @@ from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.ops.flash import flash_attention
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize(("queries", "keys"), [(24, 16), (70, 100)])
 def test_dropout_keeps_exactly_the_pairs_of_the_mask(queries, keys, platform):

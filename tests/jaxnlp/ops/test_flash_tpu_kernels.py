@@ -15,6 +15,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("precision", [None, "highest"])
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_are_lowered_for_a_tpu(case, precision):

@@ -231,6 +231,7 @@ def test_on_tpus_auto_takes_the_kernels_where_they_can_compute_the_call(changes,
                 program("flash")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("packing", [1, 2])
 def test_packed_arrays_give_what_separate_ones_do(gpu, packing):
     q, k, v = random_inputs(queries=KEYS, width=8)

@@ -47,7 +47,7 @@ def assert_near(found, expected, tolerance):
 
 
 # 12 tokens: chunks that divide them, that leave a rest, and longer than all.
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("chunk", [1, 4, 5, 12, 100])
 def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(chunk):
     settings = {"label_smoothing": 0.1, "z_loss": 0.05}
@@ -93,6 +93,7 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
         np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("bias", "targets"),
     [(BIAS, TOKEN_TARGETS), (None, TOKEN_TARGETS), (BIAS, np.where(TOKEN_WEIGHTS > 0.0, TOKEN_TARGETS, 100))],

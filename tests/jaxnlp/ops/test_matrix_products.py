@@ -60,6 +60,7 @@ def test_without_rounding_it_is_the_plain_product(dtype):
     assert_near(dw, np.float64(x).T @ upstream)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_operands_of_all_three_products_are_rounded_and_sums_are_not(shape, dtype):
@@ -254,6 +255,7 @@ def test_gradient_of_transposed_is_its_upstream_gradient_transposed():
     np.testing.assert_array_equal(vjp(upstream.T)[0], upstream)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_mapped_over_any_axis_layouts_are_known_to_the_next_program(axis, compiled):

@@ -230,6 +230,7 @@ def test_root_mean_squares_and_gradients_equal_those_of_pytorch(leading):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_row_of_zeros_has_finite_root_mean_squares_and_gradients():
     y, gradient = jax.value_and_grad(lambda x: rms_norm(x, jnp.ones(WIDTH)).sum())(jnp.zeros((2, WIDTH)))
     assert y == 0.0
@@ -248,6 +249,7 @@ def test_root_mean_squares_name_inputs_that_do_not_fit(x, scale, message):
         rms_norm(x, scale)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
 def test_unit_vectors_have_length_1_and_the_gradient_of_autodiff_of_the_quotient(scale):
     x = np.float32(scale) * random_inputs(2, 3)[0]
@@ -259,6 +261,7 @@ def test_unit_vectors_have_length_1_and_the_gradient_of_autodiff_of_the_quotient
     np.testing.assert_allclose(gradient, rival(jnp.asarray(random_inputs(2, 3)[3]))[0], rtol=1e-3, atol=1e-4 / scale)
 
 
+@pytest.mark.thorough
 def test_a_vector_of_zeros_stays_zero_with_a_gradient_of_zero():
     found, vjp = jax.vjp(unit_vectors, jnp.zeros((2, 3)))
     np.testing.assert_array_equal(found, 0.0)

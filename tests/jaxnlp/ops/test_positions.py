@@ -43,7 +43,7 @@ def rates(base=10_000.0):
     return base ** (-2.0 * np.arange(WIDTH // 2) / WIDTH)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("base", [10_000.0, 500.0])
 def test_rotary_multiplies_each_pair_as_a_complex_number(base):
     turned = (X[..., : WIDTH // 2] + 1j * X[..., WIDTH // 2 :]) * np.exp(1j * np.outer(PLACES, rates(base)))[:, None]

@@ -32,6 +32,7 @@ def cudnn_of_jax(monkeypatch):
     return precisions
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("lengths", [None, LENGTHS, np.array([5, 0, 2])], ids=["whole", "lengths", "none of one"])
 def test_weights_are_packed_as_cudnn_has_them(cudnn_of_jax, lengths, reverse):

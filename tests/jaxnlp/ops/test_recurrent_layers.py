@@ -196,6 +196,7 @@ def test_short_types_keep_their_dtype_and_gradients():
     assert all(g.dtype == jnp.bfloat16 and np.isfinite(np.asarray(g)).all() for g in jax.tree.leaves(gradients))
 
 
+@pytest.mark.thorough
 def test_vmap_and_remat_change_no_numbers():
     cell, x, state, weights = random_layer("lstm")
     plain = jax.jit(jax.grad(lambda w: recurrent(cell, x, state, **w)[0].sum()))(weights)
@@ -205,6 +206,7 @@ def test_vmap_and_remat_change_no_numbers():
     np.testing.assert_allclose(each, compiled(cell, x, state, **weights)[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("name", CELLS)
 def test_widths_padded_for_a_gpu_change_no_value_and_no_gradient(name, lengths):

@@ -45,6 +45,7 @@ def test_buckets_depend_on_distances_only_and_are_the_same_within_a_program():
     np.testing.assert_array_equal(stacked, jnp.stack([found, buckets(queries + 3, keys)]))
 
 
+@pytest.mark.thorough
 def test_near_keys_have_a_bucket_each_and_far_keys_share_the_last_one():
     found = np.asarray(
         relative_buckets(jnp.full(1, 99), jnp.arange(100), num_buckets=8, max_distance=20, bidirectional=False)

@@ -11,7 +11,7 @@ from jaxnlp.ops.flash import flash_attention
 from jaxnlp.typing import BATCH_AXIS
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
 @pytest.mark.parametrize("how", ["jit", "shard_map", "pmap", "vmap"])
 def test_shards_compute_what_the_whole_batch_does(devices, how, platform):

@@ -70,6 +70,7 @@ def test_value_and_gradients_are_those_of_the_formula(bias):
         assert_near(found, expected, 1e-12)
 
 
+@pytest.mark.thorough
 def test_it_is_exact_where_one_word_is_left_to_draw():
     with jax.enable_x64(True):
 
@@ -140,6 +141,7 @@ def test_target_outside_the_vocabulary_makes_the_loss_nan(outside):
     assert np.isnan(value_and_gradients(X, W, B, targets, None, **settings())[0])
 
 
+@pytest.mark.thorough
 def test_short_products_are_near_the_exact_ones():
     x, w, b = (a.astype(np.float32) for a in (X, W, B))
     exact = value_and_gradients(x, w, b, TARGETS, WEIGHTS, **settings())

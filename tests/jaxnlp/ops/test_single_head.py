@@ -154,6 +154,7 @@ def test_every_step_of_the_forward_pass_is_what_its_name_says():
     np.testing.assert_array_equal(steps.y, compiled_attention(*inputs, attention_mask=mask))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", SelfAttentionGradients._fields)
 @pytest.mark.parametrize("kind", ["causal", "mask", "both"])
 def test_every_gradient_equals_autodiff(kind, name):

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 from jax.test_util import check_grads
 
 from tests.jaxnlp.ops.tree_helpers import LENGTHS, by_enumeration, every_tree, is_tree, random_scores
@@ -61,6 +62,7 @@ class TreeChecks:
             full = np.nan_to_num(random_scores(8, lengths=np.array([5] * 6)))
             check_grads(jax.jit(lambda x: log_normalizer(x, np.array([5] * 6)).sum()), (full,), order=1, modes=["rev"])
 
+    @pytest.mark.thorough
     def test_extreme_scores_in_float32_keep_the_best_tree_and_its_probability(self):
         lengths = np.array([5] * 6)
         scores = random_scores(3, scale=1e4, lengths=lengths, dtype=np.float32)

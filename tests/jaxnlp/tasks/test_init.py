@@ -248,6 +248,7 @@ IN_FLOAT32 = ("exp", "exp2", "log", "log1p", "rsqrt", "sqrt", "erf_inv", "cumsum
 """Softmax, losses, normalisation and optimizers compute these. Sums are in float32 by the types of their operands."""
 
 
+@pytest.mark.sweep(1)
 def test_on_accelerators_only_activations_are_in_bfloat16(setup):
     batch = make_parallel("jit", jax.devices()[:1]).put_batch(
         next(iter(setup.corpus.train)), setup.config.accumulation_steps
@@ -291,7 +292,7 @@ FURTHER = {
 """Families that share their task with another one."""
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [*CONFIGS, *FURTHER])
 def test_the_first_losses_in_bfloat16_differ_from_those_in_float32_by_at_most_2_percent(family, files):
     config = (CONFIGS | FURTHER)[family](files)

@@ -78,6 +78,7 @@ def cross_entropy(logits, target):
     return np.log(np.exp(logits).sum()) - logits[target]
 
 
+@pytest.mark.thorough
 def test_loss_is_the_mean_cross_entropy_of_masked_tokens_plus_that_of_following_texts():
     held = batch()
     variables = {"params": params()}
@@ -172,7 +173,7 @@ def test_a_loss_in_chunks_equals_that_of_all_logits_at_once(chunk):
     chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("changes", [{"label_smoothing": 0.3}, {"z_loss": 0.2}])
 def test_smoothing_and_z_loss_change_the_objective_of_training_but_no_plain_loss(changes):
     """A regulariser within `loss` would be drawn on one axis with the plain loss of validation."""
@@ -217,6 +218,7 @@ def test_validation_does_not_depend_on_how_the_split_is_cut_into_batches():
     assert validated() == {}
 
 
+@pytest.mark.thorough
 def test_validation_without_masked_tokens_has_the_loss_of_following_texts():
     found = validated(batch(predicted=0))
     assert found["loss"] == found["nsp/loss"]

@@ -65,6 +65,7 @@ def assert_equal(path, texts):
         assert ours.decode(ids) == theirs.decode(expected), text
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "options",
     [

@@ -119,7 +119,7 @@ def assert_hard_texts_are_cut_alike(ours, tokenizer):
     assert found.truncated > 0
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.realdata
 @pytest.mark.parametrize("max_length", [8, 16, 128])
 def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, max_length):

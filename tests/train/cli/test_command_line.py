@@ -147,6 +147,7 @@ def test_an_unknown_recipe_is_refused():
         parse(["gpt_python_doc"], RunOptions(), program="prog")
 
 
+@pytest.mark.thorough
 def test_names_of_other_programs_stand_for_options_that_there_are():
     known = ["workdir", "total-steps"]
     assert (similar("steps", known), similar("lr", known), similar("workdirr", known)) == (

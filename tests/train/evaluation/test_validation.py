@@ -12,6 +12,7 @@ def test_the_score_of_a_checkpoint_is_higher_where_it_is_better_whatever_the_met
     assert checkpoint_score(evaluation, "bleu", MetricKind(better=better)) == {"score": score, "loss": 2.0}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("seconds", "said"), [(0.5, False), (3.2, True)])
 def test_an_evaluation_that_compiles_for_long_says_so(
     tiny_config, quick_fit, tmp_path, monkeypatch, loud, seconds, said

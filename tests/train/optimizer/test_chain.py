@@ -182,6 +182,7 @@ def test_short_gradients_are_not_lengthened_by_clipping():
             np.testing.assert_array_equal(x, free[name])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("tie_embeddings", [True, False])
 def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embeddings):
     model = GPTConfig(num_layers=2, num_heads=2, width=4, context_length=4, tie_embeddings=tie_embeddings)

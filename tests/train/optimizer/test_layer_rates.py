@@ -78,7 +78,7 @@ def stepped(config, params, gradients, frozen=lambda path: False, parameter=TASK
     return params, state
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("config", "kept"),
     [
@@ -177,7 +177,7 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
     assert gpt["head"]["kernel"] == gpt["final_norm"]["scale"] == 1.0
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [AdamW, SGD])
 def test_layer_decay_multiplies_updates_with_their_weight_decay(kind):
     params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))

@@ -55,7 +55,7 @@ def updated(optimizer, params, steps=2):
     return flatten_dict(jax.tree.map(lambda a, b: np.asarray(a - b), new, params)), state
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("axes", SHAPES)
 def test_factors_have_the_gradients_of_autodiff_and_the_matrix_moves_as_their_product(axes):
     table, rate, path = one_matrix(axes), 0.1, ("layer", "kernel")
@@ -91,6 +91,7 @@ def test_packed_matrices_and_blocks_have_factors_of_their_own():
         )
 
 
+@pytest.mark.thorough
 def test_a_matrix_takes_the_steps_that_it_takes_in_peft():
     torch.manual_seed(0)
     layer, inputs, targets = torch.nn.Linear(6, 4), torch.randn(5, 6), torch.randn(5, 4)
@@ -137,7 +138,7 @@ def moving(changes):
 DENSE = {"qkv/kernel", "out/kernel", "up/kernel", "down/kernel"}
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -157,7 +158,7 @@ def test_only_targets_and_heads_change(fields, expected):
         assert [*np.linalg.matrix_rank(change, tol=1e-6)] == [2, 2]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [Muon, AdamW, SGD])
 def test_every_optimizer_trains_factors(kind):
     made = kind(lora_rank=2, lora_heads=False, layer_decay=0.5, weight_decay=0.1)

@@ -44,7 +44,7 @@ def exchanged(program, size):
     return found
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mode", "mesh", "compute"),
     [

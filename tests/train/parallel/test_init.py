@@ -172,6 +172,7 @@ def test_fetched_state_is_the_one_that_was_laid_out(mode, count, devices):
     np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(state.key))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_an_initialised_state_equals_the_one_that_is_computed_on_one_device(mode, devices):
     _, _, initial_state = parts()
@@ -264,7 +265,7 @@ def train_together(mode, device_count):
     return jax.device_get(layout.fetch(state).params), jax.device_get(found)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_eight_devices_train_several_parts_at_once_as_one_does(mode):
     expected, expected_metrics = train_together("jit", 1)

@@ -49,6 +49,7 @@ def test_in_data_parallel_nothing_but_sums_crosses_the_devices(config):
     assert collectives(program).keys() == {"all-reduce"}
 
 
+@pytest.mark.thorough
 def test_with_fsdp_each_shared_parameter_is_gathered_and_its_gradient_scattered_once(config):
     program, state = compiled(config, "fsdp")
     shared = [x for x in jax.tree.leaves(state.params) if not x.sharding.is_fully_replicated]
@@ -58,6 +59,7 @@ def test_with_fsdp_each_shared_parameter_is_gathered_and_its_gradient_scattered_
     assert found.keys() == {"all-gather", "reduce-scatter", "all-reduce"}
 
 
+@pytest.mark.thorough
 def test_layers_that_are_scanned_are_gathered_one_at_a_time(config):
     model = dataclasses.replace(config.model, num_layers=8, compute=TransformerCompute(scan_layers=True))
     setup, layout = laid_out(dataclasses.replace(config, model=model), "fsdp")
@@ -71,11 +73,13 @@ def test_layers_that_are_scanned_are_gathered_one_at_a_time(config):
         assert not any(f"[{','.join(map(str, shape))}]" in line for line in gathered for shape in stacked)
 
 
+@pytest.mark.thorough
 def test_along_the_axis_model_only_sums_of_activations_cross_the_devices(config):
     program, _ = compiled(config, "tensor", devices=2)
     assert collectives(program).keys() == {"all-reduce"}
 
 
+@pytest.mark.thorough
 def test_each_device_holds_its_share_of_parameters_and_moments(config):
     _, whole = compiled(config, "jit")
     _, state = compiled(config, "fsdp", "data=4,model=2")

@@ -29,6 +29,7 @@ def test_nothing_is_said_of_unknown_devices_and_of_an_empty_step(count, kind):
     assert peak_facts(None, count, 1, kind) == {}
 
 
+@pytest.mark.thorough
 def test_a_run_records_them(tiny_config, quick_fit, tmp_path, monkeypatch):
     config = tiny_config(total_steps=3, evaluate_every_steps=3)
     quick_fit(config, tmp_path / "plain")

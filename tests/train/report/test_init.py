@@ -156,6 +156,7 @@ def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path)
     assert files_of(here) == files_of(there)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("rows", "blocks"),
     [
@@ -208,7 +209,7 @@ def test_the_folder_is_in_the_title_and_further_files_are_linked(tmp_path):
     assert ">a b#?.html</a>" in text
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", ["replace", "write_bytes"])
 def test_failed_write_leaves_the_old_report_and_no_remains(tmp_path, monkeypatch, step):
     write_report(write_run(tmp_path))

@@ -165,6 +165,7 @@ def test_best_is_kept_over_a_restart_and_no_others(tmp_path):
     assert steps_on_disk(tmp_path) == [2, 5, 6]
 
 
+@pytest.mark.thorough
 def test_nan_is_never_the_best_loss(tmp_path):
     nan = float("nan")
     save(tmp_path, range(1, 7), keep=1, losses={1: nan, 2: 2.0, 3: nan, 4: 1.0, 5: nan, 6: 3.0})
@@ -405,6 +406,7 @@ def test_nothing_is_written_before_the_first_save(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", [EVERY_SIGN, "\\"], ids=["every sign", "a backslash"])
 def test_a_folder_of_any_name_can_be_read(tmp_path, name):
     folder = tmp_path / name

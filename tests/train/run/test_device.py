@@ -18,6 +18,7 @@ def test_batches_have_few_lengths_on_accelerators_unless_the_user_says_otherwise
         assert for_device(chosen, GPU) == for_device(chosen, CPU) == chosen
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("first", "then"), [(CPU, GPU), (GPU, CPU)], ids=["cpu_gpu", "gpu_cpu"])
 def test_a_run_continues_with_its_batches_on_another_device(tiny_config, quick_fit, tmp_path, monkeypatch, first, then):
     config = tiny_config(total_steps=3, evaluate_every_steps=3)
@@ -26,6 +27,7 @@ def test_a_run_continues_with_its_batches_on_another_device(tiny_config, quick_f
     assert for_device(config, then, tmp_path) == for_device(config, first)
 
 
+@pytest.mark.thorough
 def test_a_run_of_a_version_without_few_lengths_continues_with_all_lengths(
     tiny_config, quick_fit, tmp_path, monkeypatch
 ):

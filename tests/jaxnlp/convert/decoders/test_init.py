@@ -86,11 +86,13 @@ def assert_equal_logits(held, model, tokenizer, atol=1e-5):
     assert found.std(axis=0).min() > 0.05
 
 
+@pytest.mark.sweep(1)
 def test_logits_are_those_of_transformers_with_padding_on_both_sides(each):
     _, _, model, tokenizer, held = each
     assert_equal_logits(held, model, tokenizer)
 
 
+@pytest.mark.sweep(1)
 def test_gradients_are_those_of_transformers(each):
     model_type, _, model, tokenizer, held = each
     batch = inputs_of(tokenizer)
@@ -113,6 +115,7 @@ def test_gradients_are_those_of_transformers(each):
         np.testing.assert_allclose(found[name], gradient, atol=1e-4 * max(1.0, np.abs(gradient).max()), err_msg=name)
 
 
+@pytest.mark.sweep(1)
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(each):
     _, _, model, tokenizer, held = each
     batch = inputs_of(tokenizer)
@@ -152,6 +155,7 @@ def with_tokenizer(folder, target):
     return target
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_weights_in_several_files_are_read(dtype, each, tmp_path):
     model_type, folder, model, _, held = each

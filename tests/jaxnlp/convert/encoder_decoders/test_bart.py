@@ -41,11 +41,13 @@ def tiny(tmp_path_factory):
     return folder, model, tokenizer, read_encoder_decoder(folder)
 
 
+@pytest.mark.thorough
 def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
     _, model, tokenizer, held = tiny
     assert_equal_logits(held, model, tokenizer)
 
 
+@pytest.mark.thorough
 def test_gradients_are_those_of_transformers(tiny):
     _, model, tokenizer, held = tiny
     found = assert_equal_gradients(held, model, inputs_of(tokenizer), TARGETS, FAMILY)
@@ -54,6 +56,7 @@ def test_gradients_are_those_of_transformers(tiny):
     assert positions[2:9].all()
 
 
+@pytest.mark.thorough
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
     _, model, tokenizer, held = tiny
     assert_near_in_bfloat16(held, model, inputs_of(tokenizer))
@@ -105,6 +108,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(tiny
     assert read.special_tokens_map == tokenizer.special_tokens_map
 
 
+@pytest.mark.thorough
 def test_an_output_layer_of_its_own_and_biases_of_logits_go_in_and_out(tiny, tmp_path):
     model = make_model(vocab_size=346, tie_word_embeddings=False)
     model.final_logits_bias.copy_(torch.randn(1, 346))
@@ -117,6 +121,7 @@ def test_an_output_layer_of_its_own_and_biases_of_logits_go_in_and_out(tiny, tmp
     assert_written_as_it_was_read(held, model, tiny[2], tmp_path / "out")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_weights_in_several_files_are_read(dtype, tiny, tmp_path):
     made = make_model(vocab_size=346).to(dtype)
@@ -232,6 +237,7 @@ def test_forced_tokens_are_those_of_the_generation_config_and_else_of_the_config
         read_encoder_decoder(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_mask_without_an_embedding_is_an_ordinary_word(tiny, tmp_path):
     model = make_model(vocab_size=340)
     held = saved(model, tiny, tmp_path / "in")

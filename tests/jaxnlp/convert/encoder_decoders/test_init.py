@@ -41,17 +41,20 @@ def tiny(tmp_path_factory):
     return folder, model, tokenizer, read_encoder_decoder(folder)
 
 
+@pytest.mark.thorough
 def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
     _, model, tokenizer, held = tiny
     assert_equal_logits(held, model, tokenizer)
 
 
+@pytest.mark.thorough
 def test_gradients_are_those_of_transformers(tiny):
     _, model, tokenizer, held = tiny
     found = assert_equal_gradients(held, model, inputs_of(tokenizer), TARGETS, T5)
     assert any("relative_attention_bias" in name for name in found)
 
 
+@pytest.mark.thorough
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
     _, model, tokenizer, held = tiny
     assert_near_in_bfloat16(held, model, inputs_of(tokenizer))
@@ -64,6 +67,7 @@ UNTIED = {
 }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", ["T5", pytest.param("T5 1.1", marks=pytest.mark.thorough), "MT5"])
 def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(kind, tmp_path):
     name = kind.removesuffix(" 1.1")

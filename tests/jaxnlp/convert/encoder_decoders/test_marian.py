@@ -75,6 +75,7 @@ def test_logits_are_those_of_transformers_with_padding_on_both_sides(tiny):
     assert_equal_logits(held, model, tokenizer)
 
 
+@pytest.mark.thorough
 def test_gradients_are_those_of_transformers(tiny):
     _, model, tokenizer, held = tiny
     for table in (model.model.shared, model.model.encoder.embed_tokens, model.model.decoder.embed_tokens):
@@ -85,6 +86,7 @@ def test_gradients_are_those_of_transformers(tiny):
     assert found["final_logits_bias"].all()
 
 
+@pytest.mark.thorough
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
     _, model, tokenizer, held = tiny
     assert_near_in_bfloat16(held, model, inputs_of(tokenizer))

@@ -75,6 +75,7 @@ def test_outputs_are_those_of_transformers_with_padding_on_both_sides(tiny, side
     assert_equal_outputs(held, model, batch)
 
 
+@pytest.mark.sweep(1)
 def test_gradients_are_those_of_transformers(tiny):
     _, _, model, tokenizer, held = tiny
     batch = inputs_of(tokenizer)
@@ -100,6 +101,7 @@ def test_gradients_are_those_of_transformers(tiny):
         np.testing.assert_allclose(found[name], gradient, atol=1e-4 * max(1.0, np.abs(gradient).max()), err_msg=name)
 
 
+@pytest.mark.sweep(1)
 def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tiny):
     _, _, model, tokenizer, held = tiny
     batch = inputs_of(tokenizer)
@@ -109,6 +111,7 @@ def test_bfloat16_activations_stay_within_three_percent_of_the_largest_value(tin
     assert 0.0 < difference.max() < 0.03 * np.abs(expected).max()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_masked_tokens_have_the_logits_of_transformers_and_the_model_goes_in_and_out(family, tmp_path):
     model, tokenizer = write_folder(family, tmp_path / "masked", "ForMaskedLM")
@@ -156,6 +159,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(tiny
     )
 
 
+@pytest.mark.sweep(1)
 def test_bfloat16_weights_in_several_files_are_read(tiny, tmp_path):
     family, folder, model, _, held = tiny
     half = make_model(family, vocab_size=model.config.vocab_size).to(torch.bfloat16)

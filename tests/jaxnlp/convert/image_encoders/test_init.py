@@ -67,6 +67,7 @@ def assert_equal_logits(held, model, images=PIXELS):
     assert found.std(axis=0).min() > 0.01
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_transformers(kind, tiny):
     _, model, _, held = tiny[kind]
@@ -87,6 +88,7 @@ def test_logits_of_files_are_those_of_transformers_own_image_processor(kind, tin
     assert len(np.unique(found.round(3), axis=0)) == len(files)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", TEACHER])
 def test_gradients_are_those_of_transformers(kind, tiny, tmp_path):
     _, model, _, held = tiny[kind]

@@ -91,6 +91,7 @@ def classifier(weights, family, *, texts=1, **fields):
     )
 
 
+@pytest.mark.thorough
 @EACH
 def test_pretrained_weights_embed_compare_and_attend(weights, family, tmp_path, capsys):
     folder, loaded = weights(family)
@@ -130,6 +131,7 @@ def test_each_pretraining_head_goes_out_in_its_own_class(family, kind, tmp_path,
         assert torch.equal(again.state_dict()[name], tensor), name
 
 
+@pytest.mark.sweep(1)
 @EACH
 def test_a_folder_of_sentence_transformers_gives_its_embeddings(weights, family, tmp_path):
     folder, _ = weights(family)
@@ -164,6 +166,7 @@ def inputs_of(folder, *columns, **options):
     return tokenizer(*columns, padding=True, truncation=True, return_tensors="pt", **options)
 
 
+@pytest.mark.thorough
 @EACH
 @pytest.mark.parametrize("texts", [1, 2])
 def test_a_classifier_by_the_pooler_is_transformers_own(weights, family, texts, tmp_path):
@@ -187,6 +190,7 @@ def test_a_classifier_by_the_pooler_is_transformers_own(weights, family, texts, 
     assert found == [LABELS.names[index] for index in expected.argmax(-1)]
 
 
+@pytest.mark.thorough
 @EACH
 def test_a_classifier_by_the_mean_has_a_program_and_other_classes_refuse_it(weights, family, tmp_path):
     trained = classifier(weights, family, pooling="mean")
@@ -214,6 +218,7 @@ def word_inputs(vocabulary):
     return WordInputs.of_sentences([WORDS], pieces=vocabulary, max_pieces=40, max_characters=6)
 
 
+@pytest.mark.thorough
 @EACH
 def test_a_tagger_is_transformers_own_and_reads_words_as_it_does(weights, family, tmp_path):
     config = TaggerConfig(crf=False, input_dropout_rate=0.25, **WORD_FIELDS)
@@ -240,6 +245,7 @@ def test_a_tagger_is_transformers_own_and_reads_words_as_it_does(weights, family
     assert again.attend(text).maps[0].rows == trained.attend(text).maps[0].rows
 
 
+@pytest.mark.thorough
 @EACH
 def test_a_parser_reads_the_encoder_and_is_read_back_whole(weights, family, tmp_path):
     fields = WORD_FIELDS | {"recurrent_widths": (3,)}
@@ -263,6 +269,7 @@ def test_a_parser_reads_the_encoder_and_is_read_back_whole(weights, family, tmp_
 QUESTION, CONTEXT = "Where does the big dog eat fish?", "The cat sat on the mat. A big dog ate a fish in Rome, 北京."
 
 
+@pytest.mark.thorough
 @EACH
 def test_a_model_that_finds_answers_is_transformers_own(weights, family, tmp_path):
     trained = begun(

@@ -49,6 +49,7 @@ def test_many_lengths_are_few_shapes(trained, monkeypatch):
     assert shapes[-1] == (1, 1, 16)
 
 
+@pytest.mark.thorough
 def test_warming_up_compiles_all_programs_of_later_calls(trained):
     encodings._embed.clear_cache()
     trained.warm_up("embed")

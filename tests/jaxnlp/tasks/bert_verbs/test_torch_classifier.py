@@ -47,7 +47,7 @@ def test_each_pooling_without_a_class_of_transformers_has_a_program():
     assert {*POOLINGS} == {*get_args(Pooling)} - {"pooler"}
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_the_program_gives_the_models_probabilities(make_classifier, tmp_path, pooling):
     trained = make_classifier(pooling=pooling)
@@ -74,6 +74,7 @@ def assert_refused(folder):
             transformers.pipeline(task, str(folder))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("texts", [1, 2])
 def test_transformers_runs_the_program_or_refuses_the_folder(make_classifier, tmp_path, texts, caplog):
     trained, folder = make_classifier(pooling="mean", texts=texts), tmp_path / "out"
@@ -133,6 +134,7 @@ def test_the_program_gives_the_probability_of_each_of_several_classes(make_class
     assert found == pytest.approx(trained.predict("a big dog").probabilities, abs=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_program_gives_numbers_on_the_scale_of_the_labels(make_classifier, tmp_path):
     trained = make_classifier(pooling="cls", targets=Number(-2.0, 7.0))
     Export(tmp_path / "out")(trained)

@@ -126,6 +126,7 @@ def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
     assert (again.task, again.processor) == (trained.task, trained.processor)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "make",
     [

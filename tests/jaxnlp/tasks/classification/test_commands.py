@@ -7,6 +7,8 @@ from PIL import Image
 
 from jaxnlp.__main__ import main
 
+pytestmark = pytest.mark.thorough
+
 
 def test_the_verbs_name_the_class_of_a_file_and_show_its_attention(run, digit, tmp_path, capsys):
     assert main(["predict", str(run), str(digit)]) == 0

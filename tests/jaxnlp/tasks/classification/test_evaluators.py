@@ -32,6 +32,7 @@ def test_digits_are_learned_and_every_metric_is_measured(run):
     ]
 
 
+@pytest.mark.thorough
 def test_predictions_are_in_the_order_of_the_examples(run):
     found = evaluate.score(run, Validation(), evaluate.Options()).evaluation
     table = list(csv.DictReader(io.StringIO(found.predictions["predictions.csv"])))
@@ -96,6 +97,7 @@ def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path
         assert row[width] == ["arts", "sport"][int(np.argmax(values))]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
 def test_rows_without_a_label_are_predicted_but_not_scored(text_run, tmp_path, capsys, encoding):
     table = 'text;label\nthe painting, cat;arts\n"the match\n\u201csat\u201d";\nthe cat;sport\n ;\nthe sea;\n'

@@ -10,6 +10,7 @@ from jaxnlp.tasks.export.loader import load
 TEXTS = ["the cats sat on the mat.", "a big dog"]
 
 
+@pytest.mark.thorough
 def test_a_reader_of_the_folder_gets_the_predictions(make_classifier, tmp_path, capsys):
     trained = make_classifier()
     Export(tmp_path / "out", format="jax")(trained)

@@ -50,6 +50,7 @@ def probabilities(model, processor, files):
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["ViTForImageClassification", TEACHER])
 def test_predictions_for_files_are_those_of_transformers(kind, tiny, files):
     _, model, processor, run = tiny[kind]
@@ -71,6 +72,7 @@ def test_the_pipeline_of_transformers_gives_the_same_scores(tiny, files):
         np.testing.assert_allclose([one.probabilities[name] for name in scores], [*scores.values()], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_rollout_reads_the_rows_of_both_tokens_without_their_columns(tiny, files):
     folder, _, processor, run = tiny[TEACHER]
     model = transformers.DeiTForImageClassificationWithTeacher.from_pretrained(folder, attn_implementation="eager")
@@ -131,6 +133,7 @@ def train(recipe, source, images, workdir, *options):
         return main(arguments)
 
 
+@pytest.mark.thorough
 def test_weights_are_trained_further_on_other_classes_and_exported_with_the_predictions_of_the_run(
     tiny, files, tmp_path, capsys, caplog
 ):
@@ -176,6 +179,7 @@ def test_the_recipe_of_image_folders_takes_weights_and_another_size_interpolates
     assert 0.0 < np.abs(np.asarray(found) - expected).max() < 0.05
 
 
+@pytest.mark.thorough
 def test_classes_of_the_weights_in_another_order_keep_the_head(tiny, tmp_path, caplog):
     folder, _, _, before = tiny["ViTForImageClassification"]
     images = write_classes(tmp_path / "images", names=("fish", "cat", "dog")[:2])

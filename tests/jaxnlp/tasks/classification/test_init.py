@@ -54,7 +54,7 @@ def corpus_with(counts):
     return dataclasses.replace(Images().load(0), processor=PROCESSOR, token_counts=np.array(counts))
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("fields", [{"balanced": True}, {"class_weights": (1.0, 2.0, 0.5)}], ids=["balanced", "given"])
 def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
     task, counts = Classification(**fields), [4, 2, 1]

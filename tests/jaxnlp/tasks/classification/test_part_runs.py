@@ -18,6 +18,8 @@ from tests.text_task_files import train, write_tables, write_weights
 from train.evaluate import Options, score
 from train.run.folder import ENVIRONMENT_FILE, METRICS_FILE
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="session")
 def tables(tmp_path_factory):

@@ -79,7 +79,7 @@ def measure(task, names, name, key=None, config=COSINE):
     return float(value), {metric: np.array(pair) for metric, pair in metrics.items()}
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PARTS)
 def test_each_part_has_its_loss_and_accuracy_by_definition(name):
     task, weights = Classification(part_weights=(2.0, 3.0, 5.0)), {"sst": 2.0, "quora": 3.0, "sts": 5.0}
@@ -120,7 +120,7 @@ def test_smoothing_changes_the_objective_of_training_but_no_plain_loss(fields):
         np.testing.assert_allclose(metrics[f"{name}/loss"], expected[f"{name}/loss"], rtol=1e-5)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [("sst",), ("sts",), ("sst", "quora", "sts")])
 def test_every_metric_of_training_is_declared_with_its_unit(names):
     task = Classification()
@@ -133,6 +133,7 @@ def test_every_metric_of_training_is_declared_with_its_unit(names):
     assert (declared["mean_score"].better, declared["objective"].training_only) == ("higher", True)
 
 
+@pytest.mark.thorough
 def test_a_step_on_two_parts_logs_the_weighted_sum_of_their_losses():
     task = Classification(part_weights=(2.0, 0.5), gradient_surgery=True)
     model, params = build(("sst", "sts"), dataclasses.replace(COSINE, freeze_encoder=True))
@@ -209,6 +210,7 @@ def test_predictions_are_those_of_the_model_in_the_order_of_the_texts(trained, p
     assert alone.probabilities == pytest.approx(found[2].probabilities, abs=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_part_is_chosen_where_several_fit(trained, make_trained):
     with pytest.raises(ValueError, match=r"choose a part \(--part\): sst, reviews"):
         trained.predict("the cat")
@@ -239,6 +241,7 @@ def printed(capsys):
     return [line.split("\t") for line in out.splitlines()]
 
 
+@pytest.mark.thorough
 def test_every_fitting_part_is_named_where_none_is_chosen(trained, capsys):
     texts, pairs = ("the cats sat", "a big\tdog\nate"), ("the fish", "the mat\u2028.")
     Predict(inputs=texts, pair=pairs)(trained)
@@ -359,6 +362,7 @@ def test_each_part_has_a_file_of_predictions_and_its_blocks(found):
     assert "sts: Largest errors" in [block.name for block in evaluation.blocks]
 
 
+@pytest.mark.thorough
 def test_a_part_without_labels_has_predictions_only(found):
     trained, _ = found
     evaluation = Validation()(scoring_of(trained, {"sts": [None] * 6}, "test"))

@@ -16,6 +16,7 @@ from jaxnlp.tasks.classification.predict import Prediction
 TEXTS = ["the paint cat sat", "the run sat cat"]
 
 
+@pytest.mark.thorough
 def test_texts_have_the_class_and_the_probabilities_of_the_command(text_run, capsys, caplog):
     trained = load_run(text_run("class"))
     found = trained.predict(TEXTS)

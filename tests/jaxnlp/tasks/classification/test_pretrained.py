@@ -46,6 +46,7 @@ def test_an_encoder_has_mean_embeddings_and_their_cosine(trained, folder):
     np.testing.assert_allclose(5.0 * similarity, trained.predict(TEXTS[0], TEXTS[1], part="sts").label, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_pooling_is_that_of_sentence_transformers(trained, folder):
     modules = [
         {"path": "", "type": f"{TYPES}.Transformer"},
@@ -167,6 +168,7 @@ CLASSES = {"id2label": {0: "bad", 1: "mixed", 2: "good"}, "label2id": {"bad": 0,
 SEVERAL = CLASSES | {"problem_type": "multi_label_classification"}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("family", "settings"),
     [
@@ -196,6 +198,7 @@ def scores(model, tokenizer, *texts):
         return model(**tokenizer(*texts, padding=True, return_tensors="pt")).logits.numpy()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "family",
     [pytest.param(name, marks=pytest.mark.thorough) if name != "roberta" else name for name in ("bert", "roberta")],
@@ -216,6 +219,7 @@ def test_a_number_of_texts_or_of_pairs_is_that_of_transformers(family, tmp_path)
     )
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("layout", ["of sentence-transformers", "Sigmoid", "Tanh"])
 def test_a_cross_encoder_scores_pairs_as_in_sentence_transformers(layout, tmp_path):
     write_folder("bert", tmp_path / "theirs", "ForSequenceClassification", num_labels=1)

@@ -17,6 +17,8 @@ from train.config import update
 from train.evaluate import Options, score
 from train.run.folder import METRICS_FILE
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
@@ -88,7 +90,6 @@ def write_table(file, count, seed, *, pairs):
     return str(file)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("pairs", [None, "together", "apart"])
 def test_a_table_with_any_names_of_classes_is_learned_scored_and_predicted_by_name(pairs, weights, tmp_path, capsys):
     fields = {

@@ -40,6 +40,7 @@ def test_the_vectors_of_images_are_those_of_transformers(tiny, files):
     run.warm_up("embed")
 
 
+@pytest.mark.thorough
 def test_the_vector_of_a_classifier_is_what_its_head_reads(tmp_path, files):
     write_folder(tmp_path, "DeiTForImageClassificationWithTeacher")
     run = jaxnlp.load_pretrained(tmp_path)
@@ -62,6 +63,7 @@ def test_the_verb_prints_writes_and_compares_vectors(tiny, files, tmp_path, caps
     assert (first[0], first[-1], len(first)) == ("1.0000", str(files[0]), len(files) + 1)
 
 
+@pytest.mark.thorough
 def test_the_programs_for_jax_give_the_vectors(tiny, files, tmp_path):
     folder, _, _, run = tiny
     assert main(["export", str(folder), str(tmp_path / "out"), "--format", "jax"]) == 0

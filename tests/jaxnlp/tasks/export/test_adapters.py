@@ -20,6 +20,7 @@ from tests.encoder_folders import TEXTS
 from tests.jaxnlp.tasks.classification.test_image_weights import write_classes
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
 ]

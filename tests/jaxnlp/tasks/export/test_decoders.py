@@ -19,7 +19,7 @@ def most_probable(outputs):
     return np.asarray(outputs["logits"][:, -1:]).argmax(axis=-1).astype(np.int32)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["gpt", "perceiver", "lstm"])
 def test_a_language_model_continues_texts(tmp_path, name):
     trained, functions = trained_of(name), functions_of(name, tmp_path)
@@ -34,7 +34,7 @@ def test_a_language_model_continues_texts(tmp_path, name):
     assert found == trained.generate(prompts, max_new_tokens=8, temperature=0.0)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["attention", "transformer"])
 def test_a_translator_writes_targets(tmp_path, name):
     trained, functions = trained_of(name), functions_of(name, tmp_path)

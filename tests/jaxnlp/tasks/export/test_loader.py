@@ -28,6 +28,7 @@ def test_other_versions_are_refused(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.thorough
 def test_lengths_outside_the_limits_and_other_inputs_are_refused(tmp_path):
     ExportCommand(tmp_path / "out", format="jax")(trained_of("lstm"))
     ExportCommand(tmp_path / "crf", format="jax")(trained_of("crf"))

@@ -20,9 +20,11 @@ from jaxnlp.tasks.export.programs import PLATFORMS
 from tests.jaxnlp.tasks.export.models import MODELS, trained_of
 from tests.random_parameters import random_parameters
 
+pytestmark = pytest.mark.thorough
+
 STRANGER = Path(__file__).with_name("stranger.py")
 SIZES = {"B": 3, "T": 5, "S": 4}
-FEW = ("crf", "gpt")
+FEW = ("gpt",)
 """Families of `make test`."""
 
 
@@ -96,7 +98,6 @@ def test_another_process_gets_the_same_numbers(few, name):
     check(name, few[name])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in FEW])
 def test_another_process_gets_the_same_numbers_from_all_families(others, name):
     check(name, others[name])
@@ -117,7 +118,6 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "fields", "of_processor"), VARIANTS)
 def test_variants_give_the_same_numbers_in_float32(tmp_path, name, fields, of_processor):
     task, config, processor = MODELS[name]

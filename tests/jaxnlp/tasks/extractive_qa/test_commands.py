@@ -4,6 +4,8 @@ import pytest
 
 from jaxnlp.__main__ import main
 
+pytestmark = pytest.mark.thorough
+
 CONTEXT = "Marina Dovsen. Marina Dovsen was born in Harkstad .\nAlanna Moretti. Moretti was <b>a poet</b> .\n"
 QUESTION = "Where was Marina Dovsen born?"
 

@@ -44,6 +44,7 @@ def test_scores_and_files_are_those_of_the_answers(run, trained, squad, tmp_path
     assert json.loads(margins.read_text())["two"] == pytest.approx(expected[0].margin, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.thorough
 def test_the_best_threshold_gives_the_best_f1(run, squad, capsys):
     assert main(["evaluate", str(run), "threshold", "--file", str(squad)]) == 0
     values = dict(line.split()[1:3] for line in capsys.readouterr().out.splitlines() if "questions" in line)

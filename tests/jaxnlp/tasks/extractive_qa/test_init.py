@@ -22,6 +22,7 @@ def test_a_short_run_learns_and_measures_what_is_declared(run, trained):
     assert set(trained.task.metrics(trained.processor, corpus.splits["validation"])) <= last.keys()
 
 
+@pytest.mark.thorough
 def test_the_loss_is_the_mean_of_two_cross_entropies_over_the_words_of_the_context(bert):
     context = "Ann was born in Lima."
     windows = bert.processor.windows([ContextQuestion("", "Where was Ann born?", context)] * 2)
@@ -41,6 +42,7 @@ def test_the_loss_is_the_mean_of_two_cross_entropies_over_the_words_of_the_conte
     assert float(metrics["loss"][1]) == 2.0
 
 
+@pytest.mark.thorough
 def test_every_parameter_but_the_pooler_has_a_gradient(bert):
     windows = bert.processor.windows([ContextQuestion("", "Where was Ann born?", "Ann was born in Lima.")])
     batch = jax.tree.map(jnp.asarray, bert.processor.batch(windows, 1, 20) | {"span": np.int32([[11, 12]])})

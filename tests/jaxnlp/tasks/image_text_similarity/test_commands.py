@@ -13,6 +13,7 @@ from tests.image_folders import for_transformers
 CLASSES = ["a big dog", "the cat sat", "der hund"]
 
 
+@pytest.mark.thorough
 def test_predict_prints_the_text_that_describes_an_image(tiny, files, capsys):
     folder, _, run = tiny
     options = ["--classes", *CLASSES, "--template", "on {} ."]
@@ -45,6 +46,7 @@ def test_embed_prints_writes_and_compares_vectors_of_texts_and_images(tiny, file
     assert f"{files[0]} is an image file; give it after --images" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("classes", [CLASSES, pytest.param([], marks=pytest.mark.thorough)])
 def test_attention_writes_a_page_with_the_texts_that_describe_images(classes, tiny, files, tmp_path, capsys):
     folder, _, run = tiny

@@ -108,6 +108,7 @@ def test_the_maps_are_those_of_the_equations(variant):
         np.testing.assert_array_equal(maps.weights > 0.0, np.broadcast_to(maps.visible, maps.weights.shape))
 
 
+@pytest.mark.thorough
 def test_the_maps_of_all_layers_are_in_order():
     """Also from ten layers on: jit sorts their names as texts."""
     model = make_model(num_layers=12)
@@ -119,6 +120,7 @@ def test_the_maps_of_all_layers_are_in_order():
         np.testing.assert_allclose(before[layer], np.asarray(expected[f"block_{layer}"])[0], atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_rows_and_columns_have_names_and_white_space_has_signs():
     tokens = ["a", "b", "\u2423", "\u23ce", "c", "\u21e5", "a"]
     (maps,) = trained_of("vanilla").attend(TEXT).maps

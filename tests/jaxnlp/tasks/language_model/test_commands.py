@@ -33,6 +33,7 @@ def continue_greedily(run, prompt, count):
     return run.processor.decode(ids)
 
 
+@pytest.mark.thorough
 def test_prints_the_prompt_and_its_most_probable_continuation(finished_run, capsys):
     status = generate(finished_run.folder, "--prompt", "the t", "--max-new-tokens", "12", "--temperature", "0")
     assert status == 0
@@ -211,6 +212,7 @@ def test_a_word_model_without_an_unknown_token_refuses_unknown_words(word_model,
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.thorough
 def test_a_continuation_ends_with_its_stop(finished_run, capsys):
     options = ["--prompt", "the ", "--max-new-tokens", "40", "--num-samples", "3"]
     assert generate(finished_run.folder, *options) == 0
@@ -226,6 +228,7 @@ def test_a_continuation_ends_with_its_stop(finished_run, capsys):
     assert len(ended[0]) < len(whole[0])
 
 
+@pytest.mark.thorough
 def test_beams_end_with_their_stop_and_a_stop_is_one_token(finished_run, capsys):
     options = ["--prompt", "the ", "--max-new-tokens", "12", "--num-beams", "3"]
     assert generate(finished_run.folder, *options, "--stop", " ", "--length-penalty", "1.0") == 0
@@ -245,6 +248,7 @@ def test_a_prompt_has_the_line_ends_of_training_texts(finished_run, capsys):
         assert capsys.readouterr().out.startswith("a\nta")
 
 
+@pytest.mark.thorough
 def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys):
     trained = load_run(finished_run.folder, checkpoint="best")
     greedy = {"max_new_tokens": 12, "temperature": 0.0}
@@ -266,6 +270,7 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
         trained.generate("ta", temperature="hot")
 
 
+@pytest.mark.thorough
 def test_in_8_bits_the_command_and_python_generate_one_text_and_perplexities_are_near(finished_run, capsys):
     trained = load_run(finished_run.folder, checkpoint="best")
     rounded = trained.rounded("int8")
@@ -280,6 +285,7 @@ def test_in_8_bits_the_command_and_python_generate_one_text_and_perplexities_are
     assert capsys.readouterr().out == rounded.generate("the t", max_new_tokens=9, seed=3) + "\n"
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("options", [["--seed", "3"], ["--num-beams", "3"]], ids=["sampled", "beams"])
 def test_as_json_each_text_is_whole_with_its_prompt(finished_run, capsys, options):
     options = ["--prompt", "ta", "--max-new-tokens", "9", "--num-samples", "2", *options]

@@ -57,7 +57,7 @@ def text_of(given, row):
     return tokens[mask], targets[mask]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("joined", [True, False])
 def test_each_segment_is_scored_before_the_model_learns_from_it(joined):
     given = batches()
@@ -73,6 +73,7 @@ def test_each_segment_is_scored_before_the_model_learns_from_it(joined):
     np.testing.assert_allclose(found.value, expected / count, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_model_that_does_not_learn_scores_each_text_as_ever():
     given = [{name: value for name, value in batch.items() if name != "reset"} for batch in batches()]
     still = DynamicPerplexity(segment_length=2, learning_rate=1e-12, decay=0.0)

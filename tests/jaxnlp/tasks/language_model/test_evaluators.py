@@ -108,6 +108,7 @@ def test_losses_of_a_text_are_those_of_its_words_one_by_one(window):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_cache_without_weight_changes_nothing():
     plain, _ = token_losses(MODEL, PARAMS, batches())
     with_cache, _ = token_losses(MODEL, PARAMS, batches(), Perplexity(cache_window=4, cache_weight=0.0))
@@ -156,6 +157,7 @@ def test_next_word_losses_do_not_depend_on_the_rows_that_are_predicted_together(
     np.testing.assert_allclose(next_word_losses(MODEL, PARAMS, inputs, targets), expected, rtol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("count", [8, 10])
 def test_most_probable_continuations_do_not_depend_on_the_rows_that_are_predicted_together(parts_of_four, count):
     prompts = random_prompts(count)
@@ -173,6 +175,7 @@ def test_beams_do_not_depend_on_the_rows_that_are_searched_together(parts_of_fou
     np.testing.assert_array_equal(found, expected.tokens[:, 0])
 
 
+@pytest.mark.thorough
 def test_each_part_of_the_prompts_has_samples_of_its_own(parts_of_four):
     prompts, uniform = np.ones((12, LENGTH), np.int32), {"max_new_tokens": 8, "sampling": Sampling(1e4), "seed": 3}
     _, found = continued(prompts, **uniform)
@@ -180,6 +183,7 @@ def test_each_part_of_the_prompts_has_samples_of_its_own(parts_of_four):
     assert len({row.tobytes() for row in found}) == 12
 
 
+@pytest.mark.thorough
 def test_the_first_part_is_sampled_with_the_key_of_the_seed():
     prompts, sampling = random_prompts(4), Sampling(temperature=5.0)
     _, found = continued(prompts, max_new_tokens=5, sampling=sampling, seed=3)
@@ -192,7 +196,7 @@ def loss_of_continuations(prompts, added):
     return np.log(np.exp(logits).sum(axis=2)) - np.take_along_axis(logits, added[..., None], axis=2)[..., 0]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [3, 11])
 def test_a_scorer_counts_each_continuation_once_however_many_there_are(count):
     prompts = random_prompts(count)
@@ -202,7 +206,7 @@ def test_a_scorer_counts_each_continuation_once_however_many_there_are(count):
     np.testing.assert_allclose(nll, loss_of_continuations(prompts, added).sum(), rtol=1e-5)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_a_scorer_gives_the_perplexity_of_the_continuations_only(num_beams):
     prompts = random_prompts(3)
@@ -215,6 +219,7 @@ def test_a_scorer_gives_the_perplexity_of_the_continuations_only(num_beams):
     assert (evaluation.remarks["sampling"] is None) == (num_beams > 1)
 
 
+@pytest.mark.thorough
 def test_beams_find_continuations_that_are_at_least_as_probable():
     greedy, beams = (
         continued(random_prompts(3), other=RUN, scorer="run", max_new_tokens=5, num_beams=n)[0] for n in (1, 4)
@@ -299,6 +304,7 @@ def test_the_validation_loss_is_the_logarithm_of_the_perplexity():
     assert loss.count == perplexity.count
 
 
+@pytest.mark.thorough
 def test_a_prompt_of_the_task_gives_a_sample_with_the_seed_of_the_run():
     task = RecurrentLanguageModel(sample_prompt="a b", sample_tokens=4)
     scoring = Scoring(Trained(task, MODEL, PARAMS, WORDS, config={"seed": 3}), batches=tuple(batches()))
@@ -311,6 +317,7 @@ def test_a_prompt_of_the_task_gives_a_sample_with_the_seed_of_the_run():
     assert Validation()(Scoring(batches=tuple(batches()))).blocks == []
 
 
+@pytest.mark.thorough
 def test_word_models_show_positions_and_neighbours_where_the_training_words_are_known():
     here = tuple(batches())
     names = [block.name for block in RecurrentValidation()(Scoring(batches=here, training=Split(here))).blocks]

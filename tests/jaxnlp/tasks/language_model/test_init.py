@@ -133,7 +133,7 @@ def loss_metrics_and_gradient(model, params, task, key):
     return loss, metrics, gradient
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("smoothing", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}])
@@ -146,7 +146,7 @@ def test_a_loss_by_chunks_is_that_of_all_logits_at_once(training, tied, smoothin
     chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("chunk_tokens", [None, 5])
 def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens):
     """Both were one metric once, drawn on one axis with the plain loss of validation."""
@@ -243,6 +243,7 @@ def test_no_gradient_flows_into_the_carried_states():
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.thorough
 def test_activation_regularisers_are_mean_squares_of_dropped_outputs_and_of_changes():
     held, key = batch(), jax.random.key(5)
     plain, plain_metrics, _ = scored_recurrent(held, key)
@@ -271,7 +272,7 @@ def test_evaluation_of_a_regularised_recurrent_model_reports_the_plain_loss_only
 COUNTS = np.array([4, 0, 9, 7, 0])
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [RecurrentLanguageModel, LanguageModel])
 def test_sampled_training_is_exact_where_one_word_is_left_to_draw_and_evaluation_is_always_exact(kind):
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)

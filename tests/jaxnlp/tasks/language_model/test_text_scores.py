@@ -88,6 +88,7 @@ def test_a_text_outside_the_vocabulary_keeps_its_place_and_stops_no_others(finis
     assert re.search(r"1 of 3 texts has no perplexity; .*texts.txt, line 2: not in the vocabulary", printed.err)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("beams", [[], ["--num-beams", "2"]], ids=["sample", "beams"])
 def test_a_scorer_prints_the_perplexity_of_each_generated_text(beams, tiny, finished_run, capsys):
     folder, _, _, run = tiny

@@ -48,6 +48,7 @@ def continued(tiny, **options):
     return [prompt + run.processor.decode(ids) for prompt, ids in zip(PROMPTS, ended, strict=True)]
 
 
+@pytest.mark.thorough
 def test_greedy_continuations_are_those_of_transformers_token_for_token(tiny):
     _, _, tokenizer, run = tiny
     found = run.generate(PROMPTS, max_new_tokens=12, temperature=0.0, stop=tokenizer.eos_token)
@@ -55,6 +56,7 @@ def test_greedy_continuations_are_those_of_transformers_token_for_token(tiny):
     assert len(set(found)) == 3
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("penalty", [0.0, 1.5])
 def test_beams_are_those_of_transformers_with_its_length_penalty(tiny, penalty):
     _, _, tokenizer, run = tiny
@@ -75,6 +77,7 @@ def test_attention_is_that_of_transformers(tiny):
     assert maps.rows[0] == (tokenizer.bos_token if folder.name == "llama" else "A")
 
 
+@pytest.mark.sweep(1)
 def test_perplexity_is_that_of_transformers(tiny):
     _, model, tokenizer, run = tiny
     batch = tokenizer([PROMPTS[2]], return_tensors="pt")
@@ -84,6 +87,7 @@ def test_perplexity_is_that_of_transformers(tiny):
     assert run.perplexity(" and a cat", given=PROMPTS[2]) > 1.0
 
 
+@pytest.mark.sweep(1)
 def test_the_verbs_work_on_the_folder(tiny, tmp_path, capsys):
     folder, model, _, run = tiny
     assert main(["generate", str(folder), "--prompt", "The", "--max-new-tokens", "5", "--temperature", "0"]) == 0
@@ -96,6 +100,7 @@ def test_the_verbs_work_on_the_folder(tiny, tmp_path, capsys):
     assert "has no verb 'translate'" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_weights_are_trained_further_on_a_text_and_exported_with_the_logits_of_the_run(tiny, tmp_path, capsys):
     folder, _, _, before = tiny
     recipe = "gpt2_finetune" if folder.name == "gpt2" else "llama_finetune"

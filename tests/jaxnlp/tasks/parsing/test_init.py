@@ -67,6 +67,7 @@ def test_the_report_has_tables_by_relation_and_length_and_wrong_sentences(run):
     assert "nsubj:pass" not in re.findall(r"<td>([a-z:]+)</td>", page)  # tables are of universal relations
 
 
+@pytest.mark.thorough
 def test_a_file_is_scored_with_a_beam_and_its_predictions_keep_all_lines(run, treebank, tmp_path, capsys):
     out = tmp_path / "out.conllu"
     command = [str(run), "validation", "--file", str(treebank), "--predictions", str(out), "--num-beams", "4"]
@@ -83,6 +84,7 @@ def test_a_file_is_scored_with_a_beam_and_its_predictions_keep_all_lines(run, tr
         assert tree_problem(sentence.heads) is None
 
 
+@pytest.mark.thorough
 def test_sentences_of_a_file_are_parsed_printed_and_drawn(run, treebank, tmp_path, capsys):
     out, svg, page = (tmp_path / name for name in ("out.conllu", "trees.svg", "trees.html"))
     options = ["--conllu", str(treebank), "--out", str(out), "--svg", str(svg), "--html", str(page)]
@@ -254,6 +256,7 @@ def test_a_model_that_is_no_parser_and_an_option_of_transitions_for_a_graph_pars
         Parsing(label_smoothing=0.1).check(GraphParserConfig(), Treebank())
 
 
+@pytest.mark.thorough
 def test_the_loss_is_the_cross_entropy_over_allowed_transitions_and_padding_counts_for_nothing(run):
     trained = load_run(run)
     corpus = Treebank(sentences=20, held_out_sentences=6, lengths=(), max_length=32, minimum_count=1).load(

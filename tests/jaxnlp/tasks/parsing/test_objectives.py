@@ -1,11 +1,13 @@
 import jax
 import numpy as np
+import pytest
 
 from jaxnlp.tasks.parsing.objectives import graph_objective
 from tests.jaxnlp.models.parser_helpers import SENTENCES
 from tests.jaxnlp.tasks.parsing.graph_helpers import CONFIG, NEW, PROCESSOR, batch, log_softmax, trained_of
 
 
+@pytest.mark.thorough
 def test_the_loss_of_a_graph_parser_is_the_cross_entropy_of_heads_and_of_known_relations():
     trained, arrays = trained_of(), batch()
     loss = graph_objective(trained.model, l2=0.5).loss

@@ -55,6 +55,7 @@ def test_a_sentence_without_words_is_named_and_not_called_long(trained):
         SentenceParser(trained)([sentence_of([], name="s8")])
 
 
+@pytest.mark.thorough
 def test_a_graph_parser_takes_the_best_tree_and_the_best_relation_of_each_arc():
     trained, arrays = trained_of(), batch()
     trees = jax.device_get(jax.jit(parse_of(trained.model, trained.processor))(trained.params, arrays))

@@ -20,6 +20,8 @@ from jaxnlp.text.word_inputs import WordInputs
 from tests.random_parameters import random_parameters
 from train.evaluate import main as evaluate_main
 
+pytestmark = pytest.mark.thorough
+
 CONFIG = TaggerConfig(word_width=4, character_width=2, character_features=2, recurrent_widths=())
 WORDS = ["The", "dog", "sleeps", "."]
 
@@ -40,7 +42,6 @@ def make_tagger(parser):
     return make
 
 
-@pytest.mark.thorough
 def test_sentences_have_the_tags_of_the_tagger_and_keep_all_else(parser, make_tagger):
     sentence = sentence_of(WORDS, ["X", "X", "X", "PUNCT"], [2, 3, 0, 3], ["det", "nsubj", "root", "punct"])
     (found,) = with_predicted_tags(make_tagger(), [sentence], parser.processor)

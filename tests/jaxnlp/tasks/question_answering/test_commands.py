@@ -22,6 +22,7 @@ def trained():
     return Trained(QuestionAnswering(), model, params, vocabulary)
 
 
+@pytest.mark.thorough
 def test_each_question_has_a_line(trained, tmp_path, capsys):
     questions = ["a?", "bad?", "h?"]
     Predict(texts=tuple(questions))(trained)

@@ -190,6 +190,7 @@ def batch_of(questions):
     return {"tokens": text[:, :-1], "targets": text[:, 1:], "loss_mask": mask[:, 1:]}
 
 
+@pytest.mark.thorough
 def test_validation_gives_the_loss_the_share_of_right_answers_and_the_answers(model, params):
     given = answer(decoder_of(model), params, VOCABULARY, [question.text for question in ASKED])
     # The model is untrained: the expected answers are made to fit its own, but for the last.

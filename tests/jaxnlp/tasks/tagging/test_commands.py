@@ -14,6 +14,7 @@ from jaxnlp.text.word_split import placed_words
 TEXT = "Anna visits New York."
 
 
+@pytest.mark.thorough
 def test_entities_are_printed_with_type_place_confidence_and_words(run, capsys):
     assert main(["predict", str(run), TEXT, "the dog sleeps ."]) == 0
     lines = capsys.readouterr().out.splitlines()

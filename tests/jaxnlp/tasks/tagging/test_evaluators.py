@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from jaxnlp.tasks.tagging.evaluators import conll, whole_sentences
 from jaxnlp.text.tagger_processor import TaggedSentence
 from train.evaluate import main
@@ -44,6 +46,7 @@ def test_a_run_learns_and_its_report_shows_types_errors_and_transitions(run):
     assert sum(begun) > 0.99
 
 
+@pytest.mark.thorough
 def test_files_with_labels_are_scored_and_without_are_predicted(run, tmp_path, capsys):
     path = tmp_path / "x.conll"
     path.write_text("Anna B-PER\nvisits O\nNew B-LOC\nYork I-LOC\n. O\n")

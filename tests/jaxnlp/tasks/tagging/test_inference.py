@@ -29,6 +29,7 @@ def test_long_sentences_are_divided_and_put_together(found, trained):
     np.testing.assert_allclose(first.confidence, found[2].confidence[:24], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_best_labels_are_legal_and_more_probable_than_others(found, trained):
     processor, model = trained.processor, trained.model
     assert not any(illegal_positions(one.labels, processor.scheme) for one in found[:2])

@@ -22,6 +22,7 @@ SETTINGS = {
 SENTENCES = [["The", "big", "dog", "ate", "in", "Rome", "."], ["Cats", "sat", "."]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "family",
     ["bert", "roberta", "xlm-roberta", "distilbert", "electra", pytest.param("modernbert", marks=pytest.mark.thorough)],

@@ -31,7 +31,7 @@ def translator(request):
     return Trained(Translation(), model, params, TranslationProcessor(words, words), name=request.param)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 def test_maps_of_a_given_translation(translator):
     found = translator.attend(SOURCE, TARGET)
     assert (found.title, found.truncated) == (f"{SOURCE} | {TARGET}", False)
@@ -64,6 +64,7 @@ def encoded(translator):
     return translator.processor.encode_source(SOURCE), translator.processor.encode_target(TARGET)
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep(1)
 def test_without_a_translation_the_maps_are_those_of_the_models_own(translator):
     own = translator.translate(SOURCE, num_beams=1)
@@ -81,7 +82,7 @@ def test_an_empty_translation_is_named_in_the_title(translator, monkeypatch):
     assert translator.attend(SOURCE).title == f"{SOURCE} (empty translation)"
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 def test_long_texts_are_truncated_and_blank_ones_refused(translator):
     for texts in (("one " * 9, "two"), ("one", "two " * 9)):
         found = translator.attend(*texts, max_length=4)
@@ -92,6 +93,7 @@ def test_long_texts_are_truncated_and_blank_ones_refused(translator):
         translator.attend("one", max_length=0)
 
 
+@pytest.mark.sweep(1)
 def test_the_verb_takes_a_source_and_a_target(translator, tmp_path, capsys):
     out = tmp_path / "page.html"
     TranslationAttention(SOURCE, target=TARGET, out=out)(translator)

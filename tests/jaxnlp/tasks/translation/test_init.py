@@ -102,6 +102,7 @@ def test_the_loss_falls_and_every_declared_metric_is_measured(run):
     assert last < 0.7 * first
 
 
+@pytest.mark.thorough
 def test_the_report_is_drawn(run):
     page = write_report(run).read_text()
     assert all(f"<h2>{title} " in page for title in ("Translations", "BLEU by length", "Attention"))
@@ -157,6 +158,7 @@ def test_an_lstm_translator_is_trained_scored_and_used(lstm_run, tmp_path, capsy
     np.testing.assert_allclose(np.reshape(weights, (-1, columns)).sum(axis=1), 1.0, atol=0.05)
 
 
+@pytest.mark.thorough
 def test_the_loss_is_the_cross_entropy_of_the_logits_and_padding_counts_nothing():
     model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8, dropout_rate=0.0).build(
         translating(11)
@@ -212,6 +214,7 @@ def test_metrics_are_those_of_sacrebleu_and_the_ledger_has_their_signatures(run,
     np.testing.assert_allclose(entries["chrf"]["value"], chrf, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_file_without_references_is_translated_and_blank_lines_keep_their_places(run, tmp_path, capsys):
     (tmp_path / "numbers.txt").write_text("twelve\n\none hundred and seven\n")
     assert evaluate_main([str(run), "translation", "--file", str(tmp_path / "numbers.txt")]) == 0
@@ -230,6 +233,7 @@ def test_a_file_without_references_is_translated_and_blank_lines_keep_their_plac
     assert trained.translate("twelve") == first.splitlines()[0]
 
 
+@pytest.mark.thorough
 def test_sources_without_a_reference_are_translated_but_not_scored(run, tmp_path, capsys):
     (tmp_path / "numbers.tsv").write_text("twelve\t12\nforty-two\t\n\t7\nninety\t90\n")
     written = ["--file", str(tmp_path / "numbers.tsv"), "--predictions", str(tmp_path / "out.txt")]
@@ -277,6 +281,7 @@ def test_empty_lines_stay_empty_and_in_order(run, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [first, third]
 
 
+@pytest.mark.thorough
 def test_the_page_of_attention_shows_each_text_with_its_tokens(run, tmp_path, capsys, monkeypatch):
     page = tmp_path / "new" / "page.html"
     assert jaxnlp_main(["translate", str(run), "ninety-one", "", "<b>", "--alignment", str(page)]) == 0

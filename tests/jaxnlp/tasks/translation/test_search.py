@@ -35,7 +35,7 @@ def random_params(model):
     return jax.tree.map(lambda leaf: np.float32(0.7 * generator.normal(size=leaf.shape)), shapes)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", CONFIGS)
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_a_long_neighbour_does_not_change_a_translation(kind, num_beams):

@@ -61,6 +61,7 @@ def written(model, tokenizer, sources=SOURCES, *, end=1, silent=(0,), **options)
     return texts
 
 
+@pytest.mark.thorough
 def test_greedy_texts_are_those_of_transformers_token_for_token(tiny):
     _, model, tokenizer, run = tiny
     found = run.translate(SOURCES, num_beams=1)
@@ -68,6 +69,7 @@ def test_greedy_texts_are_those_of_transformers_token_for_token(tiny):
     assert len(set(found)) == 3
 
 
+@pytest.mark.thorough
 def test_beams_are_those_of_transformers_with_its_length_penalty(tiny):
     _, model, tokenizer, run = tiny
     beams = {}
@@ -207,6 +209,7 @@ def test_attention_is_that_of_transformers(tiny):
         np.testing.assert_allclose(maps[name], torch.stack(weights)[:, 0].numpy(), atol=1e-5, err_msg=name)
 
 
+@pytest.mark.thorough
 def test_the_verbs_work_on_the_folder(tiny, tmp_path, capsys):
     folder, _, _, run = tiny
     assert main(["translate", str(folder), *SOURCES, "--num-beams", "1", "--json"]) == 0
@@ -220,6 +223,7 @@ def test_the_verbs_work_on_the_folder(tiny, tmp_path, capsys):
     assert "has no verb 'generate'" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_weights_are_trained_further_on_pairs_and_exported_with_the_logits_of_the_run(tiny, tmp_path, capsys):
     folder, _, _, before = tiny
     pairs = [f"say {one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
