@@ -126,6 +126,7 @@ OF_EACH_MODEL = {type(load_recipe(name).model): name for name in reversed(RECIPE
 """The first recipe of each class of models."""
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name not in OF_EACH_MODEL)) for name in RECIPES]
 )

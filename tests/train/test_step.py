@@ -49,6 +49,7 @@ def test_step_logs_the_loss_before_its_update():
     np.testing.assert_allclose(metrics["loss"], expected["loss"], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_each_step_draws_from_its_own_key():
     state, batch = initial_state(), make_batch()
     step = make_step(loss_fn=noise)
@@ -59,6 +60,7 @@ def test_each_step_draws_from_its_own_key():
         state = new
 
 
+@pytest.mark.thorough
 def test_each_accumulation_part_draws_from_its_own_key_and_counts_by_its_rows():
     state = initial_state()
     mask = np.array([[True, True, True], [True, False, False]])
@@ -81,6 +83,7 @@ def test_accumulated_parts_equal_the_whole_batch(rows, parts):
     chex.assert_trees_all_close(whole_metrics, cut_metrics, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_accumulated_part_of_only_padding_counts_nothing():
     state, batch = initial_state(), make_batch(4, share=1.0)
     batch["loss_mask"][2:] = False
@@ -90,6 +93,7 @@ def test_accumulated_part_of_only_padding_counts_nothing():
     assert metrics["loss"][1] == 2
 
 
+@pytest.mark.thorough
 def test_padding_rows_change_neither_update_nor_metrics():
     state, batch = initial_state(ADAM), make_batch(5)
     step = make_step(optimizer=ADAM)

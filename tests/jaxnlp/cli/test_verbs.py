@@ -50,6 +50,7 @@ def test_a_folder_of_runs_names_them(finished_run):
         run_verb("generate", [str(parent)], "jaxnlp")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("arguments", [("attention", "the"), ("export", "exported")])
 def test_weights_of_fewer_bits_are_refused_where_those_of_training_are_read(
     finished_run, tmp_path, monkeypatch, arguments

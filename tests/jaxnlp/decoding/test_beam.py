@@ -207,7 +207,7 @@ def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(mo
     assert stopped_early
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @every_model
 def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     params, decoder, log_probabilities, _ = model
@@ -392,6 +392,7 @@ def test_scalars_of_a_cache_stay_and_its_arrays_follow_their_beams(recurrent):
         np.testing.assert_array_equal(h, copy)
 
 
+@pytest.mark.thorough
 def test_compiles_once_a_bucket_and_once_for_all_further_tokens():
     traced = []
 

@@ -167,6 +167,7 @@ def test_yields_one_int32_token_a_row_and_as_many_as_asked_for():
     assert [(token.shape, token.dtype) for token in tokens] == [((3,), np.int32)] * 11
 
 
+@pytest.mark.thorough
 def test_draws_from_the_whole_distribution_by_default():
     tokens = Counter(capacity=64).continue_from([[0]], 40, sampling=None)
     differences = {(after - before) % 10 for (before,), (after,) in itertools.pairwise(tokens)}

@@ -31,6 +31,7 @@ def sampled(decoder, params, max_new_tokens=7, **options):
     return np.stack(list(tokens), axis=1)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("axes", AXES)
 def test_sampled_tokens_are_those_of_one_device(recurrent, axes):
     for sampling in (Sampling(), Sampling(temperature=0.7, top_k=3, top_p=0.9)):
@@ -40,6 +41,7 @@ def test_sampled_tokens_are_those_of_one_device(recurrent, axes):
     assert len(np.unique(one, axis=0)) == len(one)  # each row has noise of its own
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("axes", AXES)
 def test_beams_are_those_of_one_device(recurrent, axes):
     options = {"num_beams": 3, "max_new_tokens": 6, "stop": 0, "length_penalty": 0.6, "n_best": 2}

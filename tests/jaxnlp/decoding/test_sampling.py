@@ -77,6 +77,7 @@ def test_tokens_are_drawn_as_often_as_their_probability_says(sampling):
     assert (np.abs(found - expected) <= 5.0 * np.sqrt(expected * (1.0 - expected) / draws)).all()
 
 
+@pytest.mark.thorough
 def test_rows_are_drawn_independently():
     tokens = np.asarray(compiled_sample(np.zeros((50_000, 2), np.float32), jax.random.key(1), Sampling()))
     assert abs(np.corrcoef(tokens[:-1], tokens[1:])[0, 1]) < 5.0 / np.sqrt(len(tokens))
@@ -95,6 +96,7 @@ def test_top_k_of_one_takes_the_likeliest():
     np.testing.assert_array_equal(tokens, LOGITS.argmax(axis=-1))
 
 
+@pytest.mark.thorough
 def test_low_temperature_approaches_the_likeliest_and_high_temperature_uniform_draws():
     assert frequencies(LOGITS[0], Sampling(temperature=1e-4), draws=1000, key=jax.random.key(0)).max() == 1.0
     draws, uniform = 40_000, 1.0 / 12
@@ -122,6 +124,7 @@ def test_tokens_ruled_out_before_stay_ruled_out():
         assert not kept[1::2].any()
 
 
+@pytest.mark.thorough
 def test_bfloat16_logits_are_filtered_in_float32():
     logits = jnp.asarray(LOGITS, jnp.bfloat16)
     found = compiled_filter(logits, Sampling(temperature=1.7, top_p=0.9))
@@ -137,6 +140,7 @@ def test_large_logits_leave_the_likeliest():
         np.testing.assert_array_equal(np.isfinite(compiled_filter(logits, sampling)), [True, False, False])
 
 
+@pytest.mark.thorough
 def test_the_lowest_temperature_draws_the_likeliest_of_large_logits():
     logits = np.array([-1e9, 1e9, 9.9e8], np.float32)
     for settings in ({}, {"top_k": 2}, {"top_p": 0.9}):

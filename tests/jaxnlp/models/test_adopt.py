@@ -96,6 +96,7 @@ def test_a_model_pretrained_here_is_taken_without_an_export(params):
     chex.assert_trees_all_equal(found.params, {"encoder": params["encoder"]})
 
 
+@pytest.mark.thorough
 def test_what_pretraining_lacks_is_named_and_initialised_at_random(params, tmp_path):
     """As a BertForMaskedLM: no pooler, and no head of next sentences."""
     encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}

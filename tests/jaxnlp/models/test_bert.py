@@ -135,6 +135,7 @@ def test_pretraining_heads_are_those_of_transformers():
     )
 
 
+@pytest.mark.thorough
 def test_padding_changes_nothing_and_texts_do_not_see_each_other():
     model, params, (tokens, segments, mask) = Bert(CONFIG, VOCABULARY), initial(), batch()
     expected = encode(model, params, tokens, segments, mask)

@@ -244,6 +244,7 @@ def test_later_targets_and_padded_sources_change_nothing(positions):
     np.testing.assert_allclose(found[1:], before[1:], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_each_target_position_sees_the_source_and_the_target_before_it():
     model, params = model_of()
     before = logits(model, params)

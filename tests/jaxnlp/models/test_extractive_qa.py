@@ -46,6 +46,7 @@ def scores(config, *inputs):
     return np.asarray(compiled(config)({"params": built(config)[1]}, *inputs))
 
 
+@pytest.mark.thorough
 @CONFIGS
 def test_each_token_has_two_scores_in_float32_and_neither_padding_nor_other_rows_change_any(config):
     tokens, segments, mask = batch()

@@ -172,6 +172,7 @@ def test_homeworks_model_has_as_many_parameters_as_published():
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 2 * 33_278 * 128 + 33_278 + 2 * (2 * 128 * 512 + 512)
 
 
+@pytest.mark.thorough
 def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_zero():
     model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(sized(500))
     params = jax.device_get(jax.jit(model.init)(jax.random.key(0), TOKENS))["params"]
@@ -261,6 +262,7 @@ def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_
     np.testing.assert_allclose(y, plain.outputs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_short_types_keep_float32_parameters_and_stay_near_float32():
     model, params = made("tied")
     short, rounded = (

@@ -90,6 +90,7 @@ def test_logits_and_gradients_are_those_of_pytorch_without_padding(changes):
     assert_padding_changes_nothing(model, params)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_padding_is_not_in_the_mean_and_the_maximum(pooling):
     config = dataclasses.replace(CONFIG, pooling=pooling)

@@ -52,6 +52,7 @@ def test_vectors_are_as_wide_as_said_and_0_at_padding(whole):
     assert dataclasses.replace(WHOLE, recurrent_widths=()).width == 8 + 5 + 6
 
 
+@pytest.mark.thorough
 def test_sentences_and_padding_do_not_change_each_other(whole):
     found, params = whole
     alone, _ = encoded(WHOLE, batch_of(SENTENCES[1:], 2), params)

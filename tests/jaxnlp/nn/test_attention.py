@@ -116,6 +116,7 @@ def test_parameters_have_the_stated_shapes_and_spread():
         np.testing.assert_array_equal(params[name]["bias"], 0.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"dropout_rate": 0.5}], ids=str)
 def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
     params = random_params()
@@ -129,6 +130,7 @@ def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
     assert not np.allclose(first, second)
 
 
+@pytest.mark.thorough
 def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     module, params = SelfAttention(HEADS, attention_dropout_rate=0.3, dropout_rate=0.3), random_params()
     x = np.random.default_rng(3).normal(size=(8, POSITIONS, WIDTH)).astype(np.float32)

@@ -74,6 +74,7 @@ def test_rounded_operands_leave_everything_else_in_float32():
     assert np.abs(y - apply(Dense(FEATURES), params, X)).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("matmul_dtype", [None, "bfloat16"])
 def test_bfloat16_keeps_float32_parameters_and_gradients(matmul_dtype):
     module, params = Dense(FEATURES, compute=Compute(dtype="bfloat16", matmul_dtype=matmul_dtype)), random_params()

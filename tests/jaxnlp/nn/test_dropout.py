@@ -54,6 +54,7 @@ def test_axes_of_other_names_are_no_shards():
     np.testing.assert_array_equal(jax.vmap(lambda _: first_row_of_shard(3), axis_name="other")(np.zeros(4)), 0)
 
 
+@pytest.mark.thorough
 def test_mapped_shards_drop_what_the_whole_batch_drops(devices):
     whole, shards = drop(X), X.reshape(8, 2, 3, 5)
     for mapped in (

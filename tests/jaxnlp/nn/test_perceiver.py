@@ -244,7 +244,7 @@ def test_weights_asked_for_mix_the_values_to_what_attention_adds():
     np.testing.assert_allclose(x + added, y, atol=2e-5)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"residual_dropout_rate": 0.5}], ids=str)
 def test_dropout_is_a_function_of_its_key(rates):
     params, x = random_params(down=True), random_inputs(LONG)
@@ -269,7 +269,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     np.testing.assert_allclose(shards.reshape(4, LATENTS, WIDTH), run(x), atol=1e-5)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtypes", [{"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}], ids=str)
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
     module, params = make_down(compute=TransformerCompute(**dtypes)), random_params(down=True)

@@ -135,6 +135,7 @@ def test_initial_parameters_are_uniform_up_to_one_over_the_root_of_the_width(cel
         assert abs(np.mean(array**2) - deviation**2) < 5.0 * np.sqrt(4 / 45 / array.size) * bound**2, name
 
 
+@pytest.mark.thorough
 def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_only():
     plain, biased = (initial_params(Recurrent("lstm", (STATE,), forget_bias=b))["layer_0_forward"] for b in (0.0, 2.0))
     expected = np.zeros((4, STATE))

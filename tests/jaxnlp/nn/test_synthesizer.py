@@ -170,6 +170,7 @@ def test_begins_with_nearly_equal_weights_and_the_stated_spread():
         np.testing.assert_array_equal(bias, 0.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"dropout_rate": 0.5}], ids=str)
 def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
     module, params = make_module(**rates), random_params()
@@ -195,6 +196,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     np.testing.assert_allclose(np.asarray(shards).reshape(x.shape), run(x), atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtypes", [{"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}], ids=str)
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
     module, params = make_module(compute=Compute(**dtypes)), random_params()

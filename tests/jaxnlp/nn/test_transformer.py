@@ -105,6 +105,7 @@ def test_dropout_acts_on_each_branch_and_not_on_the_residual_stream(kept, silenc
     np.testing.assert_allclose(dropped, np.where(untouched, X, X + 2.0 * branch), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_weights_that_write_to_the_residual_stream_have_their_own_spread():
     block = make_block(residual_stddev=0.004, feed_forward_width=128)
     x = np.zeros((1, 1, 64), np.float32)

@@ -127,6 +127,7 @@ def test_bfloat16_stays_bfloat16_and_near_float32():
         np.testing.assert_allclose(found.astype(np.float32), expected, atol=0.05)
 
 
+@pytest.mark.thorough
 def test_jit_vmap_and_scan_change_nothing():
     z, upstream = random_inputs(4, 5, 7)
     expected, expected_gradient = values_and_gradients(z, upstream)

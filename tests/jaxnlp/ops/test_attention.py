@@ -90,6 +90,7 @@ def test_causal_narrows_a_mask_that_is_given_with_it():
     np.testing.assert_allclose(found, attend_by_loops(q, k, v, both, WIDTH**-0.5), atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("length", "changed_position"), [(KEYS, 4), (SEVERAL_BLOCKS, 70)])
 def test_later_keys_and_values_do_not_change_earlier_queries_when_causal(length, changed_position):
     q, k, v = random_inputs(queries=length, keys=length)
@@ -214,7 +215,7 @@ def test_nothing_to_attend_from_or_to_gives_zeros_of_the_right_shape(sizes, caus
         np.testing.assert_array_equal(found, np.zeros_like(like), strict=True)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.optimized
 @pytest.mark.parametrize(
     ("implementation", "length", "settings"),
@@ -238,7 +239,7 @@ def test_bfloat16_stays_bfloat16_and_near_float32(implementation, length, settin
         assert 0.0 < np.linalg.norm(difference) < 6e-3 * np.linalg.norm(expected)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation):
     # Both are 1 + 2^-8, which bfloat16 rounds to 1: a result that used the rounded one would be 0.4 % too small.
@@ -269,7 +270,7 @@ def test_bfloat16_softmax_is_taken_in_float32(implementation):
     np.testing.assert_allclose(np.asarray(found, np.float64).item(), 1 / 257, rtol=1e-4)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("implementation", "causal"), [(BY_HAND, True), (BY_AUTODIFF, False)])
 def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows(implementation, causal):
     inputs = random_inputs(batch=4)
@@ -291,7 +292,7 @@ def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows(implementati
         assert not np.allclose(other, expected[2:])
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("shards", ["one_program", "one_each"])
 def test_eight_devices_give_what_one_gives(devices, shards):
     inputs = random_inputs(batch=16)

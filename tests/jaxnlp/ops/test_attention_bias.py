@@ -128,6 +128,7 @@ def test_fully_masked_rows_stay_zero_and_give_the_bias_no_gradient(implementatio
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
+@pytest.mark.thorough
 def test_the_gradient_of_a_bfloat16_bias_is_bfloat16_and_summed_in_float32():
     halves = [x.astype(jnp.bfloat16) for x in (*random_inputs(queries=40), random_bias((1, HEADS, 1, KEYS)))]
     upstream = random_upstream(np.zeros(halves[0].shape, np.float32)).astype(jnp.bfloat16)
@@ -182,6 +183,7 @@ def test_one_program_serves_every_traced_first_query():
     assert step._cache_size() == 1
 
 
+@pytest.mark.thorough
 def test_a_first_query_that_is_mapped_gives_what_each_call_gives():
     q, k, v = random_inputs(queries=2)
 

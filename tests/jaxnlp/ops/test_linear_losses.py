@@ -137,7 +137,7 @@ def test_chunks_are_longer_on_accelerators_and_equal(platform, tokens, vocabular
 SMOOTHED = {"label_smoothing": 0.1, "z_loss": 0.05}
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [SMOOTHED, {}], ids=["smoothed", "plain"])
 def test_every_result_by_chunks_has_the_gradient_of_the_whole_logits(settings):
     def by_chunks(x, w, b, weights):
@@ -172,7 +172,7 @@ def test_only_a_program_that_differentiates_the_nll_computes_the_logits_again():
     assert products(lambda found: (found.objective + found.nll, None)) > alone
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("tokens", [0, 1])
 def test_loss_by_chunks_of_no_token_and_of_one(tokens):
     x, w, b = narrow(TOKENS[:tokens], MATRIX, BIAS)
@@ -181,7 +181,7 @@ def test_loss_by_chunks_of_no_token_and_of_one(tokens):
     assert float(compiled_linear_loss(x, w, b, TOKEN_TARGETS[:tokens]).count) == tokens
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", [bool, np.float32])
 @pytest.mark.parametrize("filler", [np.nan, np.inf, 1e38])
 def test_tokens_that_are_masked_may_be_anything_by_chunks(filler, form):
@@ -207,12 +207,14 @@ def test_targets_of_masked_tokens_may_be_anything_by_chunks(filler):
     np.testing.assert_array_equal(compiled_linear_loss(x, w, b, noisy, mask, chunk=5)[0], found[0])
 
 
+@pytest.mark.thorough
 def test_targets_may_be_of_a_dtype_that_does_not_hold_the_vocabulary():
     x, w = narrow(TOKENS, np.random.default_rng(1).normal(size=(5, 300)))
     short = linear_sum_and_gradients(x, w, None, TOKEN_TARGETS.astype(np.int8))
     jax.tree.map(np.testing.assert_array_equal, short, linear_sum_and_gradients(x, w, None, TOKEN_TARGETS))
 
 
+@pytest.mark.thorough
 def test_gradients_by_chunks_are_scaled_by_the_cotangent():
     x, w, b = narrow(TOKENS, MATRIX, BIAS)
 
@@ -232,6 +234,7 @@ def test_large_logits_give_finite_losses_and_gradients_by_chunks():
     assert_near(found, expected, 1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.optimized
 @pytest.mark.parametrize("spread", [1.0, 31.0, 33.0, 200.0, 2000.0])
 def test_biases_opposite_to_the_scores_do_not_change_loss_and_gradients(spread):
@@ -259,7 +262,7 @@ def test_a_word_that_its_bias_favours_by_almost_as_much_as_is_allowed_costs_few_
     assert_near(found, jax.tree.map(np.float32, expected), 5e-6)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("matmul_dtype", ["float32", "bfloat16"])
 def test_products_in_a_shorter_dtype_give_one_loss_with_a_gradient_and_without(matmul_dtype):
     with jax.enable_x64(True):
@@ -277,6 +280,7 @@ def test_a_word_that_its_bias_rules_out_has_no_gradient():
     assert_near(linear_sum_and_gradients(*arguments), expected, 1e-6)
 
 
+@pytest.mark.thorough
 def test_products_in_bfloat16_are_near_and_do_not_change_the_dtypes():
     arguments = (*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
     short = linear_sum_and_gradients(*arguments, chunk=5, matmul_dtype="bfloat16")
@@ -289,6 +293,7 @@ def test_products_in_bfloat16_are_near_and_do_not_change_the_dtypes():
     np.testing.assert_allclose(short[0], linear_sum_and_gradients(*rounded, *arguments[2:], chunk=5)[0], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_bfloat16_tokens_are_scored_in_float32_by_chunks():
     x, w, b = (jnp.asarray(a, jnp.bfloat16) for a in (TOKENS, MATRIX, BIAS))
     loss, gradients = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, chunk=5)
@@ -300,6 +305,7 @@ def test_bfloat16_tokens_are_scored_in_float32_by_chunks():
     assert_near([g.astype(np.float32) for g in gradients], list(exact), 0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.optimized
 def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
     tokens, vocabulary, chunk = 4096, 1000, 64
@@ -319,6 +325,7 @@ def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
             assert memory(function, chunk=1024) < 2.2 * 4 * 1024 * vocabulary
 
 
+@pytest.mark.thorough
 def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():
     tokens, vocabulary = 256, 2**20
     arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in [(tokens, 8), (8, vocabulary)]]
@@ -326,7 +333,7 @@ def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():
     assert program.memory_analysis().temp_size_in_bytes < 4 * tokens * vocabulary / 3
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("chunk", [16, 64])
 def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives(devices, chunk):
     tokens, width, vocabulary = 512, 5, 1000

@@ -119,6 +119,7 @@ def test_bfloat16_logits_are_scored_in_float32():
     np.testing.assert_allclose(loss, losses_by_optax(np.asarray(logits, np.float32), TARGETS).sum(), rtol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.2, "z_loss": 0.3}], ids=str)
 def test_float64_logits_are_scored_in_float64(settings):
     with jax.enable_x64(True):
@@ -239,6 +240,7 @@ def test_gradients_of_objective_and_nll_equal_autodiff_of_the_formula(settings):
             np.testing.assert_allclose(ours, expected, rtol=0.0, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_the_gradient_needs_no_scatter_and_has_the_dtype_of_the_logits():
     logits = jnp.asarray(LOGITS, jnp.bfloat16)
     program = sum_and_gradient.lower(logits, TARGETS, MASK, label_smoothing=0.2)

@@ -159,6 +159,7 @@ def test_bfloat16_stays_bfloat16_and_near_float32():
         np.testing.assert_allclose(found.astype(np.float32), expected, atol=0.05)
 
 
+@pytest.mark.thorough
 def test_jit_and_vmap_change_nothing():
     z, c, upstream = random_gates()
     expected = jax.tree.leaves(cell_and_gradients(z, c, upstream))

@@ -31,6 +31,7 @@ def assert_equals(found, expected):
     np.testing.assert_array_equal(found, expected, strict=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("queries", "keys", "first_query"), SHAPES)
 def test_each_query_sees_the_keys_at_its_position_and_before(queries, keys, first_query):
     expected = written_out(lambda t, s: s <= first_query + t, queries, keys)

@@ -51,6 +51,7 @@ def test_cudnn_computes_in_float32_where_the_default_precision_is_the_highest(cu
     assert cudnn_of_jax == [jax.lax.Precision.HIGHEST]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("cudnn_of_jax")
 def test_cudnn_takes_bfloat16_and_returns_its_gradients():
     cell, x, state, weights = random_layer("lstm")

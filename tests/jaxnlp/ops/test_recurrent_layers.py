@@ -168,6 +168,7 @@ def test_gradients_equal_finite_differences(name):
             np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_rounded_operands_give_values_and_gradients_near_the_exact_ones():
     cell, x, state, weights = random_layer("lstm")
 

@@ -134,6 +134,7 @@ def test_dot_products_refuse_queries_of_another_width_than_the_keys(case):
         score(q, k)
 
 
+@pytest.mark.thorough
 def test_vmap_changes_nothing():
     for score, _, names in CASES.values():
         q, k, parameters, upstream = random_inputs(names)

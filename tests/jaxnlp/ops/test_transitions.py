@@ -88,6 +88,7 @@ def test_labels_are_those_of_the_dependents():
     assert np.asarray(found).tolist() == [[7, 9, 99, 99, 8, 99, *[99] * 6]]
 
 
+@pytest.mark.thorough
 def test_transitions_compile_once_for_all_lengths():
     compiled = jax.jit(jax.vmap(functools.partial(apply_transition, num_relations=2, system="arc_standard")))
     for lengths in ([1, 2], [3, 5]):

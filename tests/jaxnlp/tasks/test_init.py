@@ -248,7 +248,7 @@ IN_FLOAT32 = ("exp", "exp2", "log", "log1p", "rsqrt", "sqrt", "erf_inv", "cumsum
 """Softmax, losses, normalisation and optimizers compute these. Sums are in float32 by the types of their operands."""
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 def test_on_accelerators_only_activations_are_in_bfloat16(setup):
     batch = make_parallel("jit", jax.devices()[:1]).put_batch(
         next(iter(setup.corpus.train)), setup.config.accumulation_steps

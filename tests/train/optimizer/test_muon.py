@@ -59,6 +59,7 @@ def test_the_size_of_a_gradient_does_not_matter():
         np.testing.assert_allclose(orthogonalized(x * np.float32(factor)), orthogonalized(x), atol=0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", [(256, 64), (1024, 256), (1, 256, 64)], ids=str)
 def test_shapes_of_models_compile_whole(shape):
     found = np.asarray(orthogonalized(random(shape)), np.float64)

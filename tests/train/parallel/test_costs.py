@@ -95,6 +95,7 @@ def test_a_compiled_step_exchanges_what_the_formulas_say(config, mode, mesh, com
     assert 0 <= held["parameters"] + held["optimizer_state"] - found.state < FEW  # and counters
 
 
+@pytest.mark.thorough
 def test_what_is_sent_grows_to_a_bound_with_the_number_of_devices(config):
     setup = set_up(begin(config))
     model, params = setup.config.model, setup.abstract_state.params

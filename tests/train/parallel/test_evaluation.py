@@ -58,6 +58,7 @@ def assert_measures_the_same(config, mode, one):
         np.testing.assert_allclose(found[name], one[name], rtol=1e-5, atol=1e-5, err_msg=str(name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "mode"), [("GPT", "tensor and fsdp")])
 def test_several_devices_measure_what_one_does(family, mode, on_one_device, files):
     assert_measures_the_same(FAMILIES[family](files), mode, on_one_device(family))

@@ -188,6 +188,7 @@ def test_curve_takes_one_number_of_one_split_and_reads_what_is_none_as_nan():
     np.testing.assert_array_equal(curve(rows, "train", "loss"), [[1, 2, 4], [3.0, np.nan, 1.0]])
 
 
+@pytest.mark.thorough
 def test_long_runs_draw_small_files():
     rows = [
         {"step": step, "split": "train", "loss": 1 + (step * 7919 % 101) / 100, "learning_rate": 1e-3}
@@ -303,6 +304,7 @@ def test_lines_of_a_block_have_their_names_and_labels():
     assert draw_lines(lines) is draw_lines(lines)  # earlier steps are not drawn again
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("values", [(), (2.0,), (math.nan,) * 3, (1e9, 5.0), (1e200, math.inf), (-1e9,)])
 def test_odd_lines_can_be_drawn(values):
     lines = Lines((Line("", tuple(range(len(values))), values),), "x", "y")

@@ -154,6 +154,7 @@ def pretrained_run(pretraining_config, tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_a_run_of_pretraining_begins_a_classifier_without_an_export(make_config, pretrained_run):
     before = load_run(pretrained_run, checkpoint="latest")
     begun = begin(make_config(("sst",), init_from=str(pretrained_run)))

@@ -109,6 +109,7 @@ def test_a_run_continues_under_another_compute_and_other_intervals(run, finished
     assert json.loads((run / "environment.json").read_text())["compute"]["remat"] is True
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "fields",
     [{"model__num_heads": 1}, {"seed": 5}, {"recipe": "other"}, {"data__sequence_length": 7}],

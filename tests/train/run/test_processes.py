@@ -37,8 +37,7 @@ ROOT = Path(__file__).resolve().parents[3]
 IDS = np.arange(3)
 SECONDS = 300
 """At most, on a busy machine."""
-SECONDS_TO_END = 60
-"""After another process has died, or hangs."""
+SECONDS_TO_END = 60  # after another process has died, or hangs
 
 QUICKLY = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
@@ -164,6 +163,7 @@ def assert_same_losses(folder, expected):
         np.testing.assert_allclose(found[at], loss, rtol=1e-6, err_msg=str(at))
 
 
+@pytest.mark.thorough
 def test_two_processes_train_as_one_and_one_of_them_speaks(text, one_process, tmp_path):
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     statuses, outputs = run.wait()

@@ -71,6 +71,7 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
     assert len(seen) == LIT + 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("labelled", [True, False])
 def test_predictions_of_a_table_have_all_its_rows_and_columns(text_run, tmp_path, labelled):
     """An id that is not read, a row without a text, and a column whose name is taken."""

@@ -24,6 +24,7 @@ def squad(tmp_path_factory):
     return path
 
 
+@pytest.mark.thorough
 def test_scores_and_files_are_those_of_the_answers(run, trained, squad, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["evaluate", str(run), "--file", str(squad), "--predictions", str(out)]) == 0

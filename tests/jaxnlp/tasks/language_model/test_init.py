@@ -96,7 +96,7 @@ def test_without_regularisers_the_logged_loss_is_the_minimised_one(key):
     np.testing.assert_array_equal(loss, total / count)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("garbage", [0, VOCABULARY - 1])
 def test_padding_rows_change_neither_loss_nor_gradient(garbage):
     held = batch()

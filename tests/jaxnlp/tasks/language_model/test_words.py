@@ -78,6 +78,7 @@ class Scoring:
         return self.made[key]
 
 
+@pytest.mark.thorough
 def test_perplexity_is_drawn_over_the_positions_that_are_scored(model, params):
     mask = np.zeros((BATCH, POSITIONS), bool)
     mask[1, :2] = True

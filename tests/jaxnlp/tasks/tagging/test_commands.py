@@ -26,6 +26,7 @@ def test_entities_are_printed_with_type_place_confidence_and_words(run, capsys):
     assert lines[3:] == ["the dog sleeps ."]
 
 
+@pytest.mark.thorough
 def test_json_lines_and_pages_have_the_same_entities(run, tmp_path, capsys):
     assert main(["predict", str(run), TEXT, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -298,6 +298,7 @@ def test_the_page_of_attention_shows_each_text_with_its_tokens(run, tmp_path, ca
     xml.etree.ElementTree.fromstring(re.sub(r"(<meta [^>]*)>", r"\1/>", text.partition("\n")[2]))
 
 
+@pytest.mark.thorough
 def test_the_page_of_attention_has_the_texts_before_a_failure(run, tmp_path, capsys, monkeypatch):
     def until_failure(*arguments, **options):
         yield ("twelve",)
