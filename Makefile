@@ -1,7 +1,7 @@
 # Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and write to .venv and runs/ only.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-serve test test-rest test-all test-optimized torture newcomer lint types clean
+.PHONY: help demo docs docs-serve test test-rest test-all test-optimized torture newcomer lint types audit clean
 
 VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -20,6 +20,7 @@ help:
 	@echo "make newcomer          build the wheel, and run the README's short commands with it in a new environment"
 	@echo "make lint    ruff and codespell: style, formatting and spelling"
 	@echo "make types   mypy"
+	@echo "make audit   known vulnerabilities of the installed packages, by public lists"
 	@echo "make clean   remove .venv and caches (runs/ stays)"
 
 demo: $(VENV)/.installed
@@ -71,6 +72,9 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+
+audit: $(VENV)/.installed-dev
+	$(BIN)/pip-audit --skip-editable --progress-spinner off
 
 # A stamp appears only when everything is installed: an interrupted installation is begun again.
 $(VENV)/.installed: requirements.txt pyproject.toml | $(VENV)/.ready

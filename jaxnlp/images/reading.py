@@ -3,6 +3,7 @@
 Axes: I rows or columns of an image, R channels.
 """
 
+import io
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +45,8 @@ def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> 
     if not path.is_file():
         raise FileNotFoundError(f"the image {path} does not exist")
     try:
-        with Image.open(path) as image:
+        # From memory, since Pillow asks a file for as many bytes as a damaged header names, and Python reserves them.
+        with Image.open(io.BytesIO(path.read_bytes())) as image:
             return with_channels(image, channels, conversion)
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(f"{path} has too many pixels: {error}; make it smaller") from error

@@ -1,7 +1,9 @@
+import json
 import pickle
 import random
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,6 +48,17 @@ def test_changed_files_of_transformers_are_read_or_refused(tmp_path, watch, capf
     found = {reader.name: finds(reader, tmp_path, watch, 150) for reader in folder_readers(tmp_path)}
     assert not {name: texts for name, texts in found.items() if texts}
     capfd.readouterr()  # the tokenizers library prints names that it ignores
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="atheris is for Linux")
+def test_coverage_guides_the_fuzzer(tmp_path):
+    command = [sys.executable, "-m", "tests.faults.coverage", "--seconds", "1", "--kinds", "plain"]
+    command += ["--match", "^(csv|squad)$", "--json", str(tmp_path / "counts.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    rows = json.loads((tmp_path / "counts.json").read_text())
+    assert sorted(row["reader"] for row in rows) == ["csv", "squad"]
+    assert all(row["read"] > 10 and row["refused"] > 10 and not row["finds"] for row in rows)
 
 
 def executing(path):

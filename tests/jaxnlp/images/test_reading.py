@@ -1,6 +1,8 @@
 import io
 import struct
+import tracemalloc
 import zlib
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -191,9 +193,24 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     def forbidden(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Image, "open", forbidden)
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
     with pytest.raises(UnreadableImageError, match=r"whole.jpg cannot be read: permission denied; change its perm"):
         open_image(tmp_path / "whole.jpg", 3)
+
+
+def test_a_file_that_claims_to_have_gigabytes_takes_no_more_memory_than_it_has(tmp_path):
+    file = io.BytesIO()
+    Image.fromarray(COLOURS).save(file, "PNG")
+    content = bytearray(file.getvalue())
+    length = content.index(b"IDAT") - 4
+    content[length : length + 4] = struct.pack(">I", 2**31 - 1)
+    (tmp_path / "claims.png").write_bytes(content)
+    tracemalloc.start()
+    try:
+        np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "claims.png", 3)), COLOURS)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_hidden_files_and_folders_are_no_image_files(tmp_path):
