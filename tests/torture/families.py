@@ -27,6 +27,8 @@ OTHERS = {
     "vit": "vit_digits --data.batch-size 8 --model.num-layers 1 --model.num-heads 2 --model.width 16 "
     "--model.feed-forward-width 16",
 }
+PAIR = "gpt by two processes"
+TEXTS[PAIR] = TEXTS["gpt"].replace("--data.num-workers 1", "--distributed")
 FAMILIES = (*TEXTS, *OTHERS)
 EVERY = (
     f"--total-steps {TOTAL_STEPS} --evaluate-every-steps {EVALUATE_EVERY} --checkpoint-every-steps {SAVE_EVERY} "
@@ -39,6 +41,11 @@ def write_text(path: Path) -> None:
     draw = random.Random(0)
     documents = (" ".join(draw.choices(WORDS, k=40)) + ".\n" + " ".join(draw.choices(WORDS, k=40)) for _ in range(40))
     path.write_text(".\n\n".join(documents) + ".\n", encoding="utf-8")
+
+
+def processes(family: str) -> int:
+    """How many train one run."""
+    return 2 if family == PAIR else 1
 
 
 def command(family: str, text: Path) -> list[str]:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.torture.families import FAMILIES
+from tests.torture.families import FAMILIES, PAIR
 from tests.torture.rounds import FailedError, Round, ending, saved_steps
 from tests.torture.starts import Start
 
+ALONE = tuple(family for family in FAMILIES if family != PAIR)
 WHILE_TRAINING = ("start", "step", "evaluation", "save", "report")
 ALWAYS = (*WHILE_TRAINING, "export")
 DISK = 64 * 2**20
@@ -51,7 +52,7 @@ class Fault:
     strike: Strike
     first: tuple[str, ...]
     moments: tuple[str, ...] = ALWAYS
-    families: tuple[str, ...] = FAMILIES
+    families: tuple[str, ...] = ALONE
     mend: Callable[[Round], None] = nothing
     at_rest: bool = False
     restore: Callable[[Round], None] = nothing
@@ -209,15 +210,15 @@ def damage(kind: str, place: str) -> Fault:
     """The fault of `damages`."""
     moments = ("saved",) if place == "run" else ("saved", "saved", "export")
     endings = ("killed", "done", "refused")
-    return Fault(damages(kind, place), endings, moments=moments, at_rest=True, restore=restores)
+    return Fault(damages(kind, place), endings, moments, FAMILIES, at_rest=True, restore=restores)
 
 
 FAULTS = {
-    "SIGKILL": Fault(sends(signal.SIGKILL), ("killed",)),
-    "SIGTERM": Fault(sends(signal.SIGTERM), ("stopped", "killed", "done")),
-    "SIGHUP": Fault(sends(signal.SIGHUP), ("stopped", "killed", "done")),
-    "SIGINT": Fault(sends(signal.SIGINT), ("stopped", "killed", "done")),
-    "SIGSTOP for a while": Fault(stops_for_a_while, ("done",)),
+    "SIGKILL": Fault(sends(signal.SIGKILL), ("killed",), families=FAMILIES),
+    "SIGTERM": Fault(sends(signal.SIGTERM), ("stopped", "killed", "done"), families=FAMILIES),
+    "SIGHUP": Fault(sends(signal.SIGHUP), ("stopped", "killed", "done"), families=FAMILIES),
+    "SIGINT": Fault(sends(signal.SIGINT), ("stopped", "killed", "done"), families=FAMILIES),
+    "SIGSTOP for a while": Fault(stops_for_a_while, ("done",), families=FAMILIES),
     "full disk": Fault(fills_disk, ("refused", "done"), mend=frees_disk, place=small_disk, mounts=True),
     "read-only folder": Fault(makes_read_only, ("refused", "done"), mend=unmount, place=unmounted, mounts=True),
     "folder moved": Fault(moves_folder, ("refused", "done"), moments=WHILE_TRAINING[1:]),

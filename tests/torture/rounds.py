@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.torture.families import EVALUATE_EVERY, FAMILIES, SAVE_EVERY, TOTAL_STEPS, command, write_text
+from tests.torture.families import EVALUATE_EVERY, FAMILIES, SAVE_EVERY, TOTAL_STEPS, command, processes, write_text
 from tests.torture.starts import Start
 
 SECONDS = 120
 """A start that takes longer hangs."""
 ENDINGS = {0: "done", 1: "refused", 2: "refused", 129: "stopped", 130: "stopped", 143: "stopped"}
-QUIET = ("loading JAX", "note: ", "warning: ", "  ")
+QUIET = ("loading JAX", "note: ", "warning: ", "process 0 waits at ", "  ")
 """Beginnings of lines that are no errors; those of two blanks belong to the error before them."""
 SAME, WARNED, REFUSED, MISSED, FAILED = "same bits", "warned", "refused", "missed", "failed"
 """Outcomes: equal to a run that nobody touched, in every bit; less than that, with a warning; an error in one line,
@@ -77,8 +77,11 @@ class Round:
         output = self.place / f"start{len(self.starts)}.txt"
         whole, self.whole = self.whole, False
         draws = self.moment == "report"
-        self.starts.append(Start(self.words, output, whole=whole, clock=self.clock, draws=draws))
-        return self.starts[-1]
+        together = 1 if self.exports else processes(self.family)
+        start = Start(self.words, output, whole=whole, clock=self.clock, draws=draws, processes=together)
+        start.struck = self.draw.choice([start, *start.others]) if start.others else start
+        self.starts.append(start)
+        return start
 
     def reaches_moment(self, start: Start) -> bool:
         """Waits for the round's moment. False: the start has ended before."""
@@ -123,10 +126,19 @@ def is_saving(workdir: Path) -> bool:
 
 
 def ending(start: Start, seconds: float = SECONDS) -> str:
-    """How a start ends: done, stopped (and saved), refused in one line, or killed. Raises: FailedError otherwise."""
+    """How a start ends: done, stopped (and saved), refused in one line, or killed. Of several processes all end so, but
+    the others of one that was killed are refused. Raises: FailedError otherwise.
+    """
     if not start.wait(seconds):
         start.kill()
         raise FailedError(f"hangs: {start.output[-300:]} {start.errors[-1500:]}")
+    kinds = {_ending(process) for process in (start, *start.others)}
+    if len(kinds) > 1 and kinds != {"killed", "refused"}:
+        raise FailedError(f"several processes: {kinds}")
+    return "killed" if "killed" in kinds else kinds.pop()
+
+
+def _ending(start: Start) -> str:
     lines = [line for line in start.errors.splitlines() if line and not line.startswith(QUIET)]
     status = start.status or 0
     kind = "killed" if status < 0 else ENDINGS.get(status, "")
@@ -211,7 +223,8 @@ def make_references(shared: Path, families: Sequence[str] = FAMILIES) -> None:
         for words in (train, ["export", str(folder), str(exported), "--format", "jax"]):
             if exported.exists():
                 continue
-            start = Start(words, shared / f"{family}.txt")
+            together = processes(family) if words == train else 1
+            start = Start(words, shared / f"{family}.txt", processes=together)
             if ending(start, 600) != "done":
                 raise FailedError(f"{family}: {start.errors}")
 

@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -32,7 +33,7 @@ MODULES = (
 
 
 class Start:
-    """A process that runs one command.
+    """A process that runs one command, or several that run it together.
 
     Args:
       words: of the command, without `jaxnlp`.
@@ -40,7 +41,11 @@ class Start:
       whole: a new process.
       clock: from the moment this file exists, the clock that Python reads is a day behind.
       draws: whether a fork's report has charts; they take half of the time.
-      environment: further variables.
+      processes: their number; the first one is this one.
+
+    Attributes:
+      others: the further processes.
+      struck: the one that gets signals.
     """
 
     def __init__(
@@ -51,8 +56,17 @@ class Start:
         whole: bool = False,
         clock: Path | None = None,
         draws: bool = True,
+        processes: int = 1,
     ):
         self._output = output
+        self.others: list[Start] = []
+        self.struck = self
+        if processes > 1:
+            words = [*words, "--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", str(processes)]
+            for number in range(1, processes):
+                own = output.with_stem(f"{output.stem}-{number}")
+                self.others.append(Start([*words, "--process-id", str(number)], own, whole=whole, draws=draws))
+            words = [*words, "--process-id", "0"]
         self.status: int | None = None
         self.whole = whole
         sys.stdout.flush()
@@ -79,7 +93,11 @@ class Start:
         return self.errors_path.read_text(encoding="utf-8", errors="replace")
 
     def ended(self) -> bool:
-        """Whether the process has ended; its `status` is known then, a signal's number as a negative one."""
+        """Whether all processes have ended."""
+        return all([self._ended(), *(other.ended() for other in self.others)])
+
+    def _ended(self) -> bool:
+        """Whether this process has ended; its `status` is known then, a signal's number as a negative one."""
         if self.status is None and self.whole:
             self.status = self._process.poll()
         elif self.status is None:
@@ -103,13 +121,15 @@ class Start:
 
     def send(self, number: int) -> None:
         """Sends a signal, if the process still runs."""
-        if not self.ended():
-            os.kill(self.pid, number)
+        if not self.struck._ended():
+            os.kill(self.struck.pid, number)
 
     def kill(self) -> None:
-        """Kills it, and waits for its end."""
-        self.send(signal.SIGCONT)
-        self.send(signal.SIGKILL)
+        """Kills all, and waits for their end."""
+        for process in (self, *self.others):
+            for number in (signal.SIGCONT, signal.SIGKILL):
+                if not process._ended():
+                    os.kill(process.pid, number)
         self.wait(60)
 
     def children(self) -> list[int]:
@@ -121,6 +141,13 @@ class Start:
                     if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         found.append(int(pid))
         return found
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def _become(words: list[str], output: Path, errors: Path, clock: Path | None, draws: bool) -> None:
