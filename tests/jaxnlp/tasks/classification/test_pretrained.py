@@ -19,6 +19,7 @@ from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
 from jaxnlp.tasks.classification import Classification
+from jaxnlp.tasks.classification.export import exports
 from jaxnlp.tasks.classification.pretrained import SIMILARITY
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from tests.encoder_folders import write_folder
@@ -110,6 +111,13 @@ def test_prompts_truncation_and_the_older_layout_are_those_of_sentence_transform
     assert np.ptp(expected, axis=0).max() > 1e-2
     similarity = [one.label for one in found.predict(texts[:2], texts[1:])]
     np.testing.assert_allclose(similarity, theirs.similarity_pairwise(expected[:2], expected[1:]).clip(0), atol=1e-5)
+    programs, batch = exports(found), found.processor(texts[:2], texts[1:])
+    inputs = {name: batch[name] for name in found.model.config.reads}
+    outputs = programs["classify_similarity"].apply(found.separate_params, inputs)["outputs"]
+    np.testing.assert_allclose(outputs[:, 0], similarity, atol=1e-5)
+    for program in programs.values():  # of any length
+        jax.eval_shape(program.apply, found.separate_params, dict(program.inputs))
+    assert "the prompt 'a cat '" in programs["embed"].returns
     Export(tmp_path / "again")(found)
     again = load(tmp_path / "again")
     assert again.processor == found.processor
