@@ -57,10 +57,12 @@ SETTINGS = ForeignSettings(
         "peft_type": ("LORA",),
         **dict.fromkeys(("use_dora", "use_qalora", "lora_bias"), (False,)),
         **dict.fromkeys(_UNSUPPORTED, (None,)),
+        # Others, such as PiSSA, also change the weights of the base whenever PEFT loads the adapter.
+        "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal", "mica"),
     },
     ignored={
         "training and the first factors": (
-            *("lora_dropout", "init_lora_weights", "inference_mode", "loftq_config", "corda_config", "eva_config"),
+            *("lora_dropout", "inference_mode", "loftq_config", "corda_config", "eva_config"),
             *("lora_ga_config", "ensure_weight_tying", "runtime_config"),
         ),
         "the tensors say which modules there are": ("exclude_modules", "layers_to_transform", "layers_pattern"),

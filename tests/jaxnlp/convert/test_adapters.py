@@ -236,6 +236,7 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
 @pytest.mark.parametrize(
     ("settings", "tensors", "words"),
     [
+        ({"init_lora_weights": "pissa_niter_4"}, {}, r"init_lora_weights 'pissa_niter_4', expected True or False"),
         ({"peft_type": "IA3"}, {}, r"adapter_config\.json: not supported: peft_type 'IA3', expected 'LORA'"),
         ({"use_dora": True}, {}, r"use_dora True, expected False"),
         ({"new": 1}, {}, r"unknown settings: new"),
