@@ -241,6 +241,7 @@ def test_a_cross_encoder_scores_pairs_as_in_sentence_transformers(layout, tmp_pa
     found = load(tmp_path / "theirs")
     expected = theirs.predict(list(zip(TEXTS, PAIRS, strict=True)))
     np.testing.assert_allclose([one.label for one in found.predict(TEXTS, PAIRS)], expected, atol=1e-5)
+    assert "a number is the sigmoid of its logit" in exports(found)["classify"].returns
     assert TextClassifierProcessor.from_json(found.processor.to_json()) == found.processor
 
 
