@@ -47,8 +47,8 @@ class ExportClassifier(Export):
         threshold = kept_threshold(trained)
         if threshold is not None:
             print(
-                f"{self.folder}: the run's threshold {threshold:g} is not part of it; give --threshold {threshold:g} to "
-                "jaxnlp predict, or compare the probabilities with it"
+                f"{self.folder}: the run's threshold {threshold:g} is not part of it; give --threshold {threshold:g} "
+                "to jaxnlp predict, or compare the probabilities with it"
             )
 
     def write_transformers(self, trained: Trained) -> None:
