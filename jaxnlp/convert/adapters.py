@@ -109,6 +109,10 @@ def add_factors(
         except KeyError as error:
             raise WeightsError(f"{name}: the factor {error} is missing") from error
         first, second = (np.asarray(factor, np.float32) for factor in (adapter[name], second))
+        if first.ndim != 2 or second.ndim != 2:
+            raise WeightsError(
+                f"{name} is not supported, expected factors of a dense layer or of embeddings, 2 axes each"
+            )
         change = _scale(settings, _without_prefix(name).removesuffix(a), len(first)) * (second @ first)
         conv1d = model_type in _CONV1D and module not in _OUTPUTS
         change = change.T if a == _EMBEDDED_A or conv1d else change
