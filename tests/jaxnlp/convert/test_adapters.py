@@ -252,7 +252,7 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
                 "base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 3, 8, 8),
                 "base_model.model.h.0.attn.c_attn.lora_B.weight": draw(16, 1, 1, 1),
             },
-            r"lora_A\.weight is not supported, expected factors of two axes",
+            r"lora_A\.weight is not supported, expected factors of a dense layer",
         ),
         ({}, {"base_model.model.wte.lora_magnitude": draw(1)}, r"lora_magnitude is not supported, expected factors"),
         (
