@@ -57,10 +57,12 @@ SETTINGS = ForeignSettings(
         "peft_type": ("LORA",),
         **dict.fromkeys(("use_dora", "use_qalora", "lora_bias"), (False,)),
         **dict.fromkeys(_UNSUPPORTED, (None,)),
+        # Others, such as PiSSA, also change the weights of the base whenever PEFT loads the adapter.
+        "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal", "mica"),
     },
     ignored={
         "training and the first factors": (
-            *("lora_dropout", "init_lora_weights", "inference_mode", "loftq_config", "corda_config", "eva_config"),
+            *("lora_dropout", "inference_mode", "loftq_config", "corda_config", "eva_config"),
             *("lora_ga_config", "ensure_weight_tying", "runtime_config"),
         ),
         "the tensors say which modules there are": ("exclude_modules", "layers_to_transform", "layers_pattern"),
@@ -107,6 +109,10 @@ def add_factors(
         except KeyError as error:
             raise WeightsError(f"{name}: the factor {error} is missing") from error
         first, second = (np.asarray(factor, np.float32) for factor in (adapter[name], second))
+        if first.ndim != 2 or second.ndim != 2:
+            raise WeightsError(
+                f"{name} is not supported, expected factors of a dense layer or of embeddings, 2 axes each"
+            )
         change = _scale(settings, _without_prefix(name).removesuffix(a), len(first)) * (second @ first)
         conv1d = model_type in _CONV1D and module not in _OUTPUTS
         change = change.T if a == _EMBEDDED_A or conv1d else change

@@ -67,7 +67,8 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     settings = {**family.special, **read_object(file)}
     fields = {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
-    start, forced = _start(file, settings), _forced(folder, settings, size)
+    start = _start(file, settings)
+    forced = _forced(folder, settings, start, size)
 
     def read(place: Path) -> PretrainedSubwords:
         vocabulary = family.tokenizer.of_folder(place, start, **forced)
@@ -125,12 +126,14 @@ def _start(file: Path, settings: Mapping[str, Any]) -> int:
     return start
 
 
-def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, Any]:
+def _forced(folder: Path, settings: Mapping[str, Any], start: int, size: int) -> dict[str, Any]:
     """What `PretrainedSubwords` says of generated targets: settings of generation_config.json, or of config.json in a
     folder without it. Raises: PretrainedError for settings that are not supported."""
     file = folder / GENERATION
     if file.is_file():
-        settings = {"eos_token_id": settings.get("eos_token_id"), **read_object(file)}
+        generation, end = read_object(file), settings.get("eos_token_id")
+        _check_ends(file, generation, start, end)
+        settings = {**generation, "eos_token_id": end}
     else:
         file = folder / CONFIG
         settings = {name: settings[name] for name in GENERATION_SETTINGS.names if name in settings}
@@ -150,6 +153,21 @@ def _forced(folder: Path, settings: Mapping[str, Any], size: int) -> dict[str, A
         "least": _least(file, settings),
         "renormalised": renormalised,
     }
+
+
+def _check_ends(file: Path, generation: Mapping[str, Any], start: int, end: Any) -> None:
+    """Raises: PretrainedError when generation_config.json begins or ends targets with other tokens than config.json."""
+    # Without a decoder_start_token_id, Transformers starts with bos_token_id.
+    first = next(
+        (name for name in ("decoder_start_token_id", "bos_token_id") if generation.get(name) is not None), None
+    )
+    expected = {"eos_token_id": end, **({} if first is None else {first: start})}
+    for name, value in expected.items():
+        if generation.get(name) not in (None, value, [value]):
+            raise PretrainedError(
+                f"{file}: {name} {generation[name]!r}, but by config.json it is {value!r}, and targets are generated "
+                "here as they are trained; give both files the same token"
+            )
 
 
 def _least(file: Path, settings: Mapping[str, Any]) -> int:

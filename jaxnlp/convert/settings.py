@@ -81,6 +81,7 @@ GENERATION_SETTINGS = ForeignSettings(
     applied=(
         *("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids"),
         *("min_length", "min_new_tokens", "renormalize_logits"),
+        *("decoder_start_token_id", "bos_token_id", "eos_token_id"),
     ),
     supported={
         **dict.fromkeys(
@@ -104,7 +105,7 @@ GENERATION_SETTINGS = ForeignSettings(
             *("do_sample", "temperature", "top_k", "top_p", "top_h", "min_p", "typical_p", "epsilon_cutoff"),
             *("eta_cutoff", "penalty_alpha", "dola_layers", "low_memory"),
         ),
-        "config.json has them": ("bos_token_id", "pad_token_id", "decoder_start_token_id", "eos_token_id"),
+        "config.json has it": ("pad_token_id",),
         "the same tokens, computed or returned in another way": (
             *("use_cache", "cache_config", "cache_implementation", "compile_config", "continuous_batching_config"),
             *("disable_compile", "max_cache_len", "prefill_chunk_size", "return_dict_in_generate", "token_healing"),

@@ -169,7 +169,9 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         def fitting(processor: Any) -> Params:
             texts = max(part.texts for _, part in processor.parts)
             read, ours = (one.of_texts(texts) for one in (pretrained.processor, processor))
-            return matching_heads(pretrained.name, read, heads, ("parts", "pairs"), ours)
+            single = len(read.parts) == len(ours.parts) == 1
+            same = ("name", "targets", "texts", "pairs") if single else ("parts", "pairs")
+            return matching_heads(pretrained.name, read, heads, same, ours, self)
 
         return adopted._replace(matching_heads=fitting)
 

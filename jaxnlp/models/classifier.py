@@ -6,7 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import jax
+import numpy as np
+
 from jaxnlp.models import Adopted, ModelConfig
+from jaxnlp.targets import Targets
 from jaxnlp.typing import Params
 
 _logger = logging.getLogger(__name__)
@@ -52,12 +56,17 @@ class ClassifierConfig(ModelConfig):
         adopted = super().adopt(pretrained)
         heads = {name: params for name, params in adopted.params.items() if name == HEAD}
         rest = {name: params for name, params in adopted.params.items() if name != HEAD}
-        fitting = functools.partial(matching_heads, pretrained.name, pretrained.processor, heads, ("targets",))
+        theirs = pretrained.processor
+        fitting = functools.partial(matching_heads, pretrained.name, theirs, heads, ("targets",), config=adopted.config)
         return adopted._replace(params=rest, matching_heads=fitting)
 
 
-def matching_heads(name: str, theirs: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
+def matching_heads(
+    name: str, theirs: Any, heads: Params, names: Sequence[str], processor: Any, config: ModelConfig
+) -> Params:
     """The heads of a pretrained model that fit a new processor; empty, with a warning, if the processors differ.
+
+    If they differ only in the order of the classes, the heads have the new order.
 
     Args:
       name: of the pretrained model.
@@ -65,8 +74,38 @@ def matching_heads(name: str, theirs: Any, heads: Params, names: Sequence[str], 
       heads: the parameters of its heads.
       names: the attributes in which both processors must be equal, such as the classes.
       processor: the new one.
+      config: of the model, which knows the axes of classes.
     """
     changed = [each for each in names if getattr(processor, each) != getattr(theirs, each)]
-    if changed and heads:
+    if not changed or not heads:
+        return {} if changed else heads
+    order = _order(getattr(theirs, changed[0]), getattr(processor, changed[0])) if len(changed) == 1 else None
+    reordered = None if order is None else _reordered(heads, order, config)
+    if reordered is None:
         _logger.warning("the head of %s is not used: its %s differ", name, ", ".join(changed))
-    return {} if changed else heads
+    return reordered or {}
+
+
+def _order(theirs: Any, ours: Any) -> list[int] | None:
+    """The indices of our classes among theirs; None unless both are the same classes."""
+    if type(theirs) is not type(ours):
+        return None
+    held, wanted = (one.names if isinstance(one, Targets) else one for one in (theirs, ours))
+    same = isinstance(held, tuple) and held and all(isinstance(one, str) for one in held)
+    return [held.index(one) for one in wanted] if same and sorted(held) == sorted(wanted) else None
+
+
+def _reordered(heads: Params, order: Sequence[int], config: ModelConfig) -> Params | None:
+    """The heads with another order of classes; None if one of them does not have as many."""
+    fits = True
+
+    def reordered(path: Any, x: Any) -> Any:
+        nonlocal fits
+        for axis, letter in enumerate(config.parameter(tuple(key.key for key in path)).axes):
+            if letter == "C":
+                fits = fits and x.shape[axis] == len(order)
+                x = np.take(x, order, axis) if fits else x
+        return x
+
+    found: Params = jax.tree_util.tree_map_with_path(reordered, heads)
+    return found if fits else None

@@ -72,7 +72,8 @@ class TaggerConfig(WordEncoderConfig):
         heads = {name: params for name, params in adopted.params.items() if name != NAME}
         if not heads:
             return adopted
-        fitting = functools.partial(matching_heads, pretrained.name, pretrained.processor, heads, ("labels",))
+        theirs = pretrained.processor
+        fitting = functools.partial(matching_heads, pretrained.name, theirs, heads, ("labels",), config=adopted.config)
         return adopted._replace(params={NAME: adopted.params[NAME]}, matching_heads=fitting)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:

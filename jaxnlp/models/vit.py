@@ -188,7 +188,7 @@ def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:
     """The pretrained heads, if the classes are the same, and the positions of images of the processor's size."""
     params = pretrained.params
     heads = {name: params[name] for name in (HEAD, DISTILLATION_HEAD) if name in params}
-    fitting = matching_heads(pretrained.name, pretrained.processor, heads, ("classes",), processor)
+    fitting = matching_heads(pretrained.name, pretrained.processor, heads, ("classes",), processor, config)
     if "positions" not in params:
         return fitting
     positions = resized_positions(params["positions"], config, processor.size)

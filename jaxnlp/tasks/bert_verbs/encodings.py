@@ -127,15 +127,22 @@ def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[..., jax.Ar
     if pooling == "pooler" and not encoder.pools:
         raise ValueError("this encoder has no pooler; set pooling to cls or mean")
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
-    settings, limit = embedding_settings_of(trained), max_length_of(trained)
-    prompt = vocabulary_of(trained).tokenize([settings.prompt], max_length=limit).tokens[0]
-    skip = 0 if settings.include_prompt or not settings.prompt else len(prompt) - 1
-    return functools.partial(_embed, bert, pooling, skip)
+    return functools.partial(_embed, bert, pooling, _prompt_tokens(trained))
+
+
+def _prompt_tokens(trained: Trained) -> int:
+    """Number of first tokens that embeddings leave out: those of a prompt that the pooling does not include."""
+    settings = embedding_settings_of(trained)
+    if settings.include_prompt or not settings.prompt:
+        return 0
+    prompt = vocabulary_of(trained).tokenize([settings.prompt], max_length=max_length_of(trained)).tokens[0]
+    return len(prompt) - 1
 
 
 def exported_embed(trained: Trained) -> Exportable:
     """`embed` as a program: the vectors of tokens."""
     embed, settings = _embedder(trained, None), embedding_settings_of(trained)
+    skip = _prompt_tokens(trained)
 
     def apply(params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         vectors = embed(params["encoder"], inputs["tokens"][:, None], inputs["attention_mask"][:, None])
@@ -143,9 +150,10 @@ def exported_embed(trained: Trained) -> Exportable:
             vectors /= jnp.maximum(jnp.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return {"vectors": vectors[:, : settings.truncate_dim]}
 
-    axes = Axes(T=(1, max_length_of(trained)))
+    axes = Axes(T=(skip + 1, max_length_of(trained)))
     inputs = {"tokens": axes("B, T"), "attention_mask": axes("B, T", bool)}
-    return Exportable("vectors [B, D] of texts", apply, axes, inputs)
+    prompted = f" that begin with the prompt {settings.prompt!r}" if settings.prompt else ""
+    return Exportable(f"vectors [B, D] of texts{prompted}", apply, axes, inputs)
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:

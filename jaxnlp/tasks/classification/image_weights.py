@@ -12,6 +12,7 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Export
+from jaxnlp.tasks.classification.kept_threshold import kept_threshold
 
 
 def image_encoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
@@ -40,6 +41,15 @@ class ExportClassifier(Export):
 
     `jaxnlp.load_pretrained` and the verbs read the directory back, with its heads.
     """
+
+    def __call__(self, trained: Trained) -> None:
+        super().__call__(trained)
+        threshold = kept_threshold(trained)
+        if threshold is not None:
+            print(
+                f"{self.folder}: the run's threshold {threshold:g} is not part of it; give --threshold {threshold:g} "
+                "to jaxnlp predict, or compare the probabilities with it"
+            )
 
     def write_transformers(self, trained: Trained) -> None:
         model: Any = trained.model

@@ -240,6 +240,7 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
 @pytest.mark.parametrize(
     ("settings", "tensors", "words"),
     [
+        ({"init_lora_weights": "pissa_niter_4"}, {}, r"init_lora_weights 'pissa_niter_4', expected True or False"),
         ({"peft_type": "IA3"}, {}, r"adapter_config\.json: not supported: peft_type 'IA3', expected 'LORA'"),
         ({"use_dora": True}, {}, r"use_dora True, expected False"),
         ({"new": 1}, {}, r"unknown settings: new"),
@@ -249,6 +250,14 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
         ({}, {"base_model.model.a.lora_A.weight": draw(1, 2)}, r"the model has no tensor a\.weight"),
         ({}, {"base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 16)}, r"lora_B\.weight' is missing"),
         ({}, {"base_model.model.wte.lora_embedding_A": draw(1, 2)}, r"lora_embedding_B' is missing"),
+        (
+            {},
+            {
+                "base_model.model.h.0.attn.c_attn.lora_A.weight": draw(1, 3, 8, 8),
+                "base_model.model.h.0.attn.c_attn.lora_B.weight": draw(16, 1, 1, 1),
+            },
+            r"lora_A\.weight is not supported, expected factors of a dense layer",
+        ),
         ({}, {"base_model.model.wte.lora_magnitude": draw(1)}, r"lora_magnitude is not supported, expected factors"),
         (
             {},

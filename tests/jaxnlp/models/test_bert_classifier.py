@@ -287,6 +287,17 @@ def test_a_classifier_of_the_same_parts_gives_its_heads(config, processor, other
         caplog.clear()
 
 
+def test_a_head_of_the_same_classes_in_another_order_has_the_order_of_the_data(caplog):
+    three = apart(OneClass(("b", "c", "a")), "together")
+    theirs = pretrained(CONFIG, three)
+    found = CONFIG.adopt(theirs).matching_heads(apart(OneClass(("a", "b", "c")), "together"))
+    for name, x in theirs.params["head"].items():
+        np.testing.assert_array_equal(found["head"][name], x[..., [2, 0, 1]])
+    assert not caplog.text
+    twice = PAIRED.adopt(pretrained(PAIRED, apart()))  # two classes of pairs that are read apart have one bias
+    assert twice.matching_heads(apart(OneClass(apart().targets.names[::-1]))) == {}
+
+
 def test_heads_of_another_kind_are_not_used_and_a_note_says_so():
     theirs = pretrained(PAIRED, apart())
     for changes in ({"pair_layer": "none"}, {"cosine_logit": None}, {"cosine_logit": (1.0, 0.5)}, {"pooling": "cls"}):

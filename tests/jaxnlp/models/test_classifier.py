@@ -1,5 +1,6 @@
 import types
 
+import chex
 import jax
 import pytest
 
@@ -23,6 +24,9 @@ def test_a_head_is_taken_only_for_the_same_classes(caplog):
     found = config.adopt(trained)
     assert found.params.keys() == params.keys() - {"head"}
     assert found.matching_heads(processor) == {"head": params["head"]}
+    turned = found.matching_heads(types.SimpleNamespace(targets=OneClass(("good", "bad"))))
+    chex.assert_trees_all_equal(turned, {"head": jax.tree.map(lambda x: x[..., ::-1], params["head"])})
+    assert not caplog.text
     other = types.SimpleNamespace(targets=OneClass(("a", "z")))  # as many classes, which mean something else
     assert found.matching_heads(other) == {}
     assert "the head of earlier is not used: its targets differ" in caplog.text

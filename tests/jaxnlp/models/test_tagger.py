@@ -77,6 +77,11 @@ def test_layers_of_labels_are_adopted_only_for_the_same_labels():
     found = config.adopt(trained)
     assert set(found.params) == {"encoder"}
     assert set(found.matching_heads(PROCESSOR)) == {"scores", "transitions", "start", "end"}
+    turned = found.matching_heads(dataclasses.replace(PROCESSOR, labels=PROCESSOR.labels[::-1]))
+    for name, x in trained.params["scores"].items():
+        np.testing.assert_array_equal(turned["scores"][name], x[..., ::-1])
+    np.testing.assert_array_equal(turned["transitions"], trained.params["transitions"][::-1, ::-1])
+    np.testing.assert_array_equal(turned["start"], trained.params["start"][::-1])
     other = dataclasses.replace(PROCESSOR, labels=labels_of(("LOC",), "bio"))
     assert found.matching_heads(other) == {}
     with pytest.raises(ValueError, match=r"model\.recurrent_widths: \(3, 2\) -> \(4,\)"):

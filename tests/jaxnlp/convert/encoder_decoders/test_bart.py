@@ -201,6 +201,9 @@ def copied(tiny, target):
         ({"forced_bos_token_id": 400}, "forced_bos_token_id must be from 0 to 345, or null, got 400"),
         ({"forced_eos_token_id": 5}, "forced_eos_token_id 5, expected eos_token_id or null"),
         ({"window": 3}, "unknown settings: window"),
+        ({"decoder_start_token_id": 5}, r"generation_config\.json: decoder_start_token_id 5, but by config\.json"),
+        ({"decoder_start_token_id": None, "bos_token_id": 0}, "bos_token_id 0, but by"),
+        ({"eos_token_id": [2, 7]}, r"eos_token_id \[2, 7\], but by"),
     ],
     ids=str,
 )

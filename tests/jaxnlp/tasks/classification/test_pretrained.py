@@ -19,6 +19,7 @@ from jaxnlp.runs import load
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
 from jaxnlp.tasks.classification import Classification
+from jaxnlp.tasks.classification.export import exports
 from jaxnlp.tasks.classification.pretrained import SIMILARITY
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 from tests.encoder_folders import write_folder
@@ -111,6 +112,13 @@ def test_prompts_truncation_and_the_older_layout_are_those_of_sentence_transform
     assert np.ptp(expected, axis=0).max() > 1e-2
     similarity = [one.label for one in found.predict(texts[:2], texts[1:])]
     np.testing.assert_allclose(similarity, theirs.similarity_pairwise(expected[:2], expected[1:]).clip(0), atol=1e-5)
+    programs, batch = exports(found), found.processor(texts[:2], texts[1:])
+    inputs = {name: batch[name] for name in found.model.config.reads}
+    outputs = programs["classify_similarity"].apply(found.separate_params, inputs)["outputs"]
+    np.testing.assert_allclose(outputs[:, 0], similarity, atol=1e-5)
+    for program in programs.values():  # of any length
+        jax.eval_shape(program.apply, found.separate_params, dict(program.inputs))
+    assert "the prompt 'a cat '" in programs["embed"].returns
     Export(tmp_path / "again")(found)
     again = load(tmp_path / "again")
     assert again.processor == found.processor
@@ -237,6 +245,7 @@ def test_a_cross_encoder_scores_pairs_as_in_sentence_transformers(layout, tmp_pa
     found = load(tmp_path / "theirs")
     expected = theirs.predict(list(zip(TEXTS, PAIRS, strict=True)))
     np.testing.assert_allclose([one.label for one in found.predict(TEXTS, PAIRS)], expected, atol=1e-5)
+    assert "a number is the sigmoid of its logit" in exports(found)["classify"].returns
     assert TextClassifierProcessor.from_json(found.processor.to_json()) == found.processor
 
 

@@ -34,6 +34,8 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
         capsys.readouterr()
         assert main(["predict", str(run), "the run", "--threshold", "0.01"]) == 0
         assert capsys.readouterr().out.startswith("sport\t")
+        assert main(["export", str(run), str(tmp_path / "exported"), "--format", "jax"]) == 0
+        assert "the run's threshold 0.9999 is not part of it" in capsys.readouterr().out
     finally:
         (run / FILE).unlink()
     assert kept_threshold(load_run(run)) is None
