@@ -103,12 +103,19 @@ class TextSource:
         files = {"train": self.path, "validation": self.validation, "test": self.test}
         paths = {name: Path(file) for name, file in files.items() if file is not None}
         try:
-            return {name: (path, self.read(path, None if name == "test" else True)[0]) for name, path in paths.items()}
+            return {
+                name: (path, self.read(path, None, "skipped; jaxnlp evaluate --file predicts them")[0])
+                if name == "test"
+                else (path, self.read(path, True, "skipped")[0])
+                for name, path in paths.items()
+            }
         except MissingColumnsError as error:
             pair = ", --data.pair" if len(self.columns.texts) == 2 else ""
             raise DataError(f"{error}; name the columns of your table with --data.text{pair}, --data.label") from error
 
-    def read(self, path: Path, labelled: bool | None = None) -> tuple[list[TableRow], SourceRows]:
+    def read(
+        self, path: Path, labelled: bool | None = None, fate: str = "not scored"
+    ) -> tuple[list[TableRow], SourceRows]:
         """The rows of a file with a text and, except for several classes, a label; and all its rows.
 
         Among numbers, names of missing values such as NA are missing labels.
@@ -116,6 +123,7 @@ class TextSource:
         Args:
           path: the file.
           labelled: whether the column of labels must exist; None = it is read if it exists.
+          fate: of rows without a label, for the warning.
         """
         if self.known is not None:
             return read_data_set_file(self.known, path, labelled=labelled)
@@ -131,7 +139,7 @@ class TextSource:
         if self.predict == "number":
             rows = [row._replace(label="") if str(row.label).lower() in _MISSING else row for row in rows]
         if not several:
-            rows = labelled_rows(path, rows, self.columns.label, labelled=labelled)
+            rows = labelled_rows(path, rows, self.columns.label, labelled=labelled, fate=fate)
         return rows, table.source(rows)
 
     def without_label(self, path: Path, labelled: Sequence[TableRow]) -> tuple[list[TableRow], SourceRows]:

@@ -205,7 +205,9 @@ def _without(
     return [row for row in rows if not lacks(row)]
 
 
-def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bool | None = True) -> list[TableRow]:
+def labelled_rows(
+    path: Path, rows: list[TableRow], column: str, *, labelled: bool | None = True, fate: str = "skipped"
+) -> list[TableRow]:
     """Removes rows with an empty label; a warning counts them.
 
     Args:
@@ -213,6 +215,7 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
       rows: of the table.
       column: of the labels.
       labelled: whether labels are required. If not, and no row has a label, all rows are kept, with the label None.
+      fate: of the removed rows, for the warning.
 
     Raises: DataError when labels are required, but no row has one.
     """
@@ -223,7 +226,7 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
         if not labelled:
             return [row._replace(label=None) for row in rows]
         raise DataError(f"{path}: no row has a label in the column {column}")
-    return _without(path, rows, lambda row: row.label == "", "a label", "skipped" if labelled else "not scored")
+    return _without(path, rows, lambda row: row.label == "", "a label", fate)
 
 
 def _delimited_table(

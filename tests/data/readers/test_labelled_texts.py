@@ -151,6 +151,19 @@ def test_classes_that_look_alike_are_reported_by_their_characters(other, tmp_pat
     assert ascii("caf\u00e9 1") in message
 
 
+def test_what_becomes_of_rows_without_a_label_is_said_for_each_split(tmp_path, caplog):
+    paths = {name: written(tmp_path, "text,label\na,x\nb,\nc,y\n", f"{name}.csv") for name in ("train", "test")}
+    splits = TextSource(Columns(("text",), "label"), str(paths["train"]), test=str(paths["test"])).tables()
+    assert {name: [row.texts[0] for row in rows] for name, (_, rows) in splits.items()} == dict.fromkeys(
+        paths, ["a", "c"]
+    )
+    rest = "1 of 3, the first in line 3"
+    assert caplog.messages == [
+        f"{paths['train']}: rows without a label, which are skipped: {rest}",
+        f"{paths['test']}: rows without a label, which are skipped; jaxnlp evaluate --file predicts them: {rest}",
+    ]
+
+
 @pytest.mark.parametrize("missing", ["NA", "N/A", "nan", "NULL", "None", r"\N", ""])
 def test_signs_of_missing_values_are_no_numbers_and_are_named_among_classes(tmp_path, caplog, missing):
     path = written(tmp_path, f"text,label\na,1\nb,{missing}\nc,2\nd,2\n")
