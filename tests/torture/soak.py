@@ -1,7 +1,7 @@
-"""`python -m tests.torture.soak`: a long training of a tiny model, then many calls of it; what they take must not grow.
+"""`python -m tests.torture.soak`: long trainings of tiny models, then many calls of each; what they take must not grow.
 
-It writes docs/results/soak.json and the table of docs/reliability.md. Both are tried in this process: memory, open
-files, threads, compilations and the size of the run's folder, at equal distances.
+Each model has a process of its own, which samples itself at equal distances: memory, open files, threads, compilations
+and the size of the run's folder. `--record` writes docs/results/soak.json and the table of docs/reliability.md.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import sys
 import tempfile
 import threading
@@ -21,11 +20,13 @@ from typing import Any
 
 from benchmarks.markdown import with_table
 from jaxnlp.saving.checkpoints import checkpoint_steps
-from tests.torture.families import TEXTS, WORDS, write_text
+from tests.torture.families import OTHERS, TEXTS, WORDS, write_text
 
 PAGE, RESULTS = Path("docs/reliability.md"), Path("docs/results/soak.json")
 MARKERS = ("<!-- begin soak -->", "<!-- end soak -->")
 SAMPLES = 20
+VERBS = {"gpt": "perplexity", "lstm": "perplexity", "tagger": "tag"}
+"""The families, and what a call of each computes."""
 COMPILED = "/jax/core/compile/backend_compile_duration"
 EVERY = "--evaluate-every-steps 500 --checkpoint-every-steps 250 --log-every-steps 10 --optimizer.schedule.warmup 4"
 
@@ -65,8 +66,8 @@ class Watch:
         )
 
 
-def trains(folder: Path, steps: int) -> dict[str, Any]:
-    """Trains a tiny GPT for so many steps, with evaluations, checkpoints and logs."""
+def trains(family: str, folder: Path, steps: int) -> dict[str, Any]:
+    """Trains a tiny model for so many steps, with evaluations, checkpoints and logs."""
     from train import loop, start
     from train.logs.log import RunLog
 
@@ -80,31 +81,48 @@ def trains(folder: Path, steps: int) -> dict[str, Any]:
                 watch.sample(step)
 
     loop.RunLog = Sampled  # type: ignore[misc]
-    words = f"{TEXTS['gpt']} --data.path {folder / 'text.txt'} {EVERY} --total-steps {steps}".split()
+    recipe = f"{TEXTS[family]} --data.path {folder / 'text.txt'}" if family in TEXTS else OTHERS[family]
+    words = f"{recipe} {EVERY} --total-steps {steps}".split()
     begun = time.monotonic()
     if start.main([*words, "--workdir", str(folder / "run")]):
         raise SystemExit("the run has not ended")
-    return {"what": f"{steps:,} steps of a GPT", "seconds": round(time.monotonic() - begun), "samples": watch.samples}
+    return {
+        "what": f"{steps:,} steps of {family}",
+        "seconds": round(time.monotonic() - begun),
+        "samples": watch.samples,
+    }
 
 
-def calls(folder: Path, count: int, seconds: float) -> dict[str, Any]:
-    """Calls the trained model so many times with texts of mixed numbers and lengths, or until the time is over."""
+def calls(family: str, folder: Path, count: int) -> dict[str, Any]:
+    """Calls the trained model so many times, with texts of mixed numbers and lengths."""
     from jaxnlp.runs import load_run
 
-    run: Any = load_run(folder / "run")
+    compute: Any = getattr(load_run(folder / "run"), VERBS[family])
     draw, watch, distance = random.Random(0), Watch(folder / "run"), max(count // SAMPLES, 1)
-    begun, done = time.monotonic(), 0
-
-    def once() -> None:
-        texts = [" ".join(draw.choices(WORDS, k=draw.randrange(1, 40))) for _ in range(draw.randrange(1, 9))]
-        run.perplexity(texts)
-
-    while done < count and time.monotonic() - begun < seconds:
-        once()
-        done += 1
+    begun = time.monotonic()
+    for done in range(1, count + 1):
+        compute([" ".join(draw.choices(WORDS, k=draw.randrange(1, 40))) for _ in range(draw.randrange(1, 9))])
         if done % distance == 0:
             watch.sample(done)
-    return {"what": f"{done:,} calls of it", "seconds": round(time.monotonic() - begun), "samples": watch.samples}
+    return {
+        "what": f"{count:,} calls of {family}",
+        "seconds": round(time.monotonic() - begun),
+        "samples": watch.samples,
+    }
+
+
+def soaked(family: str, steps: int, count: int) -> list[dict[str, Any]]:
+    """Both parts of a family, in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="soak") as name:
+        out, pid = Path(name) / "parts.json", os.fork()
+        if not pid:
+            folder = Path(name)
+            out.write_text(json.dumps([trains(family, folder, steps), calls(family, folder, count)]))
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        parts: list[dict[str, Any]] = json.loads(out.read_text())
+    return parts
 
 
 def table(parts: Sequence[dict[str, Any]]) -> str:
@@ -131,17 +149,17 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(prog="python -m tests.torture.soak", description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--calls", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=1e9, help="for the calls, at most")
+    parser.add_argument("--calls", type=int, default=100_000, help="of all families together")
+    parser.add_argument("--families", nargs="*", default=list(VERBS))
     parser.add_argument("--record", action="store_true", help=f"write {RESULTS} and {PAGE}")
     given = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="soak"))
-    parts = [facts(), trains(folder, given.steps), calls(folder, given.calls, given.seconds)]
+    parts = [facts()]
+    for family in given.families:
+        parts += soaked(family, given.steps, -(-given.calls // len(given.families)))
     print(table(parts))
     if given.record:
         RESULTS.write_text("[\n" + ",\n".join(json.dumps(part) for part in parts) + "\n]\n", encoding="utf-8")
         PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), table(parts), MARKERS), encoding="utf-8")
-    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
