@@ -150,7 +150,7 @@ def array_readers() -> list[Reader]:
 
 
 def image_readers() -> list[Reader]:
-    """Pillow's files."""
+    """Pillow's files. A few bytes may be 179 million pixels, the most that Pillow takes, which need their time."""
     rng, found = np.random.default_rng(0), list[Reader]()
     picture = Image.fromarray(rng.integers(0, 255, (9, 7, 3), np.uint8))
     for format in ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"):
@@ -159,7 +159,9 @@ def image_readers() -> list[Reader]:
             stream = io.BytesIO()
             picture.convert("RGB" if format in ("JPEG", "WEBP") and mode == "P" else mode).save(stream, format)
             seeds.append(stream.getvalue())
-        found.append(Reader(format.lower(), f"a.{format.lower()}", seeds, lambda path: open_image(path, 3)))
+        found.append(
+            Reader(format.lower(), f"a.{format.lower()}", seeds, lambda path: open_image(path, 3), seconds=5.0)
+        )
     return found
 
 
