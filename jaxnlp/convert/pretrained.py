@@ -13,6 +13,7 @@ from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
     EXPORTED,
+    PretrainedError,
     errors_name,
     find_folder,
     read_object,
@@ -283,6 +284,10 @@ def _config_of(file: Path, *, exported: bool) -> tuple[EncoderFamily, BertConfig
     known = families()
     family, fields, size = fields_of(file, known, BertConfig, _NEEDED, default="bert", exported=exported)
     if "padding_id" in fields:  # the first position embeddings are those up to that of padding
+        if fields["padding_id"] is None:
+            raise PretrainedError(
+                f"{file}: pad_token_id null, expected the number of a token: positions begin after it"
+            )
         fields["max_positions"] = fields.get("max_positions", BertConfig.max_positions) - fields["padding_id"] - 1
     if family.layer_kinds:
         fields |= layer_kind_fields(file, read_object(file))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, get_type_hints
 
-from jaxnlp.config import outside
+from jaxnlp.config import Count, outside
 from jaxnlp.convert.folders import PretrainedError, read_object
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -73,13 +73,14 @@ def fields_of(
     strange = rules.problems({name: settings[name] for name in settings if not exported or name in rules.names})
     hints, bounded = get_type_hints(kind), get_type_hints(kind, include_extras=True)
     kinds = {theirs: hints[ours] for theirs, ours in family.fields.items() if theirs not in family.values}
+    bounds = {number: Count, **{theirs: bounded.get(ours) for theirs, ours in family.fields.items()}}
     for theirs, hint in (*kinds.items(), (number, int)):
         if theirs in settings:
             expected, name = _KINDS[hint]
             # isinstance would take True for a number.
             if type(settings[theirs]) not in expected:
                 strange.append(f"{theirs} {settings[theirs]!r}, expected {name}")
-            elif bound := outside(settings[theirs], bounded.get(family.fields.get(theirs, ""))):
+            elif bound := outside(settings[theirs], bounds[theirs]):
                 strange.append(f"{theirs} {settings[theirs]!r}, expected {bound}")
     names = [*(theirs for theirs, ours in family.fields.items() if ours in needed), number]
     missing = [f"no {name}" for name in names if name not in settings]

@@ -8,6 +8,7 @@ Source: https://universaldependencies.org/format.html
 """
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxnlp.corpus import DataError
@@ -18,6 +19,7 @@ ROOT = "root"
 """The relation of the word that has no head."""
 UNSPECIFIED = "_"
 """The value of a column that is not given."""
+_HEAD = re.compile("0|[1-9][0-9]{0,8}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
             line_numbers.append(line_number)
     heads, relations = None, None
     if trees:
-        heads, relations = _tree(words, line_numbers, f"{file}, line {{}}, sentence {name}")
+        heads, relations = _tree(words, [f"{file}, line {line}, sentence {name}" for line in line_numbers])
     forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
     upos, xpos = (tuple(tag if tag.strip() else UNSPECIFIED for tag in tags) for tags in (upos, xpos))
     return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
@@ -200,30 +202,26 @@ def _is_word(identifier: str, where: str) -> bool:
     raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
 
 
-def _tree(
-    words: list[list[str]], line_numbers: list[int], where: str
-) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
-    """Heads and relations; None and None if no word has a head."""
+def _tree(words: list[list[str]], places: Sequence[str]) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
+    """Heads and relations; None and None if no word has a head. Args: places: where each word is, for messages."""
     if all(fields[HEAD] == UNSPECIFIED for fields in words):
         return None, None
     heads = []
-    for fields, line in zip(words, line_numbers, strict=True):
-        if not fields[HEAD].isdecimal() or int(fields[HEAD]) > len(words):
-            raise DataError(
-                f"{where.format(line)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
-                f"{fields[HEAD]!r}"
-            )
+    for fields, place in zip(words, places, strict=True):
+        if not _HEAD.fullmatch(fields[HEAD]) or int(fields[HEAD]) > len(words):
+            got = f"{fields[HEAD]!r:.40}"
+            raise DataError(f"{place}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got {got}")
         if fields[DEPREL] in ("", UNSPECIFIED):
-            raise DataError(f"{where.format(line)}: {fields[FORM]!r} has a HEAD and no DEPREL")
+            raise DataError(f"{place}: {fields[FORM]!r} has a HEAD and no DEPREL")
         heads.append(int(fields[HEAD]))
     problem = tree_problem(heads)
     if problem is not None:
         word, message = problem
-        raise DataError(f"{where.format(line_numbers[word - 1])}: {message}")
-    for fields, line in zip(words, line_numbers, strict=True):
+        raise DataError(f"{places[word - 1]}: {message}")
+    for fields, place in zip(words, places, strict=True):
         if (universal(fields[DEPREL]) == ROOT) != (fields[HEAD] == "0"):
             raise DataError(
-                f"{where.format(line)}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "
+                f"{place}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "
                 f"{fields[DEPREL]}; expected the relation root where the HEAD is 0, and only there"
             )
     return tuple(heads), tuple(fields[DEPREL] for fields in words)

@@ -167,7 +167,7 @@ def _described(options: ProcessOptions) -> tuple[str | None, int | None, int | N
         for given, name in ((options.num_processes, PROCESSES), (options.process_id, PROCESS))
     )
     host, _, port = (address or "").rpartition(":")
-    if address is not None and not (host and port.isdecimal() and int(port) < 2**16):
+    if address is not None and not (host and port.isdecimal() and len(port) < 6 and int(port) < 2**16):
         raise ConfigError(f"the coordinator's address has the form HOST:PORT, got {address!r}")
     if count is not None and number is not None and number >= count:
         raise ConfigError(f"processes are numbered from 0, so process {number} of {count} does not exist")
@@ -196,7 +196,7 @@ def _detected(address: str | None, count: int | None, number: int | None, second
 
 def _number(name: str) -> int | None:
     text = os.environ.get(name)
-    if text is not None and not text.isdecimal():
+    if text is not None and not (text.isdecimal() and len(text) < 10):
         raise ConfigError(f"${name} must be a number, got {text!r}")
     return None if text is None else int(text)
 

@@ -120,6 +120,12 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
             "line 2, .* 'b' has the HEAD 1 and the relation root; expected the relation root where",
         ),
         ([row(1, "a", 0, "ROOT")], "line 1, sentence 1: 'a' has the HEAD 0 and the relation ROOT; expected"),
+        ([row(1, "a", "9" * 5_000, "root")], "line 1, .* must be a number from 0 to 1, got '9{39}$"),
+        ([row(1, "a", "00", "root")], "line 1, .* must be a number from 0 to 1, got '00'"),
+        (
+            ["# sent_id = {1} }", row(1, "a", 0, "ROOT")],
+            r"line 2, sentence \{1\} \}: 'a' has the HEAD 0 and the relation",
+        ),
         ([row(1, "a", "²", "root")], "line 1, .* the HEAD of 'a' must be a number from 0 to 1, got '²'"),
         ([row("²", "a", 0, "root")], "line 1, .* expected an ID such as 8, 8-9 or 8.1, got '²'"),
         (["# only a comment"], "has no sentences; expected CoNLL-U"),

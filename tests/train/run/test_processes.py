@@ -35,8 +35,7 @@ from train.run.processes import (
 
 ROOT = Path(__file__).resolve().parents[3]
 IDS = np.arange(3)
-SECONDS = 300
-"""At most, on a busy machine."""
+SECONDS = 300  # at most, on a busy machine
 SECONDS_TO_END = 60  # after another process has died, or hangs
 
 QUICKLY = {
@@ -382,6 +381,7 @@ def test_without_the_option_a_process_trains_by_itself():
         ({}, {ADDRESS: "host"}, "the coordinator's address has the form HOST:PORT, got 'host'"),
         ({"coordinator": "host:port"}, {}, "the coordinator's address has the form HOST:PORT, got 'host:port'"),
         ({"coordinator": "1234"}, {}, "the coordinator's address has the form HOST:PORT, got '1234'"),
+        ({"coordinator": "host:" + "9" * 5_000}, {}, "the coordinator's address has the form HOST:PORT"),
         ({"coordinator": "host:99999"}, {}, "the coordinator's address has the form HOST:PORT, got 'host:99999'"),
         ({"coordinator": "host:1"}, {PROCESSES: "two"}, "$JAX_NUM_PROCESSES must be a number, got 'two'"),
         ({"num_processes": 2, "process_id": 2}, {}, "numbered from 0, so process 2 of 2 does not exist"),

@@ -317,6 +317,16 @@ def test_settings_that_are_not_supported_are_refused_by_name(family, changes, me
         read_pretrained(tmp_path)
 
 
+def test_positions_that_begin_after_padding_need_its_number(tiny_folder, tmp_path):
+    folder, _ = tiny_folder("xlm-roberta")
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    settings = json.loads((folder / "config.json").read_text()) | {"pad_token_id": None}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(PretrainedError, match="pad_token_id null, expected the number of a token"):
+        read_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "message"),
     [

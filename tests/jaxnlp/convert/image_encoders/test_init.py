@@ -259,6 +259,7 @@ def test_a_grey_model_reads_grey_images(tmp_path):
         ({"patch_size": 5}, "model.patch must divide the size of the images, 12 pixels, got 5"),
         ({"num_attention_heads": 3}, "model.num_heads must divide model.width"),
         ({"num_channels": 4}, "num_channels must be 1 or 3, got 4"),
+        ({"num_channels": 3.0}, "num_channels must be 1 or 3, got 3.0"),
         ({"hidden_dropout_prob": 2.0}, "hidden_dropout_prob 2.0, expected in"),
         ({"head_dim": 4}, "unknown settings: head_dim"),
         ({"model_type": "beit"}, "model_type must be one of clip_vision_model, deit, vit, got 'beit'"),
