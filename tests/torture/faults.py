@@ -135,8 +135,10 @@ def unmounted(round_: Round) -> Iterator[None]:
 
 
 def mount(*words: str) -> None:
-    """Mounts something."""
-    subprocess.run(["mount", *words], check=True)
+    """Mounts something. A folder in which a file is being written cannot become read-only yet: it is tried again."""
+    end = time.monotonic() + 10
+    while subprocess.run(["mount", *words], check=time.monotonic() > end, capture_output=True).returncode:
+        time.sleep(0.02)
 
 
 def unmount(round_: Round) -> None:

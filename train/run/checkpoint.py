@@ -264,11 +264,16 @@ class Checkpoints:
     def __enter__(self) -> "Checkpoints":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Waits until all saved checkpoints are on disk. Raises: errors of the writing."""
         with self._on_exit, self._writing():
-            if self._manager is not None:
+            if self._manager is None:
+                return
+            try:
                 self._manager.close()
+            except RuntimeError as failed:  # Orbax also waits for a thread that could not begin to write
+                if error is None or not str(failed).startswith("cannot join thread before it is started"):
+                    raise
 
 
 def bytes_on_disk(items: Any) -> int:

@@ -1,5 +1,7 @@
 """Checkpoints whose folder is moved while they are written, and errors that Orbax explains in many lines."""
 
+import threading
+
 import pytest
 
 from jaxnlp.saving.checkpoints import DamagedCheckpointError
@@ -27,6 +29,29 @@ def test_a_folder_that_is_moved_while_the_run_writes_is_named(run, tmp_path, wai
         moved_after_step_4()
     assert raised.value.filename == str(run / "checkpoints")
     assert_restored(restore(tmp_path / "moved"), 4 if waits else 3)
+
+
+def test_a_save_without_memory_for_a_thread_ends_with_that_error(run, monkeypatch):
+    """`jaxnlp train` shows it as a line about memory."""
+
+    start = threading.Thread.start
+
+    def refused(thread):
+        if thread.name == "async_save":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def saved_without_threads():
+        with Checkpoints(run, keep=10) as checkpoints:
+            save_state(checkpoints, 4)
+            checkpoints._manager.wait_until_finished()
+            monkeypatch.setattr(threading.Thread, "start", refused)
+            save_state(checkpoints, 5)
+
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        saved_without_threads()
+    monkeypatch.undo()
+    assert_restored(restore(run), 4)
 
 
 def test_a_file_that_orbax_explains_in_many_lines_is_explained_in_one(run):
