@@ -20,6 +20,9 @@ SECONDS = 120
 ENDINGS = {0: "done", 1: "refused", 2: "refused", 129: "stopped", 130: "stopped", 143: "stopped"}
 QUIET = ("loading JAX", "note: ", "warning: ", "process 0 waits at ", "  ")
 """Beginnings of lines that are no errors; those of two blanks belong to the error before them."""
+XLA = re.compile(r"[IW]\d{4} ")
+"""Notes of XLA's own."""
+NAMED = re.compile(r"error: |process \d+ \(.*\) ended with an error: ")
 SAME, WARNED, REFUSED, MISSED, FAILED = "same bits", "warned", "refused", "missed", "failed"
 """Outcomes: equal to a run that nobody touched, in every bit; less than that, with a warning; an error in one line,
 and after the damage is undone the same bits; the run ended before the moment; anything else."""
@@ -132,16 +135,20 @@ def ending(start: Start, seconds: float = SECONDS) -> str:
     if not start.wait(seconds):
         start.kill()
         raise FailedError(f"hangs: {start.output[-300:]} {start.errors[-1500:]}")
-    kinds = {_ending(process) for process in (start, *start.others)}
+    kinds = {_ending(process, several=bool(start.others)) for process in (start, *start.others)}
     if len(kinds) > 1 and kinds != {"killed", "refused"}:
         raise FailedError(f"several processes: {kinds}")
     return "killed" if "killed" in kinds else kinds.pop()
 
 
-def _ending(start: Start) -> str:
+def _ending(start: Start, *, several: bool) -> str:
+    """How one process ends. Where several train, JAX may abort one after our line, with lines of its own."""
     lines = [line for line in start.errors.splitlines() if line and not line.startswith(QUIET)]
+    lines = [line for line in lines if not XLA.match(line)]
     status = start.status or 0
     kind = "killed" if status < 0 else ENDINGS.get(status, "")
+    if several and kind == "killed" and any(map(NAMED.match, lines)):
+        return "refused"
     clear = {
         "done": not lines,
         "refused": len(lines) == 1 and lines[0].startswith("error: "),

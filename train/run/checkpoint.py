@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
+from orbax.checkpoint._src.futures import future, synchronization
 
 from jaxnlp.saving.atomic_files import naming
 from jaxnlp.saving.checkpoints import (
@@ -157,6 +158,7 @@ class Checkpoints:
                 self._require_folder()
                 yield
         except Exception:
+            _end_waiting_threads()
             self._require_folder()  # Orbax has an error of its own for each of its files that is not where it was
             raise
 
@@ -274,6 +276,14 @@ class Checkpoints:
             except RuntimeError as failed:  # Orbax also waits for a thread that could not begin to write
                 if error is None or not str(failed).startswith("cannot join thread before it is started"):
                     raise
+
+
+def _end_waiting_threads() -> None:
+    """Ends the threads of a save that failed before its folder was there. They wait for it, and the process would wait
+    five minutes for them at its end."""
+    if jax.process_count() == 1:
+        save = synchronization.OperationIdGenerator.get_current_operation_id()
+        future.set_signals([*synchronization.HandlerAwaitableSignal], operation_id=save)
 
 
 def bytes_on_disk(items: Any) -> int:

@@ -1,5 +1,7 @@
 """Checkpoints whose folder is moved while they are written, and errors that Orbax explains in many lines."""
 
+import errno
+import os
 import threading
 
 import pytest
@@ -52,6 +54,29 @@ def test_a_save_without_memory_for_a_thread_ends_with_that_error(run, monkeypatc
         saved_without_threads()
     monkeypatch.undo()
     assert_restored(restore(run), 4)
+
+
+def test_a_folder_that_cannot_be_made_leaves_no_thread_that_waits_for_it(run, monkeypatch):
+    """The process would wait for it, too, after its last line."""
+    make = os.mkdir
+
+    def read_only(path, *arguments, **options):
+        if "checkpoint-tmp" in str(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        make(path, *arguments, **options)
+
+    before = {*threading.enumerate()}
+
+    def saved():
+        with Checkpoints(run, keep=10) as checkpoints:
+            save_state(checkpoints, 4)
+
+    monkeypatch.setattr(os, "mkdir", read_only)
+    with pytest.raises(OSError, match="Read-only file system"):
+        saved()
+    for thread in {*threading.enumerate()} - before:
+        threading.Thread.join(thread, 20)  # Orbax's own raises the error of the thread
+        assert thread.daemon or not thread.is_alive(), thread.name
 
 
 def test_a_file_that_orbax_explains_in_many_lines_is_explained_in_one(run):
