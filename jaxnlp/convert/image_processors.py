@@ -3,7 +3,6 @@
 A processor of images and texts has the same settings in processor_config.json.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,10 @@ from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
+MOST_PIXELS = 16_384
+"""Of a row or a column of an image."""
+MOST = 1e30
+"""Numbers of settings are smaller."""
 _COMMON: Mapping[str, Any] = {
     **{"do_resize": True, "do_rescale": True, "do_normalize": True, "default_to_square": True},
     **{"do_convert_rgb": False},
@@ -150,22 +153,23 @@ def _size(name: str, value: Any, *, square: bool = True) -> tuple[int, ...]:
         sides = (value["height"], value["width"])
     elif isinstance(value, dict) and value.keys() == {"shortest_edge"} and name == "size":
         sides = (value["shortest_edge"],)
-    if not sides or not all(type(side) is int and side > 0 for side in sides):
-        raise ValueError(f"{name} {value!r}, expected height and width{', or shortest_edge' * (name == 'size')}")
+    if not sides or not all(type(side) is int and 0 < side <= MOST_PIXELS for side in sides):
+        edge = ", or shortest_edge" * (name == "size")
+        raise ValueError(f"{name} {value!r:.200}, expected height and width{edge}, at most {MOST_PIXELS:,} pixels")
     return sides
 
 
 def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or not 0.0 < value < math.inf:
-        raise ValueError(f"{name} {value!r}, expected a positive number")
+    if type(value) not in (int, float) or not 0.0 < value < MOST:
+        raise ValueError(f"{name} {value!r:.200}, expected a positive number")
     return float(value)
 
 
 def _of_channels(name: str, value: Any, channels: int) -> tuple[float, ...]:
     values = value if isinstance(value, list) else [value]
     values = values * channels if len(values) == 1 else values
-    if len(values) != channels or not all(type(x) in (int, float) and math.isfinite(x) for x in values):
-        raise ValueError(f"{name} {value!r}, expected a number for each of {channels} channels")
+    if len(values) != channels or not all(type(x) in (int, float) and -MOST < x < MOST for x in values):
+        raise ValueError(f"{name} {value!r:.200}, expected a number for each of {channels} channels")
     return tuple(map(float, values))
 
 
