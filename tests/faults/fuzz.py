@@ -35,6 +35,8 @@ MEMORY = 3 * 2**30
 """Bytes of address space that a reader may take beyond those of the imports."""
 MOST_KEPT, MOST_BYTES = 400, 2**20
 """Inputs of a reader from which others are made, and the bytes of each."""
+LARGE = 2**18
+"""Bytes for which a reader may take as long again."""
 OURS = ("jaxnlp", "data", "train")
 FORBIDDEN = re.compile(
     r"os\.(system|exec|posix_spawn|spawn|fork|forkpty|kill|chmod|chown|putenv|setxattr)|subprocess\.|pty\.|socket\.|"
@@ -125,7 +127,8 @@ class Fuzzer:
         """Reads an input, and notes what happens. Returns: whether this outcome is new."""
         self.path.write_bytes(content)
         self._watch.seen.clear()
-        signal.setitimer(signal.ITIMER_PROF, self.reader.seconds)
+        allowed = self.reader.seconds * (1 + len(content) / LARGE)
+        signal.setitimer(signal.ITIMER_PROF, allowed)
         started = time.process_time()
         kind, text, trace = "read", "", ""
         try:
@@ -136,7 +139,7 @@ class Fuzzer:
             kind = "refused" if is_ours(error, self.path) else "find"
             trace = "" if kind == "refused" else traceback.format_exc()
         except Slow:
-            kind, text, trace = "find", f"more than {self.reader.seconds} s", traceback.format_exc()
+            kind, text, trace = "find", f"more than {allowed:.2g} s", traceback.format_exc()
         except BaseException as error:  # a panic of a library in Rust
             if isinstance(error, KeyboardInterrupt):
                 raise
