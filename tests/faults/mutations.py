@@ -96,7 +96,7 @@ def _other_value(value: Any, generator: random.Random) -> Any:
             case _:
                 return [*value[:index], _other_value(value[index], generator), *value[index + 1 :]]
     if isinstance(value, int | float) and not isinstance(value, bool) and generator.random() < 0.3:
-        return generator.choice((value + 1, -value, value * 10**6, value / 3, str(value)))
+        return generator.choice((value + 1, -value, value * 10**6, value // 3, str(value % 10**9)))
     return generator.choice(VALUES)
 
 
