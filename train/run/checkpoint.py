@@ -158,7 +158,6 @@ class Checkpoints:
                 self._require_folder()
                 yield
         except Exception:
-            _end_waiting_threads()
             self._require_folder()  # Orbax has an error of its own for each of its files that is not where it was
             raise
 
@@ -271,11 +270,16 @@ class Checkpoints:
         with self._on_exit, self._writing():
             if self._manager is None:
                 return
+            failed = True
             try:
                 self._manager.close()
-            except RuntimeError as failed:  # Orbax also waits for a thread that could not begin to write
-                if error is None or not str(failed).startswith("cannot join thread before it is started"):
+                failed = error is not None
+            except RuntimeError as other:  # Orbax also waits for a thread that could not begin to write
+                if error is None or not str(other).startswith("cannot join thread before it is started"):
                     raise
+            finally:
+                if failed:
+                    _end_waiting_threads()
 
 
 def _end_waiting_threads() -> None:
