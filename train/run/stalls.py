@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 
+from jaxnlp.cli.interrupts import end_without_memory
 from jaxnlp.cli.messages import reason
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -20,12 +21,15 @@ SECONDS_AT_LEAST = 10
 """A shorter wait is no stall."""
 MOST_ROWS = 1_000
 """The median is that of so many rows."""
+SPARE = 2**20
+"""Bytes. A stall with less memory left is a callback that Python could not call, for which JAX waits forever."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Stalls:
-    """A context with a thread that looks at the run once a second, and only prints: the run goes on.
+    """A context with a thread that looks at the run once a second. It only prints, and the run goes on; but a stall
+    without memory ends the process with a line.
 
     The host queues steps, and waits for them when it logs. So the time of a step is that of all steps between two rows
     of the log, divided by their number; and the steps since the last row may take their time, too. Seconds are those in
@@ -75,11 +79,10 @@ class Stalls:
 
     def longest(self) -> float:
         """Seconds that the host may wait now; infinite between steps, and before the first row."""
-        seconds = list(self._seconds_per_step)
-        if self._paused % 2 or not seconds or self._compiling():
+        if self._paused % 2 or not self._seconds_per_step or self._compiling():
             return float("inf")
         steps = TIMES_AS_LONG + self._step - self._row[0]
-        return max(steps * statistics.median(seconds), SECONDS_AT_LEAST)
+        return max(steps * statistics.median(list(self._seconds_per_step)), SECONDS_AT_LEAST)
 
     def _watch(self) -> None:
         last, waited, named = None, 0.0, False
@@ -87,9 +90,18 @@ class Stalls:
             now = self._step, self._row, self._paused
             waited, named = (waited + SECONDS_BETWEEN_LOOKS, named) if now == last else (0.0, False)
             last = now
-            if not named and waited > SECONDS_AT_LEAST and waited > self.longest():
+            if waited > SECONDS_AT_LEAST and self._is_stall(waited) and not named:
                 named = True
                 self._name(waited)
+
+    def _is_stall(self, seconds: float) -> bool:
+        try:
+            if seconds <= self.longest():
+                return False
+            bytearray(SPARE)
+        except MemoryError:
+            end_without_memory()
+        return True
 
     def _name(self, seconds: float) -> None:
         """Writes the stacks of all threads, and says so."""

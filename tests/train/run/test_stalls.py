@@ -45,6 +45,18 @@ def test_a_step_that_stalls_is_named_once_with_the_stacks_of_all_threads(quick, 
         assert (tmp_path / "stacks.txt").read_text().startswith(written)
 
 
+def test_a_stall_without_memory_ends_the_process(quick, tmp_path, monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(module, "end_without_memory", ended.set)
+    with Stalls(tmp_path, 0, 0.0) as stalls:
+        stalls.step(1)
+        stalls.row(1, 1e-4)
+        assert waited_for(lambda: (tmp_path / "stacks.txt").exists())
+        assert not ended.is_set()  # there is memory
+        monkeypatch.setattr(module, "SPARE", 2**62)
+        assert waited_for(ended.is_set)
+
+
 def test_evaluations_and_the_time_before_the_first_row_are_no_steps(quick, tmp_path, caplog):
     with caplog.at_level(logging.WARNING), Stalls(tmp_path, 0, 0.0) as stalls:
         stalls.step(1)
