@@ -61,7 +61,8 @@ class Options(DeviceOptions):
     several files. The evaluator's description says what they contain."""
     record: Path | None = None
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
-    With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
+    With several runs, each run after the first gets its own file, such as RECIPE-seed1.json. Files must be those of a
+    data set in JAXNLP_DATA, whose names then stand for the split."""
 
     data: FileFormat = dataclasses.field(default_factory=FileFormat)
 
@@ -70,8 +71,13 @@ class Options(DeviceOptions):
         self.data.check_files(self.file)
         if self.file is not None and self.split is not None:
             raise ValueError(f"--file cannot be combined with --split {self.split}")
-        if self.file is not None and self.record is not None:
-            raise ValueError("--record needs a split, not --file")
+        if self.record is not None:
+            ledger.public_name(self.files)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files to score; () = a split."""
+        return self.file if isinstance(self.file, tuple) else () if self.file is None else (self.file,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +118,9 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     trained = load_run(run, checkpoint=options.checkpoint, laid_out=laid_out)
     config = run_folder.read_config(run)
     corpus, training = None, None
-    if options.file is not None:
-        files = options.file if isinstance(options.file, tuple) else (options.file,)
-        name = " ".join(map(str, files))
-        split = config.data.in_format(options.data.given).read_files(files, trained.processor)
+    if options.files:
+        name = " ".join(map(str, options.files)) if options.record is None else ledger.public_name(options.files)
+        split = config.data.in_format(options.data.given).read_files(options.files, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None

@@ -112,6 +112,15 @@ def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tm
     assert copied == rows_of(run)
 
 
+def test_files_of_public_data_are_recorded_under_their_names(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "data"))
+    (tmp_path / "data" / "poems").mkdir(parents=True)
+    text, book = tmp_path / "data" / "poems" / "a.txt", tmp_path / "ledger.json"
+    text.write_text("the time " * 20)
+    assert jaxnlp_main(["evaluate", str(run), "--file", str(text), "--record", str(book)]) == 0
+    assert {entry["split"] for entry in json.loads(book.read_text())} == {"poems/a.txt"}
+
+
 def test_a_file_that_is_no_ledger_stays_as_it_was(run, tmp_path, capsys):
     ledger = tmp_path / "ledger.json"
     ledger.write_text("[1, 2]")
@@ -255,7 +264,10 @@ def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, me
     ("arguments", "message"),
     [
         (["--split", "test", "--file", "text.txt"], "--file cannot be combined with --split test"),
-        (["--file", "text.txt", "--record", "ledger.json"], "--record needs a split, not --file"),
+        (
+            ["--file", "text.txt", "--record", "ledger.json"],
+            "--record needs a split, or files of a data set in JAXNLP_DATA, got --file text.txt",
+        ),
         (["--mesh", "data=3"], "the mesh data=3 has 3 devices, but there are 8; give another --mesh"),
         (["--cache-window", "5"], "there is no option --cache-window"),
     ],

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,17 @@ def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evalu
         | dict(evaluation.remarks)
         for name, metric in evaluation.metrics.items()
     ]
+
+
+def public_name(files: Sequence[Path]) -> str:
+    """What stands for a split in the entries of files: their paths in JAXNLP_DATA. Raises: ValueError for others."""
+    data = Path(os.environ.get("JAXNLP_DATA", os.devnull)).resolve()
+    others = [str(file) for file in files if not file.resolve().is_relative_to(data)]
+    if others:
+        raise ValueError(
+            f"--record needs a split, or files of a data set in JAXNLP_DATA, got --file {' '.join(others)}"
+        )
+    return " ".join(file.resolve().relative_to(data).as_posix() for file in files)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
