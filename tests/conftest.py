@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips tests whose data sets are missing; marks the cases of sweeps that `make test` leaves out; puts the longest
     files first, so that no process has to run one at the end while the others wait.
 
-    -ra lists each skipped test with the reason.
+    -ra lists each skipped test with the reason. JAXNLP_TEST_PART leaves out thorough tests that are not in this part.
     """
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in LONGEST)
     sweeps: dict[str, list[pytest.Item]] = {}
@@ -82,6 +82,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, case in enumerate(cases):
             if number not in kept:
                 case.add_marker(pytest.mark.thorough)
+    if given := os.environ.get("JAXNLP_TEST_PART"):
+        thorough = [item for item in items if item.get_closest_marker("thorough") is not None]
+        others = {*thorough} - {*in_part(thorough, given)}
+        items[:] = [item for item in items if item not in others]
+
+
+T = TypeVar("T")
+
+
+def in_part(items: Sequence[T], part: str) -> Sequence[T]:
+    """Every N-th item, from number K, of the part K/N: all parts have each item once, and cases of each long test."""
+    number, _, count = part.partition("/")
+    return items[int(number) % int(count) :: int(count)]
 
 
 def evenly_spaced(count: int, chosen: int) -> list[int]:

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tests.conftest import LONGEST, ROOT, covering, evenly_spaced, group_of, pytest_collection_modifyitems
+from tests.conftest import LONGEST, ROOT, covering, evenly_spaced, group_of, in_part, pytest_collection_modifyitems
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,9 @@ def test_the_longest_files_exist_and_come_first():
     items = [Case(f"{file}::test", 0, [], None) for file in ("tests/a.py", *LONGEST, "tests/b.py")]
     pytest_collection_modifyitems(items)
     assert [item.nodeid.partition("::")[0] for item in items] == [*LONGEST, "tests/a.py", "tests/b.py"]
+
+
+def test_parts_have_each_item_once():
+    parts = [in_part(range(10), f"{number}/4") for number in range(4)]
+    assert sorted(number for part in parts for number in part) == list(range(10))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
