@@ -10,7 +10,7 @@ from jaxnlp.saving.serialization import processor_from_json, processor_to_json
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.looked_up_pieces import LookedUpPieces
 from jaxnlp.text.translation import TranslationProcessor
-from tests.encoder_folders import TEXTS
+from tests.encoder_folders import TEXTS, random_texts
 from tests.jaxnlp.text.test_sentencepiece import random_text
 from tests.marian_folders import save_tokenizer
 
@@ -57,6 +57,12 @@ def test_tokens_and_texts_of_random_texts_are_those_of_transformers(kinds, tmp_p
     texts = [random_text(generator) + generator.choice(["", " .", "</s>", "<unk>", " n't"]) for _ in range(1000)]
     texts += [" ".join(generator.choice(TEXTS).split()[::-1]) for _ in range(100)]
     assert_equal(tokenizer, held, [*CASES, *texts])
+
+
+@pytest.mark.thorough
+def test_tokens_and_texts_of_every_script_are_those_of_transformers(tiny):
+    _, tokenizer, held = tiny
+    assert_equal(tokenizer, held, random_texts(10_000, seed=1))
 
 
 def test_a_processor_is_read_back_equal_and_written_again_with_the_same_files(tiny, tmp_path):
