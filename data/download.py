@@ -31,6 +31,9 @@ from jaxnlp.inference.caches import cache_folder
 
 _logger = logging.getLogger(__name__)
 
+MOST_BYTES = 2**28
+"""Of a download, and of its content without compression. No data set of the list comes near."""
+
 (TINY_SHAKESPEARE,) = DATA_SETS["tinyshakespeare"].remote
 
 
@@ -143,13 +146,22 @@ def cached_data() -> Path:
 
 
 def digest_of(path: Path) -> str | None:
-    """SHA-256 of a file's content, uncompressed where its name ends in .gz; None = it is not a gzip file."""
+    """SHA-256 of a file's content, uncompressed where its name ends in .gz.
+
+    None = it is not a gzip file, or the content is larger than `MOST_BYTES`.
+    """
     opener: Any = gzip.open if path.suffix == ".gz" else open
+    digest, left = hashlib.sha256(), MOST_BYTES
     try:
         with opener(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            while chunk := stream.read(2**18):
+                digest.update(chunk)
+                left -= len(chunk)
+                if left < 0:
+                    return None
     except (gzip.BadGzipFile, EOFError, zlib.error):
         return None
+    return digest.hexdigest()
 
 
 def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> int:
@@ -184,9 +196,8 @@ def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{data_set.name}-", dir=folder.parent) as temporary:
         for file in missing:
-            bar = None if progress is None else _Bar(progress, file.relative_path)
             try:
-                _download(file, Path(temporary, file.relative_path), bar)
+                _download(file, Path(temporary, file.relative_path), progress)
             except (OSError, ValueError) as error:
                 raise DataNotFoundError(
                     f"{data_set.name}: the download from {file.url} failed ({_reason(error)})"
@@ -199,11 +210,12 @@ def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> 
 
 
 class _Bar:
-    """A progress bar of rich with the interface that pooch expects."""
+    """Counts the bytes of a download, and shows them in a bar of rich. It has the interface that pooch expects."""
 
     def __init__(self, progress: Progress, name: str):
         self._progress = progress
         self._task = progress.add_task(name, total=None)
+        self._received = 0
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "total":  # 0 = the server does not say
@@ -212,18 +224,22 @@ class _Bar:
             super().__setattr__(name, value)
 
     def update(self, count: int) -> None:
-        """Adds bytes."""
+        """Adds bytes. Raises: ValueError when there are more than `MOST_BYTES`."""
+        self._received += count
+        if self._received > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES // 2**20} MB")
         self._progress.advance(self._task, count)
 
     def reset(self) -> None:
         """Starts again from 0 bytes."""
+        self._received = 0
         self._progress.update(self._task, completed=0)
 
     def close(self) -> None:
         """The bar stays."""
 
 
-def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> None:
+def _download(file: RemoteFile, destination: Path, progress: Progress | None = None) -> None:
     _logger.info("%s: downloading %s to %s", file.name, file.url, destination)
     destination.parent.mkdir(parents=True, exist_ok=True)
     # Each process has its own folder. The checked file is moved to its path in one step.
@@ -234,11 +250,15 @@ def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> N
             chunk_size=2**16,
             timeout=seconds_to_connect_and_to_read,
             hooks={"response": _refuse_plain_http},
-            progressbar=bar or False,
+            progressbar=_Bar(progress or Progress(disable=True), file.relative_path),
         )
         get(file.url, str(served), None)
         if (digest := digest_of(served)) != file.sha256:
-            problem = "it is not a gzip file" if digest is None else f"its SHA-256 is {digest}"
+            problem = (
+                f"it is not a gzip file of at most {MOST_BYTES // 2**20} MB"
+                if digest is None
+                else f"its SHA-256 is {digest}"
+            )
             raise ValueError(f"{problem}, expected {file.sha256}")
         whole = served
         if destination.suffix == ".gz" and served.suffix != ".gz":

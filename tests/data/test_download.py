@@ -1,3 +1,5 @@
+import dataclasses
+import gzip
 import hashlib
 import logging
 import os
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from data import download
 from data.data_sets import DATA_SETS
 from data.download import TINY_SHAKESPEARE, DataNotFoundError, locate, locate_folder
 from jaxnlp.inference.caches import cache_folder
@@ -170,6 +173,28 @@ def test_a_download_with_another_checksum_leaves_nothing(content, network, files
     network.pages[PLAYS.url] = (200, {}, content)
     message, _ = refusal()
     assert f"SHA-256 is {hashlib.sha256(content).hexdigest()}, expected {PLAYS.sha256}" in message
+    assert files_below(cache_folder()) == []
+
+
+def test_a_server_that_never_ends_is_left_after_the_largest_size(network, files_below, monkeypatch):
+    monkeypatch.setattr(download, "MOST_BYTES", 2**20)
+    network.pages[PLAYS.url] = (200, {}, Body([bytes(2**16)] * 100, lambda: pytest.fail("all of it was read")))
+    assert "it has more than 1 MB" in refusal()[0]
+    assert files_below(cache_folder()) == []
+
+
+def test_content_that_grows_without_end_is_not_unpacked(network, files_below, monkeypatch):
+    monkeypatch.setattr(download, "MOST_BYTES", 2**20)
+    packed = dataclasses.replace(PLAYS, relative_path="plays/input.txt.gz", url=f"{PLAYS.url}.gz")
+    network.pages[packed.url] = (200, {}, gzip.compress(bytes(2**24)))
+    with pytest.raises(DataNotFoundError, match="it is not a gzip file of at most 1 MB"):
+        locate(packed)
+    assert files_below(cache_folder()) == []
+
+
+def test_redirects_in_a_circle_end(network, files_below):
+    network.pages[PLAYS.url] = (302, {"Location": PLAYS.url}, b"")
+    assert "30 redirects" in refusal()[0]
     assert files_below(cache_folder()) == []
 
 

@@ -80,7 +80,7 @@ def test_where_one_file_cannot_be_downloaded_none_arrives(served, all_online, tm
 def test_a_served_file_that_should_be_compressed_and_is_not_is_refused(online, tmp_path):
     file = RemoteFile("plays", "plays/a.gz", "https://example.org/a.gz", PLAYS.sha256)
     online.pages[file.url] = (200, {}, CONTENT)
-    with pytest.raises(DataNotFoundError, match="it is not a gzip file, expected"):
+    with pytest.raises(DataNotFoundError, match="it is not a gzip file of"):
         fetch(DataSet("plays", "", "", "", 0.1, {}, (file,), ""), tmp_path / "plays")
 
 
