@@ -4,13 +4,16 @@ import gzip
 import io
 import json
 import shutil
+import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from PIL import Image
 
+from data.images import CIFAR10, _decode_cifar10
 from data.readers.birth_places import read_documents
 from data.readers.birth_places import read_questions as read_birth_places
 from data.readers.documents import file_documents
@@ -162,7 +165,22 @@ def image_readers() -> list[Reader]:
         found.append(
             Reader(format.lower(), f"a.{format.lower()}", seeds, lambda path: open_image(path, 3), seconds=5.0)
         )
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+        for label in CIFAR10:
+            member = tarfile.TarInfo(f"train/{label}/0.png")
+            stream = io.BytesIO()
+            picture.resize((32, 32)).save(stream, "PNG")
+            member.size = len(stream.getvalue())
+            archive.addfile(member, io.BytesIO(stream.getvalue()))
+    found.append(Reader("archive of images", "a.tar.xz", [packed.getvalue()], read_archive, seconds=5.0))
     return found
+
+
+def read_archive(path: Path) -> None:
+    """Decodes an archive with an image of each class."""
+    with mock.patch.multiple("data.images", CIFAR10_IMAGES=1, CIFAR10_HELD_OUT=0):
+        _decode_cifar10(path, path.parent / "decoded.npy")
 
 
 def folder_readers(root: Path) -> list[Reader]:
