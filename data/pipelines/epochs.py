@@ -115,7 +115,7 @@ class _Process(SpawnProcess):
     """
 
     @staticmethod
-    def _Popen(process_obj: Any) -> Any:  # noqa: N802  # a hook of the standard library
+    def _Popen(process_obj: Any) -> Any:  # a hook of the standard library
         program = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")
         try:

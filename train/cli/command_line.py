@@ -33,8 +33,10 @@ OTHER_NAMES = {
     "optimizer.max-grad-norm": ("grad-clip", "max-grad-norm"),
     "data.batch-size": ("bs", "batch-size", "per-device-train-batch-size", "train-batch-size"),
     "accumulation-steps": ("gradient-accumulation-steps", "grad-accum"),
-    "total-steps": ("steps", "max-steps", "num-steps", "max-iters", "iterations")
-    + ("epochs", "epoch", "num-epochs", "max-epochs", "num-train-epochs"),
+    "total-steps": (
+        *("steps", "max-steps", "num-steps", "max-iters", "iterations"),
+        *("epochs", "epoch", "num-epochs", "max-epochs", "num-train-epochs"),
+    ),
     "evaluate-every-steps": ("eval-steps", "eval-interval"),
     "checkpoint-every-steps": ("save-steps",),
     "log-every-steps": ("logging-steps", "log-interval"),
