@@ -119,7 +119,7 @@ class _Process(SpawnProcess):
         program = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")
         try:
-            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+            return SpawnProcess._Popen(process_obj)
         finally:
             sys.modules["__main__"] = program
 
