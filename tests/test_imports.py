@@ -44,7 +44,9 @@ ALLOWED = {
         *("jaxnlp.text", "jaxnlp.config", "jaxnlp.corpus", "jaxnlp.targets"),
         *("jaxnlp.input_files.text_files", "jaxnlp.input_files.json_objects"),
     ),
-    "jaxnlp.images": ("jaxnlp.images", "jaxnlp.targets", "jaxnlp.inference.arguments"),
+    "jaxnlp.images": (
+        *("jaxnlp.images", "jaxnlp.targets", "jaxnlp.inference.arguments", "jaxnlp.input_files.web_addresses"),
+    ),
     "jaxnlp.input_files": ("jaxnlp.input_files", "jaxnlp.corpus"),
     "jaxnlp.inference": ("jaxnlp.typing",),
     "jaxnlp.inference.batches": ("jaxnlp.typing", "jaxnlp.ops.devices"),

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, Literal
 
+import numpy as np
 import tyro
 
 from data import DataConfig
@@ -121,14 +122,16 @@ class TrainConfig(Config):
 
 def update(config: Any, **changes: Any) -> Any:
     """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`;
-    the name of a kind sets a nested config: `optimizer="muon"`.
+    the name of a kind sets a nested config: `optimizer="muon"`. A number of NumPy, as of a loop over an array, is read
+    as Python's.
 
     Raises: ValueError for an unknown field, and for a value that the config refuses.
     """
     known = [field.name for field in dataclasses.fields(config)]
     whole: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
-    for name, value in changes.items():
+    for name, given in changes.items():
+        value = given.item() if isinstance(given, np.generic) else given
         head, _, rest = name.partition(".")
         if head not in known:
             raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")

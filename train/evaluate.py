@@ -18,7 +18,7 @@ from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
-from jaxnlp.saving.atomic_files import require_place
+from jaxnlp.saving.atomic_files import FORMATS, require_place, wrong_format
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
@@ -196,6 +196,9 @@ def write_predictions(evaluation: Evaluation, path: Path) -> list[Path]:
     files = evaluation.predictions
     if len(files) == 1 and not path.is_dir():
         run_folder.write_text(path, *files.values())
+        suffix = Path(*files).suffix
+        if problem := wrong_format(path, (suffix, *(() if suffix in FORMATS else (".tsv",)))):
+            _logger.warning(problem)
         return [path]
     if path.is_file():
         raise NotADirectoryError(f"--predictions {path} is a file; give a directory, for {', '.join(files)}")

@@ -4,12 +4,14 @@ import collections
 import functools
 import itertools
 import logging
-import multiprocessing
 import pickle
 import signal
+import sys
+import types
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -106,10 +108,31 @@ def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
     return kept
 
 
+class _Process(SpawnProcess):
+    """A process that does not import the user's program, which may train outside `if __name__ == "__main__"`.
+
+    It does not need that program: cloudpickle stores what is defined there by value.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # a hook of the standard library
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = program
+
+
+class _Context(SpawnContext):
+    """Starts processes anew: a fork would copy JAX's threads."""
+
+    Process = _Process
+
+
 def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
     """The epochs from a number on, in their order, made by processes."""
-    started_anew = multiprocessing.get_context("spawn")  # a fork would copy JAX's threads
-    processes = ProcessPoolExecutor(num_workers, started_anew, initializer=_begin, initargs=(cloudpickle.dumps(epoch),))
+    processes = ProcessPoolExecutor(num_workers, _Context(), initializer=_begin, initargs=(cloudpickle.dumps(epoch),))
     numbers = itertools.count(number)
     ahead = collections.deque(processes.submit(_make, next(numbers)) for _ in range(num_workers))
     try:

@@ -21,6 +21,7 @@ from jaxnlp.images.reading import (
     printable,
     with_channels,
 )
+from jaxnlp.input_files.web_addresses import absence
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +76,9 @@ def read_images(
     if path.suffix == ".npz":
         return _read_npz(path, classes, channels, preprocessing)
     if not path.exists():
-        raise FileNotFoundError(f"no images at {path}: expected a folder with a folder for each class, or a .npz file")
+        raise FileNotFoundError(
+            f"{path} {absence(path, 'images')}; expected a folder with a folder for each class, or a .npz file"
+        )
     raise DataError(f"{path}: expected a folder with a folder for each class, or a .npz file with images and labels")
 
 

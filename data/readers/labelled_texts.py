@@ -31,6 +31,8 @@ _LIST = re.compile(r"""\[(['"].*)?\]$""")
 """A list in Python's notation."""
 _MISSING = {"na", "n/a", "nan", "null", "none"}
 """Names of missing values, in lower case, as R, pandas, databases and Python write them."""
+_SEPARATORS = ";|/,"
+"""Signs that tables often have between classes."""
 _UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]")
 """Soft hyphens, characters without a width, marks of direction and variants of signs."""
 _logger = logging.getLogger(__name__)
@@ -170,6 +172,13 @@ class TextSource:
                         f"classes with {self.separator!r} between them, or use JSON lines"
                     )
             names = {part.strip() for label in labels for part in label.split(self.separator)} - {""}
+            others = [name for name in sorted(names) if any(sign in name for sign in _SEPARATORS)]
+            if others and not any(self.separator in label for label in labels):
+                _logger.warning(
+                    "%s: no row has several classes with %r between them; %r is one class; if it is several, set "
+                    "--data.separator",
+                    *(path, self.separator, others[0][:40]),
+                )
         if len(names) < (1 if self.predict == "classes" else 2):
             raise DataError(f"{path}: expected at least two distinct labels in the column {column}, got {len(names)}")
         if len(names) > MOST_CLASSES or (len(names) > FEW_CLASSES and len(names) > len(rows) / 2):

@@ -13,6 +13,7 @@ import numpy as np
 from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
+from jaxnlp.input_files.web_addresses import absence
 from jaxnlp.text import UnknownTokenError
 
 OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
@@ -98,7 +99,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
                 raise DataError(f"no file fits the pattern {name}")
         else:
             raise FileNotFoundError(
-                f"there is no text file at {path}; give text files, a folder or a pattern with --data.path"
+                f"the text file {path} {absence(path)}; give text files, a folder or a pattern with --data.path"
             )
         for file in files:
             if (same := file.resolve()) in given_as:

@@ -25,6 +25,7 @@ from jaxnlp.convert.adapters import (
 from jaxnlp.convert.settings import REFUSED_FILES
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.input_files.json_objects import parse_json
+from jaxnlp.input_files.web_addresses import is_web_address
 from jaxnlp.saving.atomic_files import new_folder
 from jaxnlp.text import looked_up_pieces, tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -148,6 +149,9 @@ def _given_folder(path: str, *, again: bool = False) -> Path:
     name = str(path)
     local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
+        if is_web_address(name):
+            its_name = "/".join(name.split("/")[3:5]) or "OWNER/NAME"
+            raise PretrainedError(f"{name} is a web address; give the name on the Hugging Face Hub, such as {its_name}")
         raise PretrainedError(f"there is no folder {name}")
     return _downloaded(name, again=again)
 

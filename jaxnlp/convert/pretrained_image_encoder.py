@@ -19,7 +19,7 @@ from jaxnlp.convert.folders import (
 from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, has_projection, heads_of, to_huggingface
 from jaxnlp.convert.image_encoders import ImageEncoderFamily, families
 from jaxnlp.convert.image_processors import PREPROCESSOR, PROCESSOR, image_settings, read_image_settings
-from jaxnlp.convert.shapes import class_names, fields_of, settings_of
+from jaxnlp.convert.shapes import class_names, distinct, fields_of, settings_of
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.vit import DISTILLATION_HEAD, ViTConfig, resized_positions
@@ -141,12 +141,6 @@ def with_params(described: DescribedImages, params: Params, size: int, name: str
         )
         params = {**params, "positions": resized_positions(params["positions"], config, processor.size)}
     return PretrainedImageEncoder(config, params, processor)
-
-
-def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of classes; each that an earlier class has is followed by its id, such as `crane (517)`."""
-    first = {name: index for index, name in reversed([*enumerate(names)])}
-    return tuple(name if first[name] == index else f"{name} ({index})" for index, name in enumerate(names))
 
 
 def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -> str:

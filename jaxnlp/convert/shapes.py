@@ -129,3 +129,14 @@ def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = Fa
     if sorted(names) != list(range(outputs)):
         raise ValueError(f"id2label has the names of {len(names)} classes, expected {outputs}")
     return tuple(names[index] for index in range(outputs))
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of classes; each that an earlier class has is followed by its id, such as `crane (517)`."""
+    taken, found = {*names}, dict[str, None]()
+    for index, name in enumerate(names):
+        one = name
+        while one in found or (one != name and one in taken):
+            one = f"{one} ({index})"
+        found[one] = None
+    return tuple(found)

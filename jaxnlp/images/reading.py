@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from jaxnlp.input_files.web_addresses import absence
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 """Suffixes of image files."""
 MODES = {1: "L", 3: "RGB"}
@@ -43,7 +45,7 @@ def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> 
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give image files")
     if not path.is_file():
-        raise FileNotFoundError(f"the image {path} does not exist")
+        raise FileNotFoundError(f"the image {path} {absence(path, 'image')}")
     try:
         # From memory, since Pillow asks a file for as many bytes as a damaged header names, and Python reserves them.
         with Image.open(io.BytesIO(path.read_bytes())) as image:
@@ -112,6 +114,8 @@ def eight_bits(pixels: np.ndarray) -> np.ndarray:
 
 
 def _from_array(image: Any) -> Image.Image:
+    if isinstance(image, bytes | bytearray | memoryview):
+        raise ValueError("an image must not be the bytes of a file; give its path, or PIL.Image.open(FILE)")
     array = np.asarray(image)
     grey = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
     if not grey.size or not (grey.ndim == 2 or (grey.ndim == 3 and grey.shape[2] <= 4)):

@@ -210,20 +210,29 @@ def _opened(file: Path, given: bool, encoding: str) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _refuse_header(line: str, where: str, columns: TextColumns, count: int | None) -> None:
-    """Raises ValueError when the first line has the names of the columns: then the lines are those of a table."""
+def _header_of(line: str, columns: TextColumns, count: int | None) -> tuple[str, list[str]] | None:
+    """The delimiter and the fields of a first line that has the names of the columns; otherwise None."""
     for delimiter in DELIMITERS:
         names = header_fields(line, delimiter)
         if len(names) > 1 and {*columns.texts[: count or 1]} <= {*names}:
-            raise ValueError(
-                f"{where}: the names of columns between {between(delimiter)}, {', '.join(names)}; this file is "
-                "read as one text a line: give the table in a file with a name in .tsv or .csv"
-            )
+            return delimiter, names
+    return None
+
+
+def _refuse_table(header: tuple[str, list[str]], line: str, name: str) -> None:
+    """Raises ValueError when the line after a header is a row of its table; otherwise the header was a text."""
+    delimiter, names = header
+    if delimiter in line or line.startswith('"'):  # or a field of several lines begins
+        raise ValueError(
+            f"{name}, line 1: the names of columns between {between(delimiter)}, {', '.join(names)}; this file is "
+            "read as one text a line: give the table in a file with a name in .tsv or .csv"
+        )
 
 
 def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int | None) -> Iterator[Row]:
     encoding = columns.dialect.encoding
     source = _opened(file, given, encoding)
+    header, held = None, list[Row]()
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
         for number, line in enumerate(source, 1):
@@ -239,8 +248,12 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
                     with _opened(file, given, encoding) as whole:
                         known = whole.read()
                 raise ValueError(bad_byte(known, known.index(line) + wrong, where, option=str(file) != "-"))
+            if header is not None and text.strip():
+                _refuse_table(header, text, name_of(file))
+                yield from held
+                header, held = None, []
             if number == 1 and columns.texts:
-                _refuse_header(text, where, columns, count)
+                header = _header_of(text, columns, count)
             if count is None and text.strip():
                 count = 2 if text.count("\t") == 1 else 1
             row = tuple(text.split("\t")) if count == 2 else (text,)
@@ -248,4 +261,8 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
                 row = ("", "")
             if count == 2 and len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
-            yield row
+            if header is None:
+                yield row
+            else:
+                held.append(row)  # until a line tells whether this is the header of a table
+        yield from held

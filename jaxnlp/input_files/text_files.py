@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxnlp.corpus import DataError
+from jaxnlp.input_files.web_addresses import absence
 
 UTF_8 = "utf-8"
 _GZIP = b"\x1f\x8b"
@@ -54,7 +55,7 @@ def read_text_file(
         and, if possible, the encoding that the file probably has.
     """
     if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "does not exist"
+        problem = "is a folder" if path.is_dir() else absence(path)
         raise FileNotFoundError(f"the text file {path} {problem}; give a text file (--data.path, --data.train, --file)")
     text = decoded(path.read_bytes(), path, encoding or UTF_8, option=encoding is not None)
     if not text and not may_be_empty:

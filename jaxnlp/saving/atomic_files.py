@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _PART = 40
@@ -85,8 +85,30 @@ def write_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def require_place(path: Path | None) -> None:
-    """Checks before long work that a file can be written there later. Raises: OSError naming the path; None passes."""
+FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".npy", ".npz", ".html", ".htm", ".svg", ".png", ".jpg", ".pdf")
+"""Suffixes that tell a program the format of a file."""
+PAGES = (".html", ".htm")
+"""Suffixes of pages."""
+
+
+def wrong_format(path: Path, suffixes: Sequence[str]) -> str | None:
+    """Why the name of a file would mislead; None if it does not. Args: suffixes: of its format, the usual one first."""
+    if path.suffix.lower() not in FORMATS or path.suffix.lower() in suffixes:
+        return None
+    return f"{path} has the format of {suffixes[0]} files; give it a name in {suffixes[0]}"
+
+
+def require_place(path: Path | None, *suffixes: str) -> None:
+    """Checks before long work that a file can be written there later.
+
+    Args:
+      path: of the file; None passes.
+      suffixes: of its format, the usual one first; a name with the suffix of another format is refused.
+
+    Raises: OSError naming the path; ValueError for a name of another format.
+    """
+    if path is not None and suffixes and (problem := wrong_format(path, suffixes)):
+        raise ValueError(problem.replace(" has ", " would have ", 1))
     if path is None or (path.exists() and not path.is_dir()):
         return
     if path.is_dir():

@@ -120,7 +120,7 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
     """
     if isinstance(checkpoint, np.integer):
         checkpoint = int(checkpoint)
-    if not isinstance(checkpoint, int) and checkpoint not in ("best", "latest"):
+    if isinstance(checkpoint, bool) or (not isinstance(checkpoint, int) and checkpoint not in ("best", "latest")):
         raise ValueError(f"checkpoint must be best, latest or a step, got {checkpoint!r}")
     steps = checkpoint_steps(folder)
     if not steps:

@@ -7,6 +7,7 @@ A task turns a module into a loss (`objective`), and parameters into numbers, pr
 import dataclasses
 import functools
 import importlib
+import inspect
 import pkgutil
 import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -203,7 +204,8 @@ class Trained:
           function: its name, such as "predict"; None = all functions with programs to compile.
           options: of the function, such as num_beams; other values have other programs.
 
-        Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead.
+        Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead, and
+          for options without programs of their own.
         """
         offered = self.task.functions(self.model)
         known = {name: warm for name, warm in self.task.warm_ups().items() if name in offered}
@@ -212,6 +214,12 @@ class Trained:
         if options and function is None:
             raise ValueError(f"{', '.join(options)}: name the function that has these options")
         for name in known if function is None else (function,):
+            _, *parameters = inspect.signature(known[name]).parameters.values()
+            allowed = [one.name for one in parameters if one.kind == one.KEYWORD_ONLY]
+            if unknown := [one for one in options if one not in allowed]:
+                raise ValueError(
+                    f"the programs of {name} depend on {', '.join(allowed) or 'no options'}, got {', '.join(unknown)}"
+                )
             known[name](self, **options)
 
 

@@ -13,7 +13,7 @@ import tyro
 
 from jaxnlp.input_files.rows import check_row
 from jaxnlp.pages.attention_page import render_page
-from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.text.raw_texts import refuse_blank
 
@@ -43,6 +43,7 @@ class Attention(Command):
 
         Raises: ValueError, OSError for a blank text; for a model without attention; when the page cannot be written.
         """
+        require_place(self.out, *PAGES)
         second = self.second()
         page = page_of(trained, (self.text,) if second is None else (self.text, second), self.max_length)
         write_file(self.out, page.encode())

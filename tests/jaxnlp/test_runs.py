@@ -161,7 +161,7 @@ def test_a_checkpoint_can_be_chosen_by_its_step(finished_run):
     assert find_checkpoint(finished_run.folder, np.arange(3)[1]).step == 1
 
 
-@pytest.mark.parametrize("checkpoint", ["bets", "1", "", None, 1.0])
+@pytest.mark.parametrize("checkpoint", ["bets", "1", "", None, 1.0, True, False])
 def test_other_words_than_best_and_latest_are_no_checkpoint(finished_run, checkpoint):
     with pytest.raises(ValueError, match=f"checkpoint must be best, latest or a step, got {checkpoint!r}"):
         load_run(finished_run.folder, checkpoint=checkpoint)

@@ -6,6 +6,7 @@ import json
 import re
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 
 from data.character_text import CharacterText
@@ -176,6 +177,12 @@ def test_update_replaces_fields_at_any_depth_and_keeps_the_rest():
 def test_update_checks_the_new_values():
     with pytest.raises(ValueError, match="num_heads must divide"):
         update(config(), **{"model.num_heads": 3})
+
+
+def test_update_reads_the_numbers_of_a_loop_over_an_array():
+    steps, rate = np.array([7]), np.array([1e-3], np.float32)
+    changed = update(config(), total_steps=steps[0], **{"optimizer.learning_rate": rate[0]})
+    assert (type(changed.total_steps), changed.optimizer.learning_rate) == (int, float(rate[0]))
 
 
 def test_update_names_a_field_that_does_not_exist():

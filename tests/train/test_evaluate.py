@@ -348,3 +348,16 @@ def test_the_folders_of_runs_may_begin_with_the_home_folder(tmp_path, monkeypatc
     runs, name, options = split_arguments(["~/a", "~/b", "--file", "x"])
     assert (runs, name, options) == ([tmp_path / "a", tmp_path / "b"], "validation", ["--file", "x"])
     assert split_arguments(["~/b", "threshold"]) == ([tmp_path / "b"], "threshold", [])
+
+
+def test_predictions_whose_name_has_another_format_are_written_with_a_warning(tmp_path, caplog):
+    for file, name, warned in [
+        ("validation.csv", "p.jsonl", True),
+        ("validation.csv", "p.csv", False),
+        ("trees.conllu", "p.tsv", False),
+        ("answers.txt", "p.csv", True),
+    ]:
+        caplog.clear()
+        assert write_predictions(Evaluation({}, {file: "a"}), tmp_path / name) == [tmp_path / name]
+        format_named = f"{name} has the format of {Path(file).suffix} files; give it a name in {Path(file).suffix}"
+        assert (format_named in caplog.text) is warned

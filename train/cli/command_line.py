@@ -26,15 +26,34 @@ Options = TypeVar("Options", bound=Config)
 OTHER_NAMES = {
     "optimizer.learning-rate": ("lr", "learning-rate"),
     "optimizer.weight-decay": ("wd", "weight-decay"),
-    "optimizer.schedule.warmup": ("warmup", "warmup-steps"),
+    "optimizer.schedule.warmup": ("warmup", "warmup-steps", "warmup-iters"),
+    "optimizer.schedule.end": ("lr-decay-iters",),
+    "optimizer.schedule.min-lr-ratio": ("min-lr",),
+    "optimizer.schedule": ("lr-scheduler-type",),
     "optimizer.max-grad-norm": ("grad-clip", "max-grad-norm"),
-    "data.batch-size": ("bs", "batch-size"),
-    "total-steps": ("steps", "max-steps", "num-steps"),
+    "data.batch-size": ("bs", "batch-size", "per-device-train-batch-size", "train-batch-size"),
+    "accumulation-steps": ("gradient-accumulation-steps", "grad-accum"),
+    "total-steps": (
+        *("steps", "max-steps", "num-steps", "max-iters", "iterations"),
+        *("epochs", "epoch", "num-epochs", "max-epochs", "num-train-epochs"),
+    ),
+    "evaluate-every-steps": ("eval-steps", "eval-interval"),
+    "checkpoint-every-steps": ("save-steps",),
+    "log-every-steps": ("logging-steps", "log-interval"),
+    "best-metric": ("metric-for-best-model", "load-best-model-at-end"),
     "stop-after": ("patience", "early-stopping", "early-stopping-patience"),
-    "workdir": ("output-dir", "out-dir", "resume", "resume-from"),
-    "init-from": ("init",),
+    "task.label-smoothing": ("label-smoothing-factor",),
+    "model.compute.matmul-dtype": ("bf16", "fp16"),
+    "model.compute.remat": ("gradient-checkpointing",),
+    "model.num-layers": ("n-layer",),
+    "model.num-heads": ("n-head",),
+    "model.width": ("n-embd",),
+    "model.context-length": ("block-size",),
+    "workdir": ("output-dir", "out-dir", "resume", "resume-from", "resume-from-checkpoint"),
+    "init-from": ("init", "model-name-or-path"),
 }
 """Options, and their aliases in other tools."""
+_OF_EPOCHS = re.compile(r"there is no option --\S*epochs?\b")
 
 
 class UsageError(ValueError):
@@ -110,7 +129,8 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
         options, config = read_options((options, config), fields, program=program, similar=similar)
         return config, options
     except ValueError as error:  # a config refuses a field
-        raise UsageError(str(error)) from error
+        epochs = "; steps are batches: epochs x examples / batch size" if _OF_EPOCHS.match(str(error)) else ""
+        raise UsageError(f"{error}{epochs}") from error
 
 
 def similar(option: str, known: list[str]) -> list[str]:

@@ -49,7 +49,7 @@ class Embed(Command):
     """A file with one text a line; or a table (.csv, .tsv, .jsonl) with the column of the text as in training, or
     named text; - = standard input."""
     out: Path | None = None
-    """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines."""
+    """Write the embeddings to this .npy file, [N, D] float32, for numpy.load; None = print JSON lines."""
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
@@ -62,7 +62,7 @@ class Embed(Command):
         Raises: ValueError, OSError for texts that are missing or cannot be read, and if the file cannot be written.
         """
         encoder_config(trained)  # an error for a model without a BERT, before texts are read
-        require_place(self.out)
+        require_place(self.out, ".npy")
         printed = self.out is None and not self.similarities
         texts: list[str] = []
         vectors: list[np.ndarray] = []

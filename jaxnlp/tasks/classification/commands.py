@@ -14,7 +14,7 @@ from jaxnlp.images.reading import printable
 from jaxnlp.input_files.notes import report_blank, report_skipped, report_truncated
 from jaxnlp.input_files.rows import TextColumns
 from jaxnlp.models.bert import BertModelConfig
-from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
@@ -128,6 +128,7 @@ class PredictionAttention(Command):
 
     def __call__(self, trained: Trained) -> None:
         """Writes the page. Raises: ValueError, OSError for missing inputs, and for models without attention weights."""
+        require_place(self.out, *PAGES)
         config: Any = trained.model.config
         given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
         is_bert = isinstance(config, BertModelConfig)

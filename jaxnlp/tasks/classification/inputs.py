@@ -13,6 +13,7 @@ from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
 from jaxnlp.inference.batches import Shape, row_shapes, text_shapes
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
+from jaxnlp.input_files.web_addresses import absence
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_texts
 from jaxnlp.text.raw_texts import is_blank, one_line, require_texts
 
@@ -213,7 +214,7 @@ def image_files(given: tuple[Path, ...]) -> list[Path]:
     files = list[Path]()
     for path in (path.expanduser() for path in given):
         if not path.exists():
-            raise FileNotFoundError(f"the image {path} does not exist")
+            raise FileNotFoundError(f"the image {path} {absence(path, 'image')}")
         inside = sorted(filter(is_image_file, path.iterdir())) if path.is_dir() else [path]
         if not inside:
             raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")

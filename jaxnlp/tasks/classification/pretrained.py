@@ -11,7 +11,7 @@ from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
 from jaxnlp.convert.sentence_transformers import encoder_folder, score_activation
-from jaxnlp.convert.shapes import class_names
+from jaxnlp.convert.shapes import class_names, distinct
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.nn.compute import EXACT
@@ -77,7 +77,7 @@ def _targets(settings: dict[str, Any], outputs: int, *, adapted: bool) -> Target
     if problem == Number.problem:
         return AnyNumber()
     kind = SeveralClasses if problem == SeveralClasses.problem else OneClass
-    return kind(class_names(settings, outputs, adapted=adapted))
+    return kind(distinct(class_names(settings, outputs, adapted=adapted)))
 
 
 def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

@@ -14,7 +14,7 @@ from jaxnlp.config import Count, Finite
 from jaxnlp.input_files.notes import report_blank
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
 from jaxnlp.pages.page import page
-from jaxnlp.saving.atomic_files import require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.extractive_qa.answers import Answer
 from jaxnlp.text.raw_texts import blank_rows, one_line
@@ -58,7 +58,7 @@ class Ask(Command):
 
         Raises: ValueError, OSError for questions or a text that are missing, blank or cannot be read.
         """
-        require_place(self.html)
+        require_place(self.html, *PAGES)
         if str(self.context) == "-" and not self.questions and str(self.file or "-") == "-":
             raise ValueError("standard input has either the text or the questions; give one of them another way")
         columns = TextColumns.of_run(trained.config)

@@ -12,7 +12,7 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.images.reading import printable
 from jaxnlp.input_files.notes import report_blank, report_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
-from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of
 from jaxnlp.tasks.bert_verbs.commands import Embed, print_vectors
@@ -63,6 +63,7 @@ class AttentionToImages(PredictionAttention):
             if self.inputs or self.classes:
                 raise ValueError("a page shows a text or images: give --text without images and --classes")
             self._refuse_template()
+            require_place(self.out, *PAGES)
             length = PAGE_TOKENS if self.max_length is None else self.max_length
             write_file(self.out, page_of(trained, (self.text,), length).encode())
             print(self.out)

@@ -15,7 +15,7 @@ from jaxnlp.tasks.bert_verbs.encodings import l2_normalize
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.classification.predict import predict as predict_classes
 from jaxnlp.tasks.image_text_similarity.embeddings import embed_texts, image_encoder
-from jaxnlp.text.raw_texts import refuse_blank, require_texts
+from jaxnlp.text.raw_texts import blank_rows, require_texts
 
 
 def classifier(trained: Trained, classes: Sequence[str], *, template: str = "{}") -> Trained:
@@ -35,8 +35,8 @@ def classifier(trained: Trained, classes: Sequence[str], *, template: str = "{}"
     names = require_texts(listed(classes, "expected a text as class"))
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"give at least two classes, all different, got {', '.join(names) or 'none'}")
-    for name in names:
-        refuse_blank([name])
+    if blank := blank_rows([(name,) for name in names], 0):
+        raise ValueError(f"class {blank[0]} of {len(names)} is blank; give a text with characters")
     if "{}" not in template:
         raise ValueError(f"the template must contain {{}} for the name of a class, got {template!r}")
     processor = dataclasses.replace(trained.processor.images, classes=tuple(names))

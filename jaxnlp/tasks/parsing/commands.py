@@ -14,7 +14,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
-from jaxnlp.saving.atomic_files import require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
@@ -80,8 +80,9 @@ class Parse(Command):
         Raises: ValueError, OSError for sentences that are missing, cannot be read or lack tags, and when all are too
         long.
         """
-        for path in (self.out, self.svg, self.html):
-            require_place(path)
+        require_place(self.out, ".conllu", ".tsv")
+        require_place(self.svg, ".svg")
+        require_place(self.html, *PAGES)
         processor: ParserProcessor = trained.processor
         parse = SentenceParser(trained, num_beams=self.num_beams)
         if tagger is not None:

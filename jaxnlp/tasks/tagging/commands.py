@@ -14,7 +14,7 @@ from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.pages.attention_page import TextAttention
-from jaxnlp.saving.atomic_files import require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
@@ -63,8 +63,8 @@ class Predict(Command):
 
         Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that exclude each other.
         """
-        for path in (self.out, self.html):
-            require_place(path)
+        require_place(self.out, ".conll", ".tsv")
+        require_place(self.html, *PAGES)
         if self.conll is not None:
             if self.inputs or self.file is not None or self.json or self.html is not None:
                 raise ValueError("--conll excludes texts, --file, --json and --html")

@@ -16,7 +16,7 @@ from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_b
 from jaxnlp.input_files.notes import report_blank, report_truncated, warn_of_truncated
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.pages.blocks import HeatMap
-from jaxnlp.saving.atomic_files import require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
@@ -66,7 +66,7 @@ class Translate(SearchOptions, Command):
 
         Raises: ValueError, OSError for texts that are missing or cannot be read, and when the page cannot be written.
         """
-        require_place(self.alignment)
+        require_place(self.alignment, *PAGES)
         translator = Translator.of(trained.model, trained.processor.symbols)
         processor: TranslationProcessor = trained.processor
         max_length = max_source_length(trained)

@@ -1,6 +1,8 @@
 import itertools
 import json
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
@@ -82,6 +84,21 @@ def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process
     workers.set_state(state)
     np.testing.assert_array_equal(next(workers)["noise"], expected[20]["noise"])
     workers.close()
+
+
+@pytest.mark.thorough
+def test_processes_do_not_run_the_program_of_the_user_again(tmp_path):
+    """Also a script that trains outside `if __name__ == "__main__"`, whose functions go to the processes."""
+    script = tmp_path / "train_here.py"
+    script.write_text(
+        "import itertools\nfrom data.pipelines.epochs import Epochs\nprint('begun', flush=True)\n"
+        "def epoch(number):\n    return [{'place': number}]\n"
+        "batches = iter(Epochs(epoch, num_workers=2))\n"
+        "print([batch['place'] for batch in itertools.islice(batches, 5)])\nbatches.close()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, timeout=120)
+    assert (done.stdout, done.returncode) == ("begun\n[0, 1, 2, 3, 4]\n", 0), done.stderr
 
 
 @pytest.mark.thorough

@@ -195,6 +195,16 @@ def test_a_path_may_start_with_the_home_folder(tmp_path, monkeypatch):
     assert len(source.tables()["train"][1]) == 2
 
 
+@pytest.mark.parametrize(
+    ("separator", "names", "warned"), [(",", ("art", "art;music"), True), (";", ("art", "music"), False)]
+)
+def test_another_separator_of_several_classes_is_reported(tmp_path, caplog, separator, names, warned):
+    path = written(tmp_path, "text,label\nx,art\ny,art;music\nz,\n")
+    source = TextSource(Columns(("text",), "label"), str(path), predict="classes", separator=separator)
+    assert source.targets((path, source.read(path)[0])).names == names
+    assert ("no row has several classes with ',' between them; 'art;music' is one class" in caplog.text) is warned
+
+
 @pytest.mark.parametrize("label", ["\"['a', 'b']\"", "[]"])
 def test_classes_that_are_written_as_a_python_list_are_refused(tmp_path, label):
     path = written(tmp_path, f'text,label\nx,"a,b"\ny,{label}\n')

@@ -97,7 +97,11 @@ def test_files_folders_and_patterns_are_sorted_files(poems, given, expected):
         (["a.txt", "../poems/*.txt"], DataError, "../poems/a.txt is given twice, by a.txt and by ../poems/*.txt"),
         (["folder.txt"], DataError, 'the folder folder.txt has no .txt files; give others by a pattern: --data.path "'),
         (["*.rst"], DataError, "no file fits the pattern *.rst"),
-        (["c.txt"], FileNotFoundError, "there is no text file at c.txt; give text files, a folder or a pattern with"),
+        (
+            ["c.txt"],
+            FileNotFoundError,
+            "the text file c.txt does not exist; give text files, a folder or a pattern with",
+        ),
     ],
 )
 def test_files_that_cannot_be_meant_are_refused(poems, given, error, message):

@@ -4,7 +4,7 @@ import pytest
 
 from jaxnlp.convert.decoders import families
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.shapes import class_names, fields_of, settings_of
+from jaxnlp.convert.shapes import class_names, distinct, fields_of, settings_of
 from jaxnlp.models.gpt import GPTConfig
 
 
@@ -75,3 +75,8 @@ def test_a_number_outside_the_bounds_of_our_field_is_refused_before_the_model_is
 def test_names_of_classes_without_numbers_are_refused(names):
     with pytest.raises(ValueError, match="id2label must be an object of numbers and names, got "):
         class_names({"id2label": names}, 1)
+
+
+def test_classes_of_one_name_are_told_apart():
+    assert distinct(("crane", "dog", "crane", "crane")) == ("crane", "dog", "crane (2)", "crane (3)")
+    assert distinct(("a", "a", "a (1)")) == ("a", "a (1) (1)", "a (1)")

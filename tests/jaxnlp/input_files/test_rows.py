@@ -161,6 +161,16 @@ def test_a_table_whose_name_is_not_that_of_a_table_is_not_read_as_texts(
     assert len(rows(tmp_path / "x.txt")) == 2
 
 
+@pytest.mark.parametrize("first", ["text\tgood", "text, image and sound"])
+@pytest.mark.parametrize("more", [[], ["", "another text"], [""]])
+def test_a_first_line_like_a_header_is_a_text_if_no_row_of_a_table_follows(tmp_path, first, more):
+    (tmp_path / "x.txt").write_text("\n".join([first, *more, ""]))
+    assert rows(tmp_path / "x.txt") == [(text,) for text in [first, *more]]
+    (tmp_path / "x.txt").write_text('text,label\n\n"a line\nand another",x\n')
+    with pytest.raises(ValueError, match=r"x\.txt, line 1: the names of columns between commas"):
+        rows(tmp_path / "x.txt")
+
+
 @pytest.mark.parametrize("first", [b"10%\r100%", b'"' + b"a" * 200_000, b"a" * 200_000])
 def test_the_first_line_may_be_any_text(tmp_path, on_standard_input, first):
     (tmp_path / "x.txt").write_bytes(first + b"\r\nb\n")

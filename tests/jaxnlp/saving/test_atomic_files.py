@@ -136,3 +136,15 @@ def test_folders_with_contents_and_files_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "x"):
         with pytest.raises(FileExistsError, match="exists and is not empty; give another directory"):
             refuse_contents(path)
+
+
+@pytest.mark.parametrize("name", ["v.csv", "v.JSONL", "v.html"])
+def test_a_name_of_another_format_is_refused_before_long_work(tmp_path, name):
+    with pytest.raises(ValueError, match=rf"{name} would have the format of \.npy files; give it a name in \.npy$"):
+        require_place(tmp_path / name, ".npy")
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.NPY", "v", "v.bin", "v.txt"])
+def test_a_name_without_a_known_format_may_have_any(tmp_path, name):
+    require_place(tmp_path / name, ".npy")
+    require_place(tmp_path / "v.csv")

@@ -159,8 +159,8 @@ def test_help_of_a_trained_model_shows_each_argument_except_the_model(task):
 def test_warming_up_announces_compilation_and_takes_options_of_one_function():
     calls = []
 
-    def warm_up(trained, **options):
-        calls.append((options, compilation._watch.depth))
+    def warm_up(trained, *, num_beams=1):
+        calls.append(({"num_beams": num_beams}, compilation._watch.depth))
 
     task: Any = SimpleNamespace(
         warm_ups=lambda: {"predict": warm_up, "embed": warm_up}, functions=lambda model: {"predict": None}
@@ -168,11 +168,13 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
     trained = Trained(task, None, {}, None)
     trained.warm_up()
     trained.warm_up("predict", num_beams=2)
-    assert calls == [({}, 1), ({"num_beams": 2}, 1)]
+    assert calls == [({"num_beams": 1}, 1), ({"num_beams": 2}, 1)]
     with pytest.raises(ValueError, match="function must be one of predict, got 'embed'"):
         trained.warm_up("embed")
     with pytest.raises(ValueError, match="num_beams: name the function that has these options"):
         trained.warm_up(num_beams=2)
+    with pytest.raises(ValueError, match="the programs of predict depend on num_beams, got beams, seed"):
+        trained.warm_up("predict", beams=2, seed=0)
 
 
 @pytest.mark.sweep(1)

@@ -161,6 +161,24 @@ def test_names_of_other_programs_stand_for_options_that_there_are():
                 typed(f"--{other}", "1")
 
 
+def test_a_number_of_epochs_is_converted_into_steps_by_the_user():
+    with pytest.raises(UsageError, match=r"did you mean --total-steps\?; steps are batches: epochs x examples / batch"):
+        typed("--epochs", "3")
+
+
+def test_the_names_of_the_page_for_users_of_other_programs_are_suggested():
+    page = Path("docs/coming_from.md").read_text().partition("| `TrainingArguments` |")[2]
+    rows = re.findall(r"^\| (`.+`) \| (`--.+?)\|", page, re.MULTILINE)
+    named = [
+        (other.replace("_", "-"), ours.split("`")[0])
+        for others, options in rows
+        for other, ours in zip(re.findall(r"`([a-z_]+)`", others), re.findall(r"--([^ `]+)", options), strict=False)
+    ]
+    assert len(named) > 20
+    for other, ours in named:
+        assert similar(other, [ours, "seed"])[:1] == [ours], other
+
+
 def help_on(capsys, *arguments):
     """What help prints, in one line, without the frames."""
     with pytest.raises(SystemExit, match="0"):

@@ -318,7 +318,7 @@ def test_process_0_says_whom_it_waits_for_and_that_it_cannot_listen(joined, monk
         (["--seed", "7"], "error: process 1 has another seed than process 0"),
         (["--parallel", "fsdp"], "error: process 1 has another --parallel than process 0"),
         (["--workdir", "another"], "process 1 does not see this folder; give a --workdir"),
-        (["--data.path", "missing.txt"], "process 1 (HOST) ended with an error: there is no text file at missing.txt"),
+        (["--data.path", "none.txt"], "process 1 (HOST) ended with an error: the text file none.txt does not exist"),
     ],
 )
 def test_processes_that_differ_end_with_the_difference(different, message, text, tmp_path):

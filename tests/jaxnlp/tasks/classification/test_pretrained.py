@@ -198,6 +198,14 @@ def test_a_classifier_of_transformers_predicts_what_it_predicts_there(family, se
         assert found.label == (tuple(names[row >= 0.5]) if settings is SEVERAL else names[row.argmax()])
 
 
+def test_classes_of_one_name_are_told_apart(tmp_path):
+    model, tokenizer = write_folder("bert", tmp_path, "ForSequenceClassification", id2label={0: "a", 1: "b", 2: "a"})
+    found = load(tmp_path).predict(TEXTS[0])
+    expected = torch.softmax(torch.tensor(scores(model, tokenizer, TEXTS[:1])[0]), -1).numpy()
+    assert [*found.probabilities] == ["a", "b", "a (2)"]
+    np.testing.assert_allclose([*found.probabilities.values()], expected, atol=1e-5)
+
+
 PAIRS = ["the big dog ate", "fish"]
 
 

@@ -33,7 +33,7 @@ def test_probabilities_of_texts_are_those_of_transformers(tiny, files):
         ([], {}, "give at least two classes, all different, got none"),
         (["a cat"], {}, "^give at least two classes, all different, got a cat$"),
         (["a cat", "a cat"], {}, "give at least two classes, all different, got a cat, a cat"),
-        (["a cat", " "], {}, "^the text is blank; give a text with characters$"),
+        (["a cat", " "], {}, "^class 2 of 2 is blank; give a text with characters$"),
         (["a cat", 3], {}, "expected texts, got int at index 1"),
         (["a cat", "a dog"], {"template": "a photo"}, r"the template must contain \{\} for the name of a class"),
     ],
