@@ -28,7 +28,8 @@ TEXTS = {
 """Options whose values are texts or names, not paths. Any other option of a text is declared as `UserPath`."""
 
 
-def _each_option() -> list[tuple[typing.Any, Option]]:
+@pytest.fixture(scope="module")
+def each_option() -> list[tuple[typing.Any, Option]]:
     """Each option once, with a config or a class that has it: recipes share most of them."""
     recipes = [load_recipe(name) for name in recipe_names()]
     verbs = [kind for kinds in every_command().values() for kind in kinds]
@@ -36,9 +37,6 @@ def _each_option() -> list[tuple[typing.Any, Option]]:
     others = [RunOptions, evaluate.Options, average.Options, compare.Options, lr_find.FindOptions]
     parts = [*recipes, *verbs, *evaluators, *others]
     return [*{(str(one.kind), one.name, one.help): (part, one) for part in parts for one in options_of(part)}.values()]
-
-
-OPTIONS = _each_option()
 
 
 def _single(kind: typing.Any) -> set[typing.Any]:
@@ -54,10 +52,10 @@ def _field_type(part: typing.Any, name: str) -> typing.Any:
     return typing.get_type_hints(part if isinstance(part, type) else type(part), include_extras=True)[field]
 
 
-def test_every_path_is_declared_as_one_and_its_class_replaces_the_home_folder(monkeypatch):
+def test_every_path_is_declared_as_one_and_its_class_replaces_the_home_folder(each_option, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     checked = 0
-    for part, option in OPTIONS:
+    for part, option in each_option:
         if {str, Path} & _single(option.kind) and option.name not in TEXTS:
             kind = part if isinstance(part, type) else type(part)
             assert issubclass(kind, Config), f"{kind} reads --{option.name}, but is no Config"
@@ -79,9 +77,9 @@ def test_an_option_of_a_vocabulary_is_declared_so_that_init_from_refuses_it():
 
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("words", [["--{}", EMPTY], ["--{}=" + EMPTY], ["--{}"]], ids=["empty", "=empty", "no value"])
-def test_a_list_of_a_recipe_can_be_empty(words):
+def test_a_list_of_a_recipe_can_be_empty(words, each_option):
     refused: list[str] = []
-    for part, option in OPTIONS:
+    for part, option in each_option:
         if isinstance(part, TrainConfig) and typing.get_origin(option.kind) is tuple and option.default != ():
             try:
                 (read,) = read_options([part], [word.format(option.name) for word in words], program="test")
@@ -95,8 +93,8 @@ def test_a_list_of_a_recipe_can_be_empty(words):
     assert not [error for error in refused if "no option" in error or "unexpected" in error]
 
 
-def test_help_promises_only_values_that_are_read():
-    for _, option in OPTIONS:
+def test_help_promises_only_values_that_are_read(each_option):
+    for _, option in each_option:
         promised = set(re.findall(r"(?<![\w-])(\w+|\(\)) = ", option.help))
         assert "()" not in promised, f"--{option.name}: a shell reads parentheses; its help should say {EMPTY}"
         if {"None", "none"} & promised and type(None) in _single(option.kind):
