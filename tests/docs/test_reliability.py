@@ -22,6 +22,14 @@ def test_the_table_of_the_long_run_is_that_of_its_record(page, recorded):
     assert page == with_table(page, table(recorded("soak")), MARKERS)
 
 
+def test_nothing_grew_in_the_long_run(recorded):
+    for part in recorded("soak")[1:]:
+        first, *others = part["samples"]
+        assert others[-1]["resident_mb"] < 1.05 * first["resident_mb"], part["what"]
+        assert all(sample["compilations"] == first["compilations"] for sample in others), part["what"]
+        assert max(sample["checkpoints"] for sample in others) <= 4  # one of them is being written
+
+
 @pytest.mark.parametrize("files", ["plain", "folders"])
 def test_the_counts_of_changed_files_are_those_of_the_record(page, recorded, files):
     rows = [row for row in recorded("fuzzing") if row.get("files") == files]
