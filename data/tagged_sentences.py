@@ -24,7 +24,7 @@ from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import BatchSize, Count, Natural, UserPath
+from jaxnlp.config import BatchSize, Count, Natural, PieceCount, UserPath
 from jaxnlp.text import most_frequent
 from jaxnlp.text.columns import position
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -119,9 +119,9 @@ class TaggedSentences(TextFiles):
     """Read every digit as 0 when a word is looked up."""
     max_characters: Count = 20
     """Maximum number of characters of a word that are read."""
-    max_length: int = 128
+    max_length: Count = 128
     """Maximum length of a sentence in words; longer ones are divided."""
-    max_pieces: int = 256
+    max_pieces: PieceCount = 256
     """Maximum length of a sentence in tokens of a BERT; longer ones are divided."""
     length_multiple: Count = 16
     """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a

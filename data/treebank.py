@@ -18,7 +18,7 @@ from data.readers.earlier_options import require_same_options
 from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.small_grammar import GrammarSentence, grammar_sentences
-from jaxnlp.config import BatchSize, BatchTokens, Count, UserPath
+from jaxnlp.config import BatchSize, BatchTokens, Count, PieceCount, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
@@ -67,7 +67,7 @@ class Treebank(TextFiles):
     """Minimum number of occurrences of a word, in lowercase, in the training sentences; others are unknown words."""
     max_length: Count = 256
     """Maximum length of a sentence, in words. Longer ones are left out of training, and are an error elsewhere."""
-    max_pieces: Count = 384
+    max_pieces: PieceCount = 384
     """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are an error."""
     batch_size: BatchSize = 256
     """Maximum number of sentences in a training step, over all devices."""

@@ -52,6 +52,10 @@ BatchTokens = Annotated[int, Within("[1, 100000001)")]
 """Far more than a step has: data sets make whole batches in memory before that of the devices is known to suffice."""
 TokenCount = Annotated[int, Within("[1, 10000001)")]
 """Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
+PieceCount = Annotated[int, Within("[3, 2147483648)")]
+"""Tokens of a BERT, with [CLS] and [SEP]."""
+Window = Annotated[int, Within("[1, 1001)")]
+"""Of a convolution. Its program has a term for each position of the window."""
 Seed = Annotated[int, Within("[0, 4294967296)")]
 Rate = Annotated[float, Within("[0, 1)")]
 Fraction = Annotated[float, Within("[0, 1]")]

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count
+from jaxnlp.config import Count, Window
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.convolution import Convolution
@@ -21,15 +21,15 @@ from jaxnlp.nn.convolution import Convolution
 class TextCNNConfig(WordClassifierConfig):
     """Shape and regularisers of a convolutional classifier of texts."""
 
-    windows: tuple[int, ...] = (3, 4, 5)
+    windows: tuple[Window, ...] = (3, 4, 5)
     """Window sizes in words."""
     feature_maps: Count = 100
     """Feature maps of each window, F."""
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.windows or min(self.windows) < 1 or len(set(self.windows)) < len(self.windows):
-            raise ValueError(f"model.windows needs distinct numbers of words, each at least 1, got {self.windows}")
+        if not self.windows or len(set(self.windows)) < len(self.windows):
+            raise ValueError(f"model.windows needs distinct numbers of words, got {self.windows}")
 
     def build(self, processor: Any) -> "TextCNN":
         return TextCNN(self, processor.vocabulary_size, processor.outputs)

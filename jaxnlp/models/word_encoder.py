@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.config import Count, Natural, Rate, UserPath
+from jaxnlp.config import Count, Natural, Rate, UserPath, Window
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Adopted, ModelConfig, parameter_table
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
@@ -73,7 +73,7 @@ class WordEncoderConfig(ModelConfig):
     """Width of the character embeddings."""
     character_features: Natural = 50
     """Features of a word's characters, F; 0 = characters are not read."""
-    character_window: Count = 3
+    character_window: Window = 3
     """Number of characters in a window of the convolution."""
     word_dropout_rate: Rate = 0.0
     """Share of the words replaced with the unknown word in training, also in pairs of words. This trains the embedding

@@ -174,6 +174,7 @@ def test_the_tokenizer_of_a_bert_becomes_part_of_the_processor(files):
         ({"lengths": (8, 8)}, "data.lengths must increase"),
         ({"lengths": (0, 8)}, "data.lengths must increase and be at least 1"),
         ({"max_length": 0}, "data.max_length must be at least 1, got 0"),
+        ({"max_pieces": 2}, "data.max_pieces must be at least 3, got 2"),
         ({"tags": "xpos"}, "data.tags xpos needs a treebank"),
         ({"train": "a.conllu"}, "data.train applies only to data.source files"),
         ({"source": "ud_en_ewt", "sentences": 7}, "data.sentences applies only to data.source small_grammar"),

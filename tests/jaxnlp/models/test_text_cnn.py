@@ -96,9 +96,10 @@ def test_logits_are_float32_whatever_the_type_of_the_computation():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"windows": ()}, "model.windows needs distinct numbers of words, each at least 1, got ()"),
-        ({"windows": (0, 3)}, "model.windows needs distinct numbers of words, each at least 1, got (0, 3)"),
-        ({"windows": (3, 3)}, "model.windows needs distinct numbers of words, each at least 1, got (3, 3)"),
+        ({"windows": ()}, "model.windows needs distinct numbers of words, got ()"),
+        ({"windows": (0, 3)}, "model.windows must be at least 1 each, got (0, 3)"),
+        ({"windows": (3, 3)}, "model.windows needs distinct numbers of words, got (3, 3)"),
+        ({"windows": (3, 10**9)}, "model.windows must be less than 1001 each"),
         ({"feature_maps": 0}, "model.feature_maps must be at least 1, got 0"),
     ],
 )

@@ -198,6 +198,7 @@ def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
         ({"bigram_buckets": 7}, "model.bigram_buckets applies only to models with model.bigram_width"),
         ({"bigram_width": -1}, "model.bigram_width must be at least 0, got -1"),
         ({"character_window": 0}, "model.character_window must be at least 1, got 0"),
+        ({"character_window": 10**9}, "model.character_window must be less than 1001, got 1000000000"),
     ],
 )
 def test_configs_that_make_no_sense_are_refused(fields, message):
