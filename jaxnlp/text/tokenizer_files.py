@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from tokenizers import AddedToken, Tokenizer, normalizers, processors
 from tokenizers.models import Unigram
 
+from jaxnlp.text.bpe_merges import merges_of
 from jaxnlp.text.foreign_settings import ForeignSettings, settings_in
 from jaxnlp.text.normalization import check_charsmaps
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, classes, clean_up_texts, with_id
@@ -202,6 +203,8 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
         if own is not None and own.read is not None and names == own.files:
             whole = own.read(folder)
         check_charsmaps(whole.get("normalizer"))
+        if "merges" in whole["model"]:
+            merges_of(whole["model"])
         named, extra, numbered = _further_tokens(folder, settings, whole)
         if own is None:
             tokenizer = tokenizer_of(whole)

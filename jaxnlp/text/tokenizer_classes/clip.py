@@ -6,6 +6,7 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE
 
+from jaxnlp.text.bpe_merges import merges_of
 from jaxnlp.text.tokenizer_classes import TokenizerClass, with_id
 from jaxnlp.text.tokenizer_classes.roberta import CLASS as ROBERTA
 
@@ -16,11 +17,10 @@ _WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\
 
 def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:
     del settings
-    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in whole["model"]["merges"]]
     tokenizer = Tokenizer(
         BPE(
             dict(whole["model"]["vocab"]),
-            [(first, second) for first, second in merges],
+            merges_of(whole["model"]),
             continuing_subword_prefix="",
             end_of_word_suffix=_SUFFIX,
             unk_token=str(named["unk_token"]),

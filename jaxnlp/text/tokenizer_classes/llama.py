@@ -7,6 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 
+from jaxnlp.text.bpe_merges import merges_of
 from jaxnlp.text.tokenizer_classes import TokenizerClass
 
 _BLANK = "\u2581"
@@ -14,9 +15,8 @@ _BLANK = "\u2581"
 
 def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:
     del named
-    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in whole["model"]["merges"]]
-    pairs = [(first, second) for first, second in merges]
-    tokenizer = Tokenizer(BPE(dict(whole["model"]["vocab"]), pairs, fuse_unk=True, byte_fallback=True))
+    model = whole["model"]
+    tokenizer = Tokenizer(BPE(dict(model["vocab"]), merges_of(model), fuse_unk=True, byte_fallback=True))
     blanks = settings.get("add_prefix_space", True)
     scheme = ("always" if settings.get("legacy", False) else "first") if blanks else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_BLANK, scheme, split=False)

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import BPE
 
 from jaxnlp.input_files.json_objects import parse_json
+from jaxnlp.text.bpe_merges import merges_of
 from jaxnlp.text.tokenizer_classes import SpecialTokens, TokenizerClass, with_id
 
 SPECIAL = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
@@ -23,11 +24,10 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _build(whole: Mapping[str, Any], named: Mapping[str, Any], settings: Mapping[str, Any]) -> Tokenizer:
     del named
-    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in whole["model"]["merges"]]
     tokenizer = Tokenizer(
         BPE(
             dict(whole["model"]["vocab"]),
-            [(first, second) for first, second in merges],
+            merges_of(whole["model"]),
             continuing_subword_prefix="",
             end_of_word_suffix="",
         )
