@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import configs
 from jaxnlp.cli.messages import table
+from jaxnlp.cli.programs import program_summary
 
 if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which takes seconds to import
     from train.config import TrainConfig
@@ -73,6 +74,8 @@ def show_recipes(arguments: list[str], program: str) -> int | None:
     if arguments and arguments[0] not in ("-h", "--help"):
         return None
     print(f"usage: {program} RECIPE [--FIELD VALUE ...]\n")
+    if summary := program_summary(program):
+        print(f"{summary}\n")
     print("RECIPE is one of these, or the path of a file of your own that defines get_config:\n")
     further = {"RECIPE --help": "shows a recipe's options", "--list": "also shows which data each recipe needs"}
     print(table(rows), table([(f"{program} {words}", what) for words, what in further.items()]), sep="\n\n")
