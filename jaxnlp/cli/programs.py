@@ -46,7 +46,9 @@ def run_program(name: str, arguments: list[str]) -> int:
     """Runs one of `PROGRAMS`. Returns: the exit status."""
     module, _ = PROGRAMS[name]
     if name in ("train", "lr-find", "compile", "shardings"):  # without JAX
-        status = import_training("train.recipes").show_recipes(arguments, f"{program_name()} {name}")
+        status = import_training("train.recipes").show_recipes(
+            arguments, f"{program_name()} {name}", program_summary(name)
+        )
         if status is not None:
             return status
     if module.startswith("train"):
