@@ -16,6 +16,7 @@ from jaxnlp.config import Count, TokenCount, Within
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Language = Literal["de", "es", "fr"]
+_NAMES = {"de": "German", "es": "Spanish", "fr": "French"}
 LEAST_HELD_OUT = 100
 """Smaller numbers are always for training: larger numbers consist of their words."""
 _VOCABULARY_PAIRS = 5_000
@@ -85,7 +86,7 @@ class NumberWords(SentencePairs):
             return [pair for pair in ids if longer_side(pair) <= longest]
 
         description = (
-            f"numbers below {self.highest:,} in words, English to {self.language}; {self.held_out_pairs:,} for "
+            f"numbers below {self.highest:,} in words, English to {_NAMES[self.language]}; {self.held_out_pairs:,} for "
             f"validation and {self.held_out_pairs:,} for test"
         )
         return self.corpus(

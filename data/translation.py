@@ -346,7 +346,8 @@ class ParallelText(SentencePairs, TextFiles):
         return read_pairs_or_sources(paths, reverse=self.reverse, encoding=self.encoding)
 
     def _read(self, paths: Sequence[Path]) -> tuple[SentencePair, ...]:
-        return read_pairs(paths, reverse=self.reverse, encoding=self.encoding)[0]
+        known = self.data_set is not None
+        return read_pairs(paths, reverse=self.reverse, encoding=self.encoding, known=known)[0]
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when validation or test files were training files of an earlier run."""

@@ -1,5 +1,6 @@
 """Loading trained models from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +10,7 @@ import jax
 from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_types
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.input_files.json_objects import parse_json
+from jaxnlp.input_files.web_addresses import absence, is_web_address
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
@@ -84,6 +86,9 @@ def load_run(
     for package in trust:
         trust_package(package)
     use_compilation_cache()
+    require_path(folder, "the path of a run's folder", RunError)
+    if is_web_address(folder):
+        raise RunError(f"{folder} {absence(folder, 'folder of the run')}")
     folder = Path(folder).expanduser()
     read_config_json(folder)  # refuses other folders
     record = find_checkpoint(folder, checkpoint)
@@ -121,6 +126,7 @@ def load_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Traine
     Raises: ValueError for a path that is neither, or a model that the library does not have; RunError for a training
       run; OSError.
     """
+    require_path(path, "the path of a folder, or a name on the Hugging Face Hub", PretrainedError)
     if is_run(path):
         raise RunError(f"{path} is a training run, not pretrained weights; load it with jaxnlp.load_run")
     use_compilation_cache()
@@ -177,6 +183,8 @@ def read_config_json(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.is_file():
         missing = "" if folder.exists() else ": there is no such folder"
+        if folder.is_file():
+            missing = ": it is a file; give the run's folder"
         raise RunError(f"{folder} is not a training run (no {CONFIG_FILE}){missing}{runs_inside(folder)}")
     try:
         config = parse_json(path.read_text(encoding="utf-8"))
@@ -190,6 +198,14 @@ def read_config_json(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not {"task", "model"} <= config.keys():
         raise RunError(f"{path} is not the config of a run: it does not have a task and a model")
     return config
+
+
+def require_path(path: object, expected: str, error: type[ValueError]) -> None:
+    """Raises `error`, with what was expected, for what is no path, and for an empty one."""
+    if not isinstance(path, str | os.PathLike):
+        raise error(f"expected {expected}, got {type(path).__name__}")
+    if not os.fspath(path):
+        raise error(f"expected {expected}, got an empty text")
 
 
 def is_run(path: str | Path) -> bool:

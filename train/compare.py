@@ -66,10 +66,12 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
     Raises:
       FileNotFoundError: for a folder that is not a training run, or a run that has not started.
-      ValueError: for a damaged file; the message names it.
+      ValueError: for a file in the place of a folder, or a damaged file; the message names it.
     """
     runs = []
     for name, folder in zip(_short_names(folders), folders, strict=True):
+        if folder.is_file():  # as of a pattern of the shell, in the folder of a sweep
+            raise ValueError(f"{folder} is a file; give the folders of runs, such as {folder.parent}/*/")
         try:
             runs.append(ComparedRun(name, folder, read_run(folder)))
         except FileNotFoundError as error:

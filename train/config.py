@@ -1,6 +1,7 @@
 """The config of a training run."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -120,6 +121,16 @@ class TrainConfig(Config):
         return without_means({name: value for name, value in to_json(self).items() if name not in others})
 
 
+def _names_inside(config: Config, prefix: str = "") -> Iterator[str]:
+    """The dotted names of the fields of nested configs."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if prefix:
+            yield f"{prefix}{field.name}"
+        if isinstance(value, Config):
+            yield from _names_inside(value, f"{prefix}{field.name}.")
+
+
 def update(config: Any, **changes: Any) -> Any:
     """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`;
     the name of a kind sets a nested config: `optimizer="muon"`. A number of NumPy, as of a loop over an array, is read
@@ -134,7 +145,9 @@ def update(config: Any, **changes: Any) -> Any:
         value = given.item() if isinstance(given, np.generic) else given
         head, _, rest = name.partition(".")
         if head not in known:
-            raise ValueError(f"{type(config).__name__} has no field {head}; {suggestion(head, known)}")
+            inside = [name for name in _names_inside(config) if name.rpartition(".")[2] == head]
+            hint = f"did you mean {' or '.join(inside)}?" if inside else suggestion(head, known)
+            raise ValueError(f"{type(config).__name__} has no field {head}; {hint}")
         if rest:
             inner.setdefault(head, {})[rest] = value
         elif isinstance(value, str) and isinstance(getattr(config, head), Choice):

@@ -75,7 +75,7 @@ def fit(
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
     workdir, layout = Path(workdir).expanduser(), make_parallel(parallel, mesh=mesh)
-    console = console or Console(markup=False, emoji=False, highlight=False)
+    console = console or Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
     with locked(workdir):
         require_shared_folder(workdir)
         config = for_device(config, jax.devices()[0], workdir)

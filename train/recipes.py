@@ -63,8 +63,11 @@ def load_recipe(name: str) -> "TrainConfig":
     return dataclasses.replace(module.get_config(), recipe=name)
 
 
-def show_recipes(arguments: list[str], program: str) -> int | None:
-    """Lists all recipes, where a command asks for them, or has no recipe. Returns: the exit status, or None."""
+def show_recipes(arguments: list[str], program: str, summary: str = "") -> int | None:
+    """Lists all recipes, where a command asks for them, or has no recipe. Returns: the exit status, or None.
+
+    Args: summary: of the program, if it does something else than to train.
+    """
     rows = [(name, recipe_docstring(name).partition("\n")[0]) for name in recipe_names()]
     if arguments == ["--list"]:
         print("Each recipe, what it trains, and the data that it needs; docs/data.md says where they come from.\n")
@@ -73,6 +76,8 @@ def show_recipes(arguments: list[str], program: str) -> int | None:
     if arguments and arguments[0] not in ("-h", "--help"):
         return None
     print(f"usage: {program} RECIPE [--FIELD VALUE ...]\n")
+    if summary:
+        print(f"{summary}\n")
     print("RECIPE is one of these, or the path of a file of your own that defines get_config:\n")
     further = {"RECIPE --help": "shows a recipe's options", "--list": "also shows which data each recipe needs"}
     print(table(rows), table([(f"{program} {words}", what) for words, what in further.items()]), sep="\n\n")

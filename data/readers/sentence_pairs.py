@@ -44,7 +44,7 @@ class ReadPairs(NamedTuple):
 
 
 def read_pairs(
-    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8, fate: str = "skipped"
+    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8, fate: str = "skipped", known: bool = False
 ) -> ReadPairs:
     """The pairs of one or two files, without white space around sentences, and all lines of the files.
 
@@ -57,6 +57,7 @@ def read_pairs(
       reverse: whether the targets come first.
       encoding: of the files.
       fate: of pairs with a blank sentence, for the warning.
+      known: whether the columns are those of a public data set, of which nobody needs a warning.
 
     Raises:
       FileNotFoundError: when a file does not exist.
@@ -68,10 +69,12 @@ def read_pairs(
         raise DataError(f"{paths[0]} is given twice, as sources and as targets; give two files, or one with tabs")
     if len(paths) == 1:
         columns = [_columns(paths[0], number, line) for number, line in enumerate(files[0], 1)]
-        _warn_of_quotes(paths[0], columns)
+        if not known:
+            _warn_of_quotes(paths[0], columns)
         if header := _is_header(paths[0], columns[0]):
             columns[0] = "", ""
-        _warn_of_columns(paths[0], files[0])
+        if not known:
+            _warn_of_columns(paths[0], files[0])
     else:
         _refuse_unequal(paths, *files)
         _refuse_tables(paths, files)
@@ -81,13 +84,15 @@ def read_pairs(
     return _pairs(paths[0], [(source.strip(), target.strip()) for source, target in columns], header=header, fate=fate)
 
 
-def read_pairs_or_sources(paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8) -> ReadPairs:
+def read_pairs_or_sources(
+    paths: Sequence[Path], *, reverse: bool = False, encoding: str = UTF_8, known: bool = False
+) -> ReadPairs:
     """The pairs of files, as `read_pairs`; if it is one file without a tab, all its lines are only sources."""
     if len(paths) > 2:
         raise DataError(f"give one file, or one of sources and one of targets, got {', '.join(map(str, paths))}")
     lines = _lines(paths[0], encoding)
     if len(paths) == 2 or any("\t" in line for line in lines):
-        return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored")
+        return read_pairs(paths, reverse=reverse, encoding=encoding, fate="not scored", known=known)
     return _pairs(paths[0], [(line.strip(), None) for line in lines])
 
 

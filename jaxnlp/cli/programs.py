@@ -33,11 +33,22 @@ PROGRAMS = {
 """The module of each program, and its summary. The function `main` takes the arguments and returns the exit status."""
 
 
+def program_summary(program: str) -> str:
+    """The summary of a program that does something else with a recipe than to train it, or "".
+
+    Args: program: its name in messages, such as `jaxnlp lr-find`.
+    """
+    name = program.rpartition(" ")[2]
+    return "" if name in ("train", "") or name not in PROGRAMS else PROGRAMS[name][1]
+
+
 def run_program(name: str, arguments: list[str]) -> int:
     """Runs one of `PROGRAMS`. Returns: the exit status."""
     module, _ = PROGRAMS[name]
     if name in ("train", "lr-find", "compile", "shardings"):  # without JAX
-        status = import_training("train.recipes").show_recipes(arguments, f"{program_name()} {name}")
+        status = import_training("train.recipes").show_recipes(
+            arguments, f"{program_name()} {name}", program_summary(name)
+        )
         if status is not None:
             return status
     if module.startswith("train"):

@@ -1,6 +1,7 @@
 """Verbs of the command line for trained models; the task of a model defines its verbs."""
 
 import dataclasses
+import inspect
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,8 +83,14 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
 
 def parse_options(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
     """A verb's own options and those of loading. Exits with status 0 after help. Raises: ValueError."""
-    command, load_options = read_options([kind, LoadOptions], flags, program=program, description=kind.__doc__ or "")
+    command, load_options = read_options([kind, LoadOptions], flags, program=program, description=_help_of(kind))
     return command, load_options
+
+
+def _help_of(kind: type[Command]) -> str:
+    """A command's docstring without the errors that its code raises."""
+    paragraphs = inspect.cleandoc(kind.__doc__ or "").split("\n\n")
+    return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith("Raises"))
 
 
 def _meanings(verb: str, others: Sequence[str], program: str) -> list[type[Command]]:
@@ -99,9 +106,9 @@ def _show_meanings(verb: str, kinds: Sequence[type[Command]], program: str) -> N
     """Prints the help of a verb without a model."""
     if len(kinds) == 1:
         options = [*options_of(kinds[0]), *options_of(LoadOptions)]
-        show_help(options, program=f"{program} RUN", description=kinds[0].__doc__ or "")
+        show_help(options, program=f"{program} RUN", description=_help_of(kinds[0]))
         return
     print(f"usage: {program} RUN [options]\n\nWhat {verb} does depends on the model:\n")
     for kind in kinds:
-        print(f"- {wrapped(kind.__doc__ or '', '  ')[2:]}\n")
+        print(f"- {wrapped(_help_of(kind), '  ')[2:]}\n")
     print(wrapped(f"{program} RUN --help shows the options for the model in RUN."))

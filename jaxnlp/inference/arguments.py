@@ -26,7 +26,12 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             given = signature.bind(*arguments, **options).arguments
         except TypeError as error:
-            raise TypeError(f"{function.__name__}: {error}") from None
+            unknown = [option for option in options if option not in signature.parameters]
+            if not unknown:
+                raise TypeError(f"{function.__name__}: {error}") from None
+            known = ", ".join([*signature.parameters][1:])
+            what = f"got an unexpected keyword argument {unknown[0]!r}; its arguments are {known}"
+            raise TypeError(f"{function.__name__}: {what}") from None
         inputs, pairs = given[name], given.get("pairs")
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
@@ -46,13 +51,22 @@ def listed(items: Any, expected: str) -> list[Any]:
     Raises: ValueError for what is no list: a number, bytes, or a mapping, whose items would be its keys.
     """
     scalar = getattr(items, "ndim", None) == 0  # such an array has __iter__, which raises
+    if is_frame(items):  # its items are the names of columns, or columns
+        raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}; give one of its columns")
     if scalar or not isinstance(items, Iterable) or isinstance(items, bytes | bytearray | Mapping):
         raise ValueError(f"{expected}, or a list of them, got {type(items).__name__}")
     return list(items)
 
 
+def is_frame(items: Any) -> bool:
+    """Whether these are several columns, such as a DataFrame of pandas or polars, whose items are names or columns."""
+    return hasattr(items, "columns") and hasattr(items, "shape")
+
+
 def is_one(inputs: Any) -> bool:
     """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
+    if is_frame(inputs):
+        return False
     match inputs:
         case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
             return True

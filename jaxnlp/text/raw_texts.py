@@ -42,7 +42,9 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
     """
     for index, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"expected {what}, got {type(text).__name__} at index {index}")
+            missing = text is None or type(text).__name__ == "NAType" or (isinstance(text, float) and text != text)
+            remedy = '; replace missing values, such as with "" for a blank text' if missing else ""
+            raise ValueError(f"expected {what}, got {type(text).__name__} at index {index}{remedy}")
         if has_surrogate(text):
             raise ValueError(
                 f"expected {what} of characters, got half of a surrogate pair at index {index}: {text[:40]!a}"

@@ -189,6 +189,24 @@ def test_a_folder_without_config_is_no_run(moved):
             load_run(folder)
 
 
+@pytest.mark.parametrize("load", [load_run, load_pretrained])
+@pytest.mark.parametrize(
+    ("path", "got"), [(None, "NoneType"), (3, "int"), ([], "list"), (b"a", "bytes"), ("", "an empty text")]
+)
+def test_what_is_no_path_is_answered_with_what_was_expected(load, path, got):
+    with pytest.raises(ValueError, match=rf"^expected the path of a .*folder.*, got {got}$"):
+        load(path)
+
+
+def test_a_web_address_and_a_file_are_no_folders_of_runs(moved):
+    with pytest.raises(
+        RunError, match=r"^https://a\.b/c is a web address; download the folder of the run, and give its"
+    ):
+        load_run("https://a.b/c")
+    with pytest.raises(RunError, match=r"it is a file; give the run's folder$"):
+        load_run(moved / "config.json")
+
+
 def test_a_folder_of_runs_is_answered_with_their_names(moved):
     with pytest.raises(RunError, match=re.escape("(no config.json); runs inside it: moved here")):
         load_run(moved.parent)

@@ -38,6 +38,8 @@ def test_a_recipe_is_its_config_with_changes():
         ("gpt_python_docs", {"total_step": 3}, "no field total_step; did you mean total_steps"),
         ("gpt_python_docs", {"model.widht": 3}, "no field widht; did you mean width"),
         ("gpt_python_docs", {"modle.width": 3}, "no field modle; did you mean model"),
+        ("gpt_python_docs", {"learning_rate": 1}, r"no field learning_rate; did you mean optimizer\.learning_rate\?$"),
+        ("gpt_python_docs", {"dropout": 1}, "no field dropout; "),
         ("gpt_python_docs", {"total_steps": 0}, "total_steps must be at least 1"),
     ],
 )
@@ -69,6 +71,36 @@ def test_a_recipe_of_ones_own_trains_and_is_returned_as_load_run_returns_it(tmp_
         assert run.generate("The", max_new_tokens=3).startswith("The")
         longer = jaxnlp.train(update(config, total_steps=3), tmp_path / "run", console=quiet, extend=True)
     assert longer.step == 3
+
+
+@pytest.mark.parametrize("config", [None, 3, {}, FitResult])
+def test_what_is_no_config_is_refused_with_what_is(config, tmp_path):
+    with pytest.raises(ValueError, match=r"^train: expected the name or path of a recipe, or a config of .*, got \w+$"):
+        jaxnlp.train(config, tmp_path)
+
+
+def test_wrong_arguments_of_train_are_answered_with_the_right_ones(tmp_path):
+    for workdir in (None, 3):
+        with pytest.raises(ValueError, match=r"^train: expected the path of the run's folder, got \w+$"):
+            jaxnlp.train("gpt_python_docs", workdir)
+    for options in ({"total_steps": 3}, {"data.path": "a"}):
+        with pytest.raises(
+            TypeError, match=r"the options are parallel, mesh, extend, .*set by jaxnlp\.recipe\(NAME, FIE"
+        ):
+            jaxnlp.train("gpt_python_docs", tmp_path, **options)
+
+
+def test_the_lines_of_training_in_python_are_not_broken_where_there_is_no_terminal(monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setattr("train.loop.Console", lambda **options: given.append(options) or Console(quiet=True))
+
+    def stop(workdir):
+        raise EOFError(workdir)
+
+    monkeypatch.setattr("train.loop.locked", stop)
+    with pytest.raises(EOFError):
+        jaxnlp.train("gpt_python_docs", tmp_path)
+    assert given[0]["soft_wrap"]
 
 
 def test_a_run_that_a_signal_stops_is_no_trained_run(monkeypatch, tmp_path):

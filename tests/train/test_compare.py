@@ -130,6 +130,7 @@ def test_objects_of_a_config_are_named_by_their_class():
 def test_what_is_no_run_is_named_in_one_line(three, tmp_path):
     for arguments, message in (
         ([str(three[0])], "give at least two runs, got 1"),
+        ([str(three[0]), __file__], "test_compare.py is a file; give the folders of runs, such as "),
         ([str(tmp_path)], f"got 1; runs inside {tmp_path}: "),
         (
             [str(three[0]), str(tmp_path / "none")],

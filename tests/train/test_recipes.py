@@ -71,6 +71,8 @@ def test_a_recipe_that_there_is_not_is_refused_and_hides_no_module(tmp_path, mon
 def test_the_list_says_which_data_each_recipe_needs(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     assert show_recipes(["gpt", "--seed", "1"], "prog") is None
+    assert show_recipes(["--help"], "prog lr-find", "Suggests a learning rate.") == 0
+    assert capsys.readouterr().out.splitlines()[2] == "Suggests a learning rate."
     assert show_recipes(["--list"], "prog") == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
     assert [*lines] == RECIPES

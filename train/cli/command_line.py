@@ -9,12 +9,13 @@ from typing import TypeVar
 from rich.console import Console
 
 from jaxnlp.cli.options import read_options, with_kinds
+from jaxnlp.cli.programs import program_summary
 from jaxnlp.cli.suggestions import similar_options
 from jaxnlp.config import Config
 from jaxnlp.runs import read_config_json
 from jaxnlp.saving.serialization import differences
 from train.cli.help import help_topic, show_topic
-from train.config import TrainConfig
+from train.config import TrainConfig, update
 from train.parallel import DeviceOptions
 from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
 from train.run import folder as run_folder
@@ -51,6 +52,8 @@ OTHER_NAMES = {
     "model.context-length": ("block-size",),
     "workdir": ("output-dir", "out-dir", "resume", "resume-from", "resume-from-checkpoint"),
     "init-from": ("init", "model-name-or-path"),
+    "data.overlap": ("stride", "doc-stride"),
+    "data.max-length": ("max-seq-length", "max-seq-len"),
 }
 """Options, and their aliases in other tools."""
 _OF_EPOCHS = re.compile(r"there is no option --\S*epochs?\b")
@@ -124,6 +127,9 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
         if topic is not None:
             # Source, Cost, Expect and Command are paragraphs; the lines of a paragraph are joined.
             description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", recipe_docstring(config.recipe))
+            summary = program_summary(program.rpartition(" ")[0])
+            if summary:
+                description = f"{summary} The recipe:\n\n{description}"
             show_topic(topic, (options, with_kinds(config, fields)), program=program, description=description)
             sys.exit(0)
         options, config = read_options((options, config), fields, program=program, similar=similar)
@@ -147,6 +153,8 @@ def print_config(console: Console, config: TrainConfig) -> None:
     except UnknownRecipeError:  # a run that continues, whose recipe was given by a path
         console.print(f"recipe {config.recipe}")
         return
+    if not config.data.few_lengths:  # a run that continues has the value for its device; nobody has chosen it
+        config = update(config, **{"data.few_lengths": recipe.data.few_lengths})
     changed = differences(recipe, config)
     console.print(f"recipe {config.recipe}, {'with' if changed else 'unchanged'}")
     for line in changed:

@@ -54,7 +54,9 @@ def ending(workdir: Path, setup: Setup, *, scores: Sequence[float], ended: bool)
     if best.metrics is not None:
         sign = 1.0 if setup.metrics[config.best_metric].better == "higher" else -1.0
         score = sign * best.metrics["score"]
-        lines.append(f"best checkpoint  step {best.step}, with the validation {config.best_metric} {score:.4f}")
+        line = f"best checkpoint  step {best.step}, with the validation {config.best_metric} {score:.4f}"
+        equal = list(scores).count(best.metrics["score"]) > 1 and config.best_metric != "loss"
+        lines.append(f"{line} and, of several with this value, the lowest loss" if equal else line)
     if ended and last < config.total_steps:
         lines.insert(0, f"stopped early    {reason_to_stop(config.best_metric, scores)}")
     return lines

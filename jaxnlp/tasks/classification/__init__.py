@@ -91,7 +91,13 @@ class Classification(Task):
             metrics["mean_score"] = MetricKind("examples")
         units = " and ".join(dict.fromkeys(loss.unit for loss in losses))
         loss = losses[0] if len(losses) == 1 else MetricKind("examples", units, "lower")
-        return metrics | {"loss": loss, "objective": loss._replace(training_only=True)}
+        weighted = self._is_regularised or "" not in processor.by_part
+        return metrics | {"loss": loss} | ({"objective": loss._replace(training_only=True)} if weighted else {})
+
+    @property
+    def _is_regularised(self) -> bool:
+        smoothed = self.label_smoothing or any(self.part_label_smoothing) or self.focal_gamma
+        return bool(smoothed or self.balanced or self.class_weights)
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, ClassifierConfig):
@@ -156,7 +162,7 @@ class Classification(Task):
             losses, further = measures.loss(outputs, batch[labels], batch, **options)
             metrics: Metrics = {"loss": (losses.nll, losses.count), **further}
             metrics = {of_part(name, metric): pair for metric, pair in metrics.items()}
-            if key is not None or name:
+            if name or (key is not None and self._is_regularised):
                 metrics["objective"] = (weights[name] * losses.objective, losses.weight)
             return weights[name] * losses.objective / jnp.maximum(losses.weight, 1e-12), (metrics, carry)
 

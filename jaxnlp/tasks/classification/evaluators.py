@@ -171,9 +171,11 @@ def _error_blocks(
     processor: Any, examples: Sequence[Any], predictions: np.ndarray, errors: Sequence[int]
 ) -> list[Block]:
     """A table of the most confident or the largest errors; images also have pictures."""
-    if not errors:
-        return []
     targets: Targets = processor.targets
+    if not errors:  # in place of those of an earlier evaluation
+        titles = [measures_of(targets).error_title]
+        titles += [f"{titles[0]}: images"] * hasattr(examples[0], "image")
+        return [Block(title, Table(("errors",), (("none",),))) for title in titles]
     chosen = targets.decide(predictions)
     one = isinstance(targets, OneClass)
     rows = tuple(

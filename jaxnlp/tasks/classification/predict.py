@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, SupportsFloat, cast
 
 import jax
 import numpy as np
@@ -35,8 +35,8 @@ class Predictor:
         self.targets: Targets = self.processor.targets
         if threshold is not None and not self.targets.has_threshold:
             raise ValueError(NO_THRESHOLD)
-        if threshold is not None and not 0.0 < threshold < 1.0:
-            raise ValueError(f"threshold must be in (0, 1), got {threshold}")
+        if threshold is not None and (not isinstance(threshold, SupportsFloat) or not 0.0 < float(threshold) < 1.0):
+            raise ValueError(f"threshold must be a number in (0, 1), got {threshold!r}")
         kept = kept_threshold(trained) if threshold is None and self.targets.has_threshold else None
         self._threshold = kept if threshold is None else threshold
 

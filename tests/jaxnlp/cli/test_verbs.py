@@ -66,3 +66,11 @@ def test_every_export_and_every_page_of_attention_reads_the_weights_of_training(
     commands = every_command()
     as_trained = {kind for kinds in commands.values() for kind in kinds if kind.as_trained}
     assert as_trained == {*commands["attention"], *commands["export"]}
+
+
+def test_no_help_has_the_errors_that_code_raises(capsys):
+    for verb in every_command():
+        run_verb(verb, ["--help"], "prog")
+    shown = capsys.readouterr().out
+    assert "Raises" not in shown
+    assert "ValueError" not in shown

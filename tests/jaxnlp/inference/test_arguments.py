@@ -40,10 +40,33 @@ def test_second_texts_are_a_list_as_the_first_are(pairs):
 
 def test_inputs_have_the_name_of_the_function_and_wrong_arguments_are_refused_by_it():
     assert joined("m", inputs="ab", end="!") == "m:ab!"
-    with pytest.raises(TypeError, match=r"^joined: got an unexpected keyword argument 'start'$"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'start'; its arguments are inputs, pairs, end$"):
         joined("m", "ab", start="!")
     with pytest.raises(TypeError, match=r"^joined: missing a required argument: 'inputs'$"):
         joined("m")
+
+
+def test_a_misspelt_name_of_the_inputs_is_answered_with_theirs():
+    with pytest.raises(
+        TypeError, match=r"^joined: got an unexpected keyword argument 'texts'; its arguments are inputs"
+    ):
+        joined("m", texts=["ab"])
+
+
+class Frame:
+    """As pandas: two axes, and its items are the names of columns."""
+
+    columns, shape, ndim = ("text", "stars"), (5, 2), 2
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+def test_a_table_in_memory_is_neither_an_image_nor_a_list_of_the_names_of_its_columns():
+    with pytest.raises(ValueError, match="got Frame; give one of its columns"):
+        joined("m", Frame())
+    with pytest.raises(ValueError, match="expected one second text, or a list of them, got Frame; give one of its col"):
+        joined("m", ["ab"], Frame())
 
 
 def test_an_image_is_one_input_and_several_are_several():

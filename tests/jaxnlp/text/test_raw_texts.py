@@ -86,3 +86,13 @@ def test_a_line_is_one_line():
 
 def test_blank_rows_are_numbered_after_the_rows_before_them():
     assert blank_rows([("a", "b"), ("", ""), ("c", " ")], 10) == [12, 13]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_value_of_a_table_in_memory_is_answered_with_what_a_blank_text_is(missing):
+    with pytest.raises(
+        ValueError, match=r"got \w+ at index 1; replace missing values, such as with \"\" for a blank text$"
+    ):
+        require_texts(["a", missing])
+    with pytest.raises(ValueError, match=r"got int at index 0$"):
+        require_texts([3])

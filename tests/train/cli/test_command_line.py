@@ -113,6 +113,7 @@ def test_options_of_another_program_are_read_with_the_config():
         (f"{RECIPE} --learning_rate 1", "no option --learning_rate; did you mean --optimizer.learning-rate?"),
         (f"{RECIPE} --output_dir x", "no option --output_dir; did you mean --workdir?"),
         (f"{RECIPE} --resume x", "no option --resume; did you mean --workdir?"),
+        ("bert_qa --data.stride 32", "no option --data.stride; did you mean --data.overlap?"),
         (f"{RECIPE} --model.widht 3", "did you mean --model.width?"),
         (f"{RECIPE} --optimizer.learning-rat 3", "did you mean --optimizer.learning-rate?"),
         (f"{RECIPE} --optimizer.momentum 0.9", "--optimizer.momentum applies only to --optimizer sgd"),
@@ -233,3 +234,21 @@ def test_a_config_is_shown_by_its_differences_from_the_recipe():
     lines = ["  model.num_layers: 4 -> 2", f"  task.sample_prompt: {prompt!r} -> '[red]the'"]
     assert shown(config) == [f"recipe {RECIPE}, with", *lines]
     assert shown(load_recipe(RECIPE)) == [f"recipe {RECIPE}, unchanged"]
+
+
+@pytest.mark.parametrize(("few", "said"), [(False, "unchanged"), (True, "few_lengths: None -> True")])
+def test_a_run_that_continues_does_not_name_what_its_device_has_chosen(few, said):
+    console = Console(file=io.StringIO(), width=120)
+    print_config(console, update(load_recipe(RECIPE), **{"data.few_lengths": few}))
+    assert said in console.file.getvalue()
+    assert ("few_lengths" in console.file.getvalue()) == few
+
+
+def test_the_help_of_a_recipe_first_says_what_another_program_does_with_it(capsys):
+    for program, first in (
+        ("lr-find", "Suggests a learning rate for a recipe. The recipe:"),
+        ("train", "Character GPT"),
+    ):
+        with pytest.raises(SystemExit):
+            parse([RECIPE, "--help"], RunOptions(), program=f"jaxnlp {program}")
+        assert capsys.readouterr().out.splitlines()[2].strip().startswith(first)

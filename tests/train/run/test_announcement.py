@@ -1,13 +1,16 @@
 import dataclasses
 import json
+import types
 
 import pytest
 
 from data import Split
+from jaxnlp.tasks import MetricKind
 from train.config import update
 from train.optimizer.schedules import Constant, Cosine, Linear, Plateau
 from train.parallel import make_parallel
-from train.run.announcement import announcement, notes_of_splits, schedule_state, settings_for_longer_runs
+from train.run import announcement as announcements
+from train.run.announcement import announcement, ending, notes_of_splits, schedule_state, settings_for_longer_runs
 from train.run.begin import begin
 from train.run.setup import set_up
 
@@ -117,3 +120,17 @@ def test_a_warmup_that_is_longer_than_the_run_is_announced(tiny_config, warmup, 
         "--optimizer.schedule.warmup"
     )
     assert settings_for_longer_runs(config) == [line] * given
+
+
+@pytest.mark.parametrize(("scores", "equal"), [([0.5, 0.75, 0.75], True), ([0.5, 0.6, 0.75], False)])
+def test_the_best_of_several_checkpoints_with_equal_values_is_explained(tmp_path, monkeypatch, scores, equal):
+    metrics = {"score": 0.75, "loss": 0.1}
+    monkeypatch.setattr(announcements, "find_checkpoint", lambda *_: types.SimpleNamespace(step=3, metrics=metrics))
+    monkeypatch.setattr(announcements, "schedule_state", lambda *_: "")
+    config = types.SimpleNamespace(best_metric="accuracy", total_steps=9)
+    setup = types.SimpleNamespace(config=config, metrics={"accuracy": MetricKind("texts")})
+    reason, _, best = ending(tmp_path, setup, scores=scores, ended=True)
+    assert reason.startswith("stopped early")
+    assert best == "best checkpoint  step 3, with the validation accuracy 0.7500" + equal * (
+        " and, of several with this value, the lowest loss"
+    )

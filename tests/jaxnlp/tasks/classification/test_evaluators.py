@@ -11,9 +11,10 @@ import scipy.special
 from data.images import Images
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import SourceRows, Split
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.runs import load_run
 from jaxnlp.targets import OneClass
-from jaxnlp.tasks.classification.evaluators import LIT, Validation, _rollout_block, _table
+from jaxnlp.tasks.classification.evaluators import LIT, Validation, _error_blocks, _rollout_block, _table
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor, one_part
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate
@@ -131,3 +132,11 @@ def test_lines_without_text_keep_their_places_among_predictions():
     ]
     rows = _table(processor, Split(examples=examples), shares, None).splitlines()
     assert [row.partition(",")[0] for row in rows] == ["row", "1", "3"]
+
+
+def test_without_errors_the_table_of_an_earlier_evaluation_is_replaced():
+    image = types.SimpleNamespace(image=np.zeros((8, 8, 1), np.uint8), label=0)
+    processor = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b"))
+    blocks = _error_blocks(processor, [image], np.array([[0.9, 0.1]]), [])
+    assert [block.name for block in blocks] == ["Most confident errors", "Most confident errors: images"]
+    assert all(block.content.rows == (("none",),) for block in blocks)

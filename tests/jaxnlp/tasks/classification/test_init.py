@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 
 from data.images import Images
-from jaxnlp.corpus import Corpus, DataError
+from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
@@ -85,6 +85,18 @@ def test_accumulated_gradients_are_those_of_the_whole_batch_however_small_the_we
     expected = jax.jit(jax.grad(lambda params: objective.loss(params, batch(), key, ())[0]))(params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
     assert metrics["objective"][1] < 0.2
+
+
+@pytest.mark.parametrize(
+    ("fields", "logged"), [({}, False), ({"label_smoothing": 0.1}, True), ({"balanced": True}, True)]
+)
+def test_an_objective_that_is_the_loss_is_neither_declared_nor_measured(fields, logged):
+    task = Classification(**fields)
+    model, params = build(task)
+    corpus = dataclasses.replace(PLAIN, token_counts=np.array([2, 2, 1]))
+    shapes = jax.eval_shape(task.objective(model, corpus).loss, params, batch(), jax.random.key(0), ())
+    assert ("objective" in shapes[1][0]) == logged
+    assert ("objective" in task.metrics(PLAIN.processor, Split())) == logged
 
 
 def test_mixed_inputs_have_both_labels_in_their_shares():

@@ -38,7 +38,7 @@ def test_any_number_of_classes_and_numbers(text_run):
     (low,) = load_run(text_run("classes")).predict(["the cat"], threshold=0.01)
     assert set(low.label) <= set(low.probabilities)
     assert low.probability == min(low.probabilities[name] for name in low.label)
-    with pytest.raises(ValueError, match=r"threshold must be in \(0, 1\), got 0.0"):
+    with pytest.raises(ValueError, match=r"threshold must be a number in \(0, 1\), got 0.0"):
         load_run(text_run("classes")).predict(["the cat"], threshold=0.0)
     number = load_run(text_run("number")).predict(TEXTS[0])
     assert number.label == pytest.approx(1.5, abs=0.7)

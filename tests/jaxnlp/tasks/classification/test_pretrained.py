@@ -307,7 +307,6 @@ def test_a_classifier_of_transformers_begins_another_one_and_is_exported_again(t
             {"id2label": {"0": "a", "1": "b"}},
             r"id2label has the names of 2 classes, expected 3; with --ignore classifier\. ",
         ),
-        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "expected at least 2 classes with distinct names"),
         ({"problem_type": "regression"}, "it predicts 3 numbers, expected one"),
     ],
 )
