@@ -15,6 +15,8 @@ from jaxnlp.input_files.web_addresses import absence
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 """Suffixes of image files."""
+MOST_SIDE = 65_535
+"""Pixels of a side, as in JPEG. Pillow takes seconds for a damaged file of a row of a hundred million."""
 MODES = {1: "L", 3: "RGB"}
 """Pillow's mode for each number of channels."""
 Conversion = Literal["opaque", "pillow", "pillow_rgb"]
@@ -49,6 +51,10 @@ def open_image(path: Path, channels: int, conversion: Conversion = "opaque") -> 
     try:
         # From memory, since Pillow asks a file for as many bytes as a damaged header names, and Python reserves them.
         with Image.open(io.BytesIO(path.read_bytes())) as image:
+            if max(image.size) > MOST_SIDE:
+                raise ValueError(
+                    f"it has {image.width} x {image.height} pixels, at most {MOST_SIDE} a side; make it smaller"
+                )
             return with_channels(image, channels, conversion)
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(f"{path} has too many pixels: {error}; make it smaller") from error

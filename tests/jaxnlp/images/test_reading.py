@@ -187,6 +187,10 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
     Image.new("F", (4, 4), 255.0).save(tmp_path / "levels.tif")
     with pytest.raises(UnreadableImageError, match=r"levels.tif cannot be read: fractional pixels must be in \[0, 1\]"):
         open_image(tmp_path / "levels.tif", 3)
+    row = struct.pack("<2sI4sIIiiHHIIiiII", b"BM", 60, b"", 54, 40, 9_000_000, 9, 1, 8, 1, 0, 0, 0, 0, 0)
+    (tmp_path / "row.bmp").write_bytes(row + bytes(1024))  # compressed pixels, which Pillow fills up
+    with pytest.raises(UnreadableImageError, match=r"row.bmp cannot be read: it has 9000000 x 9 pixels, at most 65535"):
+        open_image(tmp_path / "row.bmp", 3)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UnreadableImageError, match=r"whole.jpg has too many pixels: .*; make it smaller"):
         open_image(tmp_path / "whole.jpg", 3)
