@@ -121,13 +121,13 @@ class TrainConfig(Config):
         return without_means({name: value for name, value in to_json(self).items() if name not in others})
 
 
-def _names_inside(config: Config, prefix: str = "") -> Iterator[str]:
+def _names_inside(config: Any, prefix: str = "") -> Iterator[str]:
     """The dotted names of the fields of nested configs."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if prefix:
             yield f"{prefix}{field.name}"
-        if isinstance(value, Config):
+        if dataclasses.is_dataclass(value):
             yield from _names_inside(value, f"{prefix}{field.name}.")
 
 

@@ -90,6 +90,7 @@ MAY_ASK = {
     ("jaxnlp/config.py", "isinstance(value, option)"): "the type that a field declares",
     ("jaxnlp/config.py", "isinstance(bound, Within)"): "what a field declares of its numbers",
     ("jaxnlp/models/__init__.py", "isinstance(self.compute, kind)"): "the type that a field declares",
+    ("jaxnlp/training.py", "isinstance(config, import_training('train.config').TrainConfig)"): "what a user gives",
     ("train/compile_ahead.py", "hasattr(x, 'dtype')"): "arguments of a jitted function are arrays, or static",
     ("train/config.py", "isinstance(getattr(config, head), Choice)"): "a name may choose the kind",
     ("train/logs/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
