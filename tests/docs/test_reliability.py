@@ -30,7 +30,7 @@ def test_nothing_grew_in_the_long_run(recorded):
         assert max(sample["checkpoints"] for sample in others) <= 4  # one of them is being written
 
 
-@pytest.mark.parametrize("files", ["plain", "folders"])
+@pytest.mark.parametrize("files", ["plain", "folders", "coverage"])
 def test_the_counts_of_changed_files_are_those_of_the_record(page, recorded, files):
     rows = [row for row in recorded("fuzzing") if row.get("files") == files]
     inputs, read, refused = (sum(row[name] for row in rows) for name in ("inputs", "read", "refused"))
@@ -44,5 +44,8 @@ def test_the_counts_of_compared_files_and_of_options_are_those_of_the_record(pag
     assert f" | {sum(row['inputs'] for row in compared):,} | no difference |" in page
     assert not any(row["differences"] for row in compared)
     (options,) = (row for row in recorded("fuzzing") if row["kind"] == "options")
-    assert f"| {options['options']} options of seven recipes with 10^9, 0 and 1 | {options['cases']} | " in page
-    assert f"| {options['accepted']} accepted, {options['refused']} refused in one line |" in page
+    words = "0, -1, 1, 10^9, 10^18, nan, inf, 1e30, nothing and 10,000 characters"
+    assert len(options["values"]) == len(words.replace("10,000", "10000").replace(" and", ",").split(","))
+    assert f"| {options['options']} options with {words} | {options['cases']:,} | " in page
+    assert f"| {options['accepted']} accepted, {options['refused']:,} refused in one line |" in page
+    assert not options["find"]
