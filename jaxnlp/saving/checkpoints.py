@@ -151,7 +151,8 @@ def read_record(folder: Path, step: int) -> Record:
       RunError: when another version of jaxnlp wrote it.
     """
     checkpoint = (folder / CHECKPOINTS / str(step)).absolute()
-    fields = dict(_restore(checkpoint, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
+    read = _restore(checkpoint, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD]
+    fields = dict(read) if isinstance(read, dict) else {}
     digest = fields.pop("digest", None)
     if digest != json_digest(fields):
         raise DamagedCheckpointError(f"the record of checkpoint {checkpoint} fails its checksum")

@@ -52,6 +52,14 @@ def test_any_field_of_a_record_that_was_edited_is_noticed(tmp_path, field):
         read_record(tmp_path, 3)
 
 
+@pytest.mark.parametrize("content", ["3", '["a"]', "null"])
+def test_a_record_that_is_no_object_is_damaged(tmp_path, content):
+    write(tmp_path, 3)
+    (tmp_path / "checkpoints" / "3" / "record" / "metadata").write_text(content)
+    with pytest.raises(DamagedCheckpointError, match="fails its checksum"):
+        read_record(tmp_path, 3)
+
+
 def test_a_record_of_another_step_is_refused(tmp_path):
     write(tmp_path, 6, content=record(4).to_json())
     with pytest.raises(DamagedCheckpointError, match="is a copied or renamed checkpoint of step 4"):
