@@ -211,7 +211,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         folder = Path(name)
-        os.environ["HF_HUB_OFFLINE"] = "1"
+        os.environ |= {"HF_HUB_OFFLINE": "1", "JAXNLP_CACHE": str(folder / "cache")}
         readers = plain_readers() if "plain" in given.kinds else []
         readers += folder_readers(folder) if "folders" in given.kinds else []
         readers += run_readers(folder, given.run) if "run" in given.kinds else []
