@@ -22,13 +22,14 @@ SECONDS_AT_LEAST = 10
 MOST_ROWS = 1_000
 """The median is that of so many rows."""
 SPARE = 2**20
-"""Bytes. A stall with less memory left is a callback that Python could not call, for which JAX waits forever."""
+"""Bytes. A run that waits without them waits forever: for a thread that did not begin, or for a callback that Python
+could not call."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Stalls:
-    """A context with a thread that looks at the run once a second. It only prints, and the run goes on; but a stall
+    """A context with a thread that looks at the run once a second. It only prints, and the run goes on; but a wait
     without memory ends the process with a line.
 
     The host queues steps, and waits for them when it logs. So the time of a step is that of all steps between two rows
@@ -85,23 +86,21 @@ class Stalls:
         return max(steps * statistics.median(list(self._seconds_per_step)), SECONDS_AT_LEAST)
 
     def _watch(self) -> None:
-        last, waited, named = None, 0.0, False
+        last, waited, starved, named = None, 0.0, 0.0, False
         while not self._over.wait(SECONDS_BETWEEN_LOOKS):
-            now = self._step, self._row, self._paused
-            waited, named = (waited + SECONDS_BETWEEN_LOOKS, named) if now == last else (0.0, False)
-            last = now
-            if waited > SECONDS_AT_LEAST and self._is_stall(waited) and not named:
-                named = True
-                self._name(waited)
-
-    def _is_stall(self, seconds: float) -> bool:
-        try:
-            if seconds <= self.longest():
-                return False
-            bytearray(SPARE)
-        except MemoryError:
-            end_without_memory()
-        return True
+            try:
+                now = self._step, self._row, self._paused
+                waited, named = (waited + SECONDS_BETWEEN_LOOKS, named) if now == last else (0.0, False)
+                last = now
+                bytearray(SPARE)
+                starved = 0.0
+                if not named and waited > SECONDS_AT_LEAST and waited > self.longest():
+                    named = True
+                    self._name(waited)
+            except MemoryError:
+                starved += SECONDS_BETWEEN_LOOKS
+                if starved > SECONDS_AT_LEAST and waited > SECONDS_AT_LEAST:
+                    end_without_memory()
 
     def _name(self, seconds: float) -> None:
         """Writes the stacks of all threads, and says so."""

@@ -45,13 +45,11 @@ def test_a_step_that_stalls_is_named_once_with_the_stacks_of_all_threads(quick, 
         assert (tmp_path / "stacks.txt").read_text().startswith(written)
 
 
-def test_a_stall_without_memory_ends_the_process(quick, tmp_path, monkeypatch):
+def test_a_wait_without_memory_ends_the_process_also_outside_steps(quick, tmp_path, monkeypatch):
     ended = threading.Event()
     monkeypatch.setattr(module, "end_without_memory", ended.set)
-    with Stalls(tmp_path, 0, 0.0) as stalls:
-        stalls.step(1)
-        stalls.row(1, 1e-4)
-        assert waited_for(lambda: (tmp_path / "stacks.txt").exists())
+    with Stalls(tmp_path, 0, 0.0) as stalls, stalls.paused():
+        time.sleep(0.1)
         assert not ended.is_set()  # there is memory
         monkeypatch.setattr(module, "SPARE", 2**62)
         assert waited_for(ended.is_set)
