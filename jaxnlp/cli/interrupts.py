@@ -3,10 +3,12 @@
 import _thread
 import contextlib
 import os
+import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -48,20 +50,25 @@ def no_interrupt_is_lost() -> Iterator[None]:
     Python prints and drops errors of callbacks, such as JAX's function that is called when garbage is collected. A
     MemoryError there ends the process at once: its library would go on without what the callback gives.
     """
-    before = sys.unraisablehook
-
-    def repeat(dropped: Any) -> None:
-        if dropped.exc_type is MemoryError:
-            end_without_memory()
-        if dropped.exc_type is not KeyboardInterrupt:
-            before(dropped)
-            return
-        timer = threading.Timer(SECONDS_UNTIL_IT_IS_REPEATED, _thread.interrupt_main)
-        timer.daemon = True
-        timer.start()
-
-    sys.unraisablehook = repeat
+    before, dropped = sys.unraisablehook, queue.SimpleQueue[Any]()
+    thread = threading.Thread(target=_take, args=(dropped, before), daemon=True, name="dropped errors")
+    thread.start()
+    sys.unraisablehook = dropped.put  # a function of C, which needs no frame: without memory Python can make none
     try:
         yield
     finally:
         sys.unraisablehook = before
+        dropped.put(None)
+        thread.join()
+
+
+def _take(dropped: queue.SimpleQueue[Any], before: Callable[[Any], object]) -> None:
+    """Does what each dropped error asks for, until None comes."""
+    while (error := dropped.get()) is not None:
+        if error.exc_type is MemoryError:
+            end_without_memory()
+        elif error.exc_type is KeyboardInterrupt:
+            time.sleep(SECONDS_UNTIL_IT_IS_REPEATED)
+            _thread.interrupt_main()
+        else:
+            before(error)

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import faulthandler
 import logging
+import mmap
 import statistics
 import threading
 from collections.abc import Callable, Iterator
@@ -92,12 +93,12 @@ class Stalls:
                 now = self._step, self._row, self._paused
                 waited, named = (waited + SECONDS_BETWEEN_LOOKS, named) if now == last else (0.0, False)
                 last = now
-                bytearray(SPARE)
+                mmap.mmap(-1, SPARE).close()  # malloc may keep memory that threads and Python's frames cannot have
                 starved = 0.0
                 if not named and waited > SECONDS_AT_LEAST and waited > self.longest():
                     named = True
                     self._name(waited)
-            except MemoryError:
+            except (MemoryError, OSError):
                 starved += SECONDS_BETWEEN_LOOKS
                 if starved > SECONDS_AT_LEAST and waited > SECONDS_AT_LEAST:
                     end_without_memory()

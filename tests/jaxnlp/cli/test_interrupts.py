@@ -82,6 +82,7 @@ def test_an_interrupt_that_is_ignored_stays_ignored(interrupts_are_raised):
 
 
 DROPS = """
+import time
 from jaxnlp.cli.interrupts import no_interrupt_is_lost
 class Callback:
     def __del__(self):
@@ -89,6 +90,7 @@ class Callback:
 with no_interrupt_is_lost():
     callback = Callback()
     del callback
+    time.sleep(60)
     print("goes on")
 """
 
@@ -97,3 +99,30 @@ def test_a_lack_of_memory_that_a_callback_drops_ends_the_process_with_the_line_o
     found = subprocess.run([sys.executable, "-c", DROPS], capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr == f"error: {reason(MemoryError())}\n" == interrupts.NO_MEMORY.decode()
+
+
+HAS_NO_FRAME = """
+import re, resource
+from pathlib import Path
+from jaxnlp.cli.interrupts import no_interrupt_is_lost
+
+class Callback:
+    def __del__(self):
+        pass
+
+def deeper():
+    callback = Callback()
+    del callback
+    deeper()
+
+with no_interrupt_is_lost():
+    kilobytes = int(re.search(r"VmSize:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+    resource.setrlimit(resource.RLIMIT_AS, (1024 * kilobytes, 1024 * kilobytes))
+    deeper()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_without_memory_for_a_frame_the_line_is_still_the_only_one():
+    found = subprocess.run([sys.executable, "-c", HAS_NO_FRAME], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (2, interrupts.NO_MEMORY.decode())
