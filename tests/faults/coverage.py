@@ -21,10 +21,11 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["jaxnlp", "data", "train"]):
+OURS = ["jaxnlp", "data", "train"]
+with atheris.instrument_imports(include=OURS):
     from tests.faults.fuzz import MOST_BYTES, Fuzzer, Watch, limits
     from tests.faults.mutations import mutated
-    from tests.faults.readers import Reader, folder_readers, plain_readers
+    from tests.faults.readers import Reader, readers_of
 
 EVERY = 1_000
 """Inputs between two looks at the clock."""
@@ -37,8 +38,12 @@ def fuzz(reader: Reader, folder: Path, seconds: float, seed: int, out: Path) -> 
     corpus.mkdir(parents=True)
     for number, content in enumerate(reader.seeds):
         (corpus / str(number)).write_bytes(content)
+    path = (reader.folder or folder) / reader.file
+    with limits(), atheris.instrument_imports(include=OURS):  # the first input imports the rest
+        path.write_bytes(reader.seeds[0])
+        reader.read(path)
     with limits():
-        fuzzer = Fuzzer(reader, folder, Watch(folder, Path(tempfile.gettempdir())), seed)
+        fuzzer = Fuzzer(reader, folder, Watch(folder, Path(tempfile.gettempdir())), seed, "coverage")
         end = time.monotonic() + seconds
 
         def read(content: bytes) -> None:
@@ -73,13 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         folder = Path(name)
-        readers = plain_readers() if "plain" in given.kinds else []
-        readers += folder_readers(folder) if "folders" in given.kinds else []
-        waiting = [reader for reader in readers if re.search(given.match, reader.name)]
-        for reader in waiting:  # what readers import later is instrumented now
-            place = (reader.folder or folder) / reader.file
-            place.write_bytes(reader.seeds[0])
-            reader.read(place)
+        waiting = [reader for _, reader in readers_of(given.kinds, folder) if re.search(given.match, reader.name)]
         running: dict[int, tuple[Reader, Path]] = {}
         while waiting or running:
             while waiting and len(running) < given.jobs:
@@ -95,7 +94,8 @@ def main(arguments: Sequence[str]) -> int:
             reader, own = running.pop(pid)
             if status:
                 print(f"FIND {reader.name}: the process ended with {os.waitstatus_to_exitcode(status)}")
-                rows.append({"reader": reader.name, "finds": 1})
+                counts = dict.fromkeys(("inputs", "read", "refused", "messages", "cpu_seconds", "slowest_seconds"), 0)
+                rows.append({"kind": "fuzz", "files": "coverage", "reader": reader.name, **counts, "finds": 1})
                 continue
             row = json.loads((own / "counts.json").read_text())
             for number, (text, content) in enumerate(row.pop("texts")):

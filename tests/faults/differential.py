@@ -223,7 +223,10 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     for name in given.only:
         inputs = -(-given.inputs // len(given.only))
-        rows.append({"counterpart": name, "inputs": inputs, "seconds": round(check(name, inputs, given.seed), 1)})
+        seconds = round(check(name, inputs, given.seed), 1)
+        rows.append(
+            {"kind": "differential", "counterpart": name, "inputs": inputs, "seconds": seconds, "differences": 0}
+        )
         print(rows[-1], flush=True)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))

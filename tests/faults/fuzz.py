@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.mutations import mutated
-from tests.faults.readers import Reader, folder_readers, plain_readers, run_readers
+from tests.faults.readers import Reader, readers_of
 
 MEMORY = 3 * 2**30
 """Bytes of address space that a reader may take beyond those of the imports."""
@@ -89,10 +89,18 @@ def is_ours(error: BaseException, path: Path) -> bool:
 
 
 class Fuzzer:
-    """The inputs of a reader so far. Args: reader: it; folder: where files are written; watch: the audit hook."""
+    """The inputs of a reader so far.
 
-    def __init__(self, reader: Reader, folder: Path, watch: Watch, seed: int):
-        self.reader, self._watch, self._seed = reader, watch, seed
+    Args:
+      reader: it.
+      folder: where files are written.
+      watch: the audit hook.
+      seed: decides the inputs.
+      files: their kind, for the table.
+    """
+
+    def __init__(self, reader: Reader, folder: Path, watch: Watch, seed: int, files: str = "plain"):
+        self.reader, self._watch, self._seed, self._files = reader, watch, seed, files
         where = reader.folder or folder / re.sub(r"\W+", "_", reader.name)
         self.path = where / reader.file
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +173,8 @@ class Fuzzer:
     def result(self) -> dict[str, Any]:
         """The counts, for the table."""
         return {
+            "kind": "fuzz",
+            "files": self._files,
             "reader": self.reader.name,
             "inputs": self.counts.total(),
             "read": self.counts["read"],
@@ -212,13 +222,11 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
         folder = Path(name)
         os.environ |= {"HF_HUB_OFFLINE": "1", "JAXNLP_CACHE": str(folder / "cache")}
-        readers = plain_readers() if "plain" in given.kinds else []
-        readers += folder_readers(folder) if "folders" in given.kinds else []
-        readers += run_readers(folder, given.run) if "run" in given.kinds else []
-        readers = [reader for reader in readers if re.search(given.match, reader.name)]
+        readers = readers_of(given.kinds, folder, given.run)
+        readers = [(kind, reader) for kind, reader in readers if re.search(given.match, reader.name)]
         watch, end = Watch(folder, Path(tempfile.gettempdir())), time.monotonic() + given.seconds
         with limits():
-            fuzzers = [Fuzzer(reader, folder, watch, given.seed * 10_000) for reader in readers]
+            fuzzers = [Fuzzer(reader, folder, watch, given.seed * 10_000, kind) for kind, reader in readers]
             broken = [one.reader.name for one in fuzzers if not one.counts["read"]]
             if broken:
                 print("no seed is read:", ", ".join(broken))

@@ -56,6 +56,21 @@ ONE, TWO = Columns(("text",), "label"), Columns(("text", "pair"), "label", "id")
 WORDS = ("the", "tide", "eats", "stone", "sea", "猫", "été")
 
 
+def readers_of(kinds: Sequence[str], root: Path, run: Path | None = None) -> list[tuple[str, Reader]]:
+    """The readers of each kind: plain, folders, or run, which needs the folder of a small run. Folders are made in
+    `root`."""
+    found: dict[str, list[Reader]] = {}
+    if "plain" in kinds:
+        found["plain"] = plain_readers()
+    if "folders" in kinds:
+        found["folders"] = folder_readers(root)
+    if "run" in kinds:
+        if run is None:
+            raise SystemExit("error: the kind run needs --run FOLDER")
+        found["run"] = run_readers(root, run)
+    return [(kind, reader) for kind, readers in found.items() for reader in readers]
+
+
 def plain_readers() -> list[Reader]:
     """Readers whose file is alone."""
     csv = b'id,text,pair,label\n1,the sea,"a, ""b""\nc",x\n2,stone,tide,y\n3,"",the,x\n'
