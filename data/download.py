@@ -3,6 +3,7 @@
 `jaxnlp download` lists the data sets, `jaxnlp download NAME` downloads one.
 """
 
+import contextlib
 import difflib
 import gzip
 import hashlib
@@ -14,6 +15,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urljoin, urlsplit
@@ -215,11 +217,11 @@ class _Bar:
     def __init__(self, progress: Progress, name: str):
         self._progress = progress
         self._task = progress.add_task(name, total=None)
-        self._received = 0
+        self._begun = self._received = 0
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "total":  # 0 = the server does not say
-            self._progress.update(self._task, total=value or None)
+        if name == "total":  # of what still comes; 0 = the server does not say
+            self._progress.update(self._task, total=self._begun + value if value else None)
         else:
             super().__setattr__(name, value)
 
@@ -230,10 +232,15 @@ class _Bar:
             raise ValueError(f"it has more than {MOST_BYTES // 2**20} MB")
         self._progress.advance(self._task, count)
 
+    def begin(self, count: int) -> None:
+        """Notes that so many bytes are there already."""
+        self._begun = count
+        self.reset()
+
     def reset(self) -> None:
-        """Starts again from 0 bytes."""
-        self._received = 0
-        self._progress.update(self._task, completed=0)
+        """Starts again from what was there."""
+        self._received = self._begun
+        self._progress.update(self._task, completed=self._begun)
 
     def close(self) -> None:
         """The bar stays."""
@@ -245,14 +252,7 @@ def _download(file: RemoteFile, destination: Path, progress: Progress | None = N
     # Each process has its own folder. The checked file is moved to its path in one step.
     with tempfile.TemporaryDirectory(prefix=".download-", dir=destination.parent) as temporary:
         served = Path(temporary, PurePosixPath(urlsplit(file.url).path).name or "served")
-        seconds_to_connect_and_to_read = (10, 60)
-        get = pooch.HTTPDownloader(
-            chunk_size=2**16,
-            timeout=seconds_to_connect_and_to_read,
-            hooks={"response": _refuse_plain_http},
-            progressbar=_Bar(progress or Progress(disable=True), file.relative_path),
-        )
-        get(file.url, str(served), None)
+        _receive(file, served, _Bar(progress or Progress(disable=True), file.relative_path))
         if (digest := digest_of(served)) != file.sha256:
             problem = (
                 f"it is not a gzip file of at most {MOST_BYTES // 2**20} MB"
@@ -266,6 +266,37 @@ def _download(file: RemoteFile, destination: Path, progress: Progress | None = N
             with served.open("rb") as plain, gzip.open(whole, "wb") as compressed:
                 shutil.copyfileobj(plain, compressed)
         os.replace(whole, destination)
+
+
+def _receive(file: RemoteFile, served: Path, bar: _Bar) -> None:
+    """Writes what the server sends. It continues what an interrupted transfer left; one that is interrupted leaves its
+    part to the next one."""
+    part = cached_data() / ".unfinished" / file.sha256
+    with contextlib.suppress(FileNotFoundError):  # there is none, or another process has just taken it
+        shutil.move(part, served)
+    try:
+        with served.open("ab") as stream:
+
+            def begin(response: Any, **_: Any) -> None:
+                _refuse_plain_http(response)
+                if response.status_code in (HTTPStatus.OK, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE):
+                    stream.truncate(0)
+                bar.begin(served.stat().st_size)
+
+            seconds_to_connect_and_to_read = (10, 60)
+            get = pooch.HTTPDownloader(
+                chunk_size=2**16,
+                timeout=seconds_to_connect_and_to_read,
+                headers={"Accept-Encoding": "identity"} | ({"Range": f"bytes={n}-"} if (n := stream.tell()) else {}),
+                hooks={"response": begin},
+                progressbar=bar,
+            )
+            get(file.url, stream, None)
+    except (OSError, KeyboardInterrupt):
+        if served.stat().st_size:
+            part.parent.mkdir(exist_ok=True)
+            shutil.move(served, part)
+        raise
 
 
 def _reason(error: Exception) -> str:

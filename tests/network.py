@@ -20,10 +20,12 @@ class Network:
         self.pages = {}
         self.asked = []
         self.timeouts = []
+        self.ranges = []
 
     def send(self, adapter, request, timeout=None, **_):
         self.asked.append(request.url)
         self.timeouts.append(timeout)
+        self.ranges.append(request.headers.get("Range"))
         if request.url not in self.pages:
             reason = urllib3.exceptions.NewConnectionError(None, "Name or service not known")
             raise requests.ConnectionError(urllib3.exceptions.MaxRetryError(None, request.url, reason))

@@ -198,16 +198,63 @@ def test_redirects_in_a_circle_end(network, files_below):
     assert files_below(cache_folder()) == []
 
 
-@pytest.mark.parametrize("fault", [ConnectionResetError("reset by peer"), KeyboardInterrupt()])
-def test_a_download_interrupted_halfway_leaves_nothing(fault, network, files_below):
+HALF = 2**16
+
+
+@pytest.fixture
+def interrupted(network, files_below):
+    """A download of which only the first half came."""
+
     def happens():
         assert any(path.stat().st_size for path in files_below(cache_folder())), "nothing had been written yet"
-        raise fault
+        raise ConnectionResetError("reset by peer")
 
-    network.pages[PLAYS.url] = (200, {}, Body([CONTENT[: 2**16], CONTENT[2**16 :]], happens))
-    with pytest.raises((DataNotFoundError, KeyboardInterrupt)):
+    network.pages[PLAYS.url] = (200, {}, Body([CONTENT[:HALF], CONTENT[HALF:]], happens))
+    assert "reset by peer" in refusal()[0]
+    assert list(cached_path().parent.iterdir()) == []
+    assert network.ranges == [None]
+
+
+def test_an_interrupted_download_goes_on_where_it_stopped(interrupted, network, files_below):
+    network.pages[PLAYS.url] = (302, {"Location": f"{PLAYS.url}?again"}, b"")
+    network.pages[f"{PLAYS.url}?again"] = (206, {}, CONTENT[HALF:])
+    assert locate(PLAYS).read_bytes() == CONTENT
+    assert network.ranges[-1] == f"bytes={HALF}-"
+    assert files_below(cache_folder()) == [cached_path()]
+
+
+def test_ctrl_c_leaves_a_part_to_the_next_download_and_nothing_at_the_place_of_the_file(network):
+    def happens():
+        raise KeyboardInterrupt
+
+    network.pages[PLAYS.url] = (200, {}, Body([CONTENT[:HALF], CONTENT[HALF:]], happens))
+    with pytest.raises(KeyboardInterrupt):
         locate(PLAYS)
     assert list(cached_path().parent.iterdir()) == []
+    network.pages[PLAYS.url] = (206, {}, CONTENT[HALF:])
+    assert locate(PLAYS).read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges_sends_the_whole_file_again(interrupted, online, files_below):
+    assert locate(PLAYS).read_bytes() == CONTENT
+    assert files_below(cache_folder()) == [cached_path()]
+
+
+def test_a_server_that_is_busy_loses_no_part(interrupted, network):
+    network.pages[PLAYS.url] = (503, {}, b"busy")
+    assert "503" in refusal()[0]
+    network.pages[PLAYS.url] = (206, {}, CONTENT[HALF:])
+    assert locate(PLAYS).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("status", "words"), [(206, "SHA-256 is"), (416, "416")])
+def test_a_part_that_cannot_go_on_is_forgotten(status, words, interrupted, network, files_below):
+    network.pages[PLAYS.url] = (status, {}, CONTENT)
+    assert words in refusal()[0]
+    assert files_below(cache_folder()) == []
+    network.pages[PLAYS.url] = (200, {}, CONTENT)
+    assert locate(PLAYS).read_bytes() == CONTENT
+    assert network.ranges[-1] is None
 
 
 def test_a_process_killed_in_the_download_leaves_nothing_at_the_place_of_the_file(online, run_and_die, files_below):
@@ -217,10 +264,9 @@ import pooch
 from data.download import RemoteFile, locate
 
 def die_halfway(self, url, output_file, pooch):
-    with open(output_file, "wb") as file:
-        file.write(b"half")
-        file.flush()
-        os._exit(9)
+    output_file.write(b"half")
+    output_file.flush()
+    os._exit(9)
 
 pooch.HTTPDownloader.__call__ = die_halfway
 locate(RemoteFile(*sys.argv[1:]))
