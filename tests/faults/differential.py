@@ -2,7 +2,7 @@
 
     python -m tests.faults.differential --inputs 100000
 
-Python's csv, the tokenizers library for tokenizer.json, sentencepiece, safetensors, Pillow and NumPy.
+Python's csv and json, conllu, the tokenizers library for tokenizer.json, sentencepiece, safetensors, Pillow and NumPy.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import conllu
 import numpy as np
 import safetensors.numpy
 import sentencepiece
@@ -27,10 +28,14 @@ from data.readers.object_arrays import read_array, read_object_array
 from jaxnlp.convert.folders import read_tensors
 from jaxnlp.images.reading import open_image
 from jaxnlp.input_files.tables import Columns, read_table
+from jaxnlp.input_files.text_files import read_text_file
+from jaxnlp.text.conllu import parse_conllu, written
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.tokenizer_files import read_decoder_tokenizer
 from tests.encoder_folders import TEXTS
 
+FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+"""What conllu calls the columns."""
 PIECES = [
     *("a", "b", "the", " ", "  ", "\t", "é", "漢", "😀", "ñ", "_", "▁", "ﬁ", "\uff21", "①", "\u0301"),
     *("-", ".", ",", "1"),
@@ -94,6 +99,56 @@ def json_rows(folder: Path, generator: random.Random) -> Iterator[None]:
             (row["text"], row["label"] if isinstance(row["label"], str) else json.dumps(row["label"])) for row in rows
         ]
         yield
+
+
+def trees(folder: Path, generator: random.Random) -> Iterator[None]:
+    """Trees with comments, multiword tokens and empty nodes as conllu writes them."""
+    file = folder / "a.conllu"
+    while True:
+        sentences = [tree_of(generator) for _ in range(generator.randrange(1, 4))]
+        file.write_text("".join(sentence.serialize() for sentence in sentences), encoding="utf-8")
+        text = read_text_file(file)
+        for read, expected in zip(parse_conllu(text, str(file)), conllu.parse(text), strict=True):
+            words = [token for token in expected if isinstance(token["id"], int)]
+            assert read.name == expected.metadata["sent_id"]
+            assert read.words == tuple(word["form"] for word in words)
+            assert read.upos == tuple(word["upos"] or "_" for word in words)
+            assert read.xpos == tuple(word["xpos"] or "_" for word in words)
+            assert read.heads == tuple(word["head"] for word in words)
+            assert read.relations == tuple(word["deprel"] for word in words)
+            assert conllu.parse(written([read]))[0] == expected
+        yield
+
+
+def tree_of(generator: random.Random) -> conllu.TokenList:
+    """A sentence whose words hang on words that were drawn before."""
+    count = generator.randrange(1, 8)
+    order = generator.sample(range(1, count + 1), count)
+    heads = {word: generator.choice(order[:number]) if number else 0 for number, word in enumerate(order)}
+    tokens = []
+    for word in range(1, count + 1):
+        form = " ".join(text_of(generator, ["a b", "_", "'"]).split()) or "x"  # conllu ends a column at two spaces, too
+        tokens.append(token_of(generator, word, form) | {"head": heads[word]})
+        tokens[-1]["deprel"] = generator.choice(("nsubj", "nmod:of")) if heads[word] else "root"
+        if generator.random() < 0.1:
+            tokens.append(token_of(generator, (word, ".", 1), "empty"))
+        if word < count and generator.random() < 0.1:
+            tokens.insert(-1, dict.fromkeys(FIELDS) | {"id": (word, "-", word + 1), "form": "both"})
+    return conllu.TokenList(tokens, {"sent_id": str(generator.randrange(100)), "text": "# a = b"})
+
+
+def token_of(generator: random.Random, name: Any, form: str) -> dict[str, Any]:
+    """A line without a place in the tree."""
+    feats = generator.choice((None, {"Case": "Nom", "Number": "Sing"}))
+    return dict.fromkeys(FIELDS) | {
+        "id": name,
+        "form": form,
+        "lemma": generator.choice((None, form)),
+        "upos": generator.choice((None, "NOUN", "X")),
+        "xpos": generator.choice((None, "NN", ",", "$")),
+        "feats": feats,
+        "misc": generator.choice((None, {"SpaceAfter": "No"})),
+    }
 
 
 def pieces(folder: Path, generator: random.Random) -> Iterator[None]:
@@ -195,6 +250,7 @@ def arrays(folder: Path, generator: random.Random) -> Iterator[None]:
 CHECKS: dict[str, Callable[[Path, random.Random], Iterator[None]]] = {
     "csv": tables,
     "json": json_rows,
+    "conllu": trees,
     "sentencepiece": pieces,
     "tokenizers": tokenizers,
     "safetensors": tensors,
