@@ -12,6 +12,8 @@ _STYLE = """
 body { margin: auto; padding: 24px; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; overflow-wrap: anywhere }
 h1 { font-size: clamp(1.25rem, 5vw, 2rem); line-height: 1.25 }
 """
+DIRECTIONS = {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""Characters that turn the direction of what follows, as pages show them: a text must not turn the words around it."""
 
 
 def page(title: str, body: str, style: str) -> str:
@@ -28,13 +30,14 @@ def document(title: str, body: str, style: str, script: str = "") -> str:
       style: CSS.
       script: a program that runs after the body is read; "" = there is none.
     """
+    title, body = html.escape(title).translate(DIRECTIONS), body.translate(DIRECTIONS)
     if script:
         body += f"\n<script>{script}</script>"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 

@@ -29,3 +29,11 @@ def test_pages_fit_narrow_screens_and_load_nothing():
     assert '<meta name="viewport" content="width=device-width' in found
     assert "overflow-wrap: anywhere" in found
     assert not [part for part in ("://", "src=", "url(") if part in found]
+
+
+def test_no_text_turns_the_direction_of_the_words_around_it():
+    turning = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    found = page(f"a{turning}", f"<td>b{turning}</td><td>\u05d0\u200f</td>", "")
+    assert not set(turning) & set(found)
+    assert found.count("[U+202E]") == 3  # the browser's tab, the heading, the cell
+    assert "<td>\u05d0\u200f</td>" in found  # marks turn nothing
