@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.xla_flags import QUICK
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Before jax is imported: it reads them once.
@@ -13,8 +15,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's threads would spin while they wait
 flags = ["--xla_force_host_platform_device_count=8"]
 if os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1":
-    # Test programs run for milliseconds: XLA's older emitters and one thread compile them in less than half the time.
-    flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+    flags.append(QUICK)
 os.environ["XLA_FLAGS"] = " ".join(flags)
 os.environ.setdefault("JAXNLP_DATA", str(ROOT.parent / "shared" / "data"))
 if not Path(os.environ["JAXNLP_DATA"]).is_dir():

@@ -21,6 +21,7 @@ import pytest
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
+from tests.xla_flags import QUICK
 from train.run.folder import BLOCKS_FILE
 from train.run.processes import (
     ADDRESS,
@@ -41,7 +42,7 @@ SECONDS_TO_END = 60  # after another process has died, or hangs
 QUICKLY = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "JAXNLP_HUGE_PAGES": "0",
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+    "XLA_FLAGS": QUICK,
 }
 """Settings of all processes: a dozen steps take less time than XLA's optimisations and a restart with huge pages."""
 
