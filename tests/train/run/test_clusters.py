@@ -51,19 +51,29 @@ def test_a_process_of_a_cluster_joins_the_first_host_without_further_options(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("describe", [by_slurm, by_open_mpi])
-def test_two_processes_of_a_cluster_train_as_one(describe, text, one_process, tmp_path):
+def test_two_processes_with_the_environment_of_a_cluster_train_as_one(describe, text, one_process, tmp_path):
     run = Run(tmp_path / "run", text, 2, 2, described=describe)
     statuses, outputs = run.wait()
     assert statuses == [0, 0], outputs
     assert_same_losses(run.folder, losses(one_process))
 
 
+LAUNCHERS = {
+    "Open MPI": (["mpirun", "--version"], ["mpirun", "-n", "2", "--oversubscribe"]),
+    "SLURM": (["sinfo"], ["srun", "-n", "2", "--overcommit"]),
+}
+"""A command that succeeds where the cluster is, and one that starts two processes."""
+
+
 @pytest.mark.thorough
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed: there is no mpirun")
-def test_open_mpi_describes_the_processes_to_jax(text, one_process, tmp_path, monkeypatch):
+@pytest.mark.parametrize("cluster", LAUNCHERS)
+def test_two_processes_that_a_cluster_starts_train_as_one(cluster, text, one_process, tmp_path, monkeypatch):
+    asked, launcher = LAUNCHERS[cluster]
+    if shutil.which(asked[0]) is None or subprocess.run(asked, capture_output=True).returncode:
+        pytest.skip(f"{cluster} is not here: there is no {asked[0]}, or it fails")
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         monkeypatch.setenv(name, "1")  # tests may run as root
-    run = Run(tmp_path / "run", text, 2, 2, launcher=["mpirun", "-n", "2", "--oversubscribe"])
+    run = Run(tmp_path / "run", text, 2, 2, launcher=launcher)
     statuses, (output,) = run.wait()
     assert statuses == [0], output
     assert output.count("writing the report") == 1

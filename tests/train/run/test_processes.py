@@ -122,12 +122,13 @@ def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp
 
 
 @pytest.mark.thorough
-def test_a_signal_to_one_process_saves_and_stops_all_after_the_same_step(text, tmp_path):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_to_one_process_saves_and_stops_all_after_the_same_step(number, status, text, tmp_path):
     run = Run(tmp_path / "run", text, 2, 1, "--total-steps", "2000", "--evaluate-every-steps", "1000")
     run.wait_for_checkpoint(3)
-    run.processes[1].send_signal(signal.SIGINT)  # which it passes on as SIGTERM
+    run.processes[1].send_signal(number)  # it passes SIGINT on as SIGTERM
     statuses, outputs = run.wait()
-    assert statuses == [143, 130], outputs
+    assert statuses == [143, status], outputs
     last = checkpoint_steps(run.folder)[-1]
     assert f"stopped by SIGTERM at step {last}; saved; repeat the command to resume" in outputs[0]
 
