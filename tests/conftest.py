@@ -33,6 +33,7 @@ LONGEST = (
     "tests/train/test_encoder_commands.py",
     "tests/train/test_names.py",
     "tests/train/test_start.py",
+    "tests/train/run/test_clusters.py",
     "tests/train/run/test_processes.py",
     "tests/train/parallel/test_elastic.py",
     "tests/train/parallel/test_evaluation.py",

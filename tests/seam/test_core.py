@@ -211,6 +211,28 @@ def test_no_core_file_asks_what_an_object_is_or_has():
     assert found == MAY_ASK.keys()
 
 
+FAMILIES = ("jaxnlp/models/**/*.py", "jaxnlp/tasks/**/*.py", "data/**/*.py", "configs/**/*.py")
+SHARDING = {"Mesh", "NamedSharding", "PartitionSpec", "all_gather", "axis_index", "axis_size", "make_mesh", "pmap"}
+SHARDING |= {"pmean", "psum", "psum_scatter", "shard_map", "with_sharding_constraint"}
+
+
+def sharding(tree):
+    """The names that a program uses to share arrays among devices."""
+    names = {getattr(node, name, None) for node in ast.walk(tree) for name in ("id", "attr", "name")}
+    return names & SHARDING
+
+
+def test_no_family_says_how_devices_share_its_arrays():
+    assert {file: names for file in files(FAMILIES) if (names := sharding(parsed(file)))} == {}
+    assert files(FAMILIES)
+
+
+def test_code_that_shares_arrays_among_devices_would_be_found():
+    code = "from jax.sharding import PartitionSpec\njax.lax.psum(x, 'data')"
+    assert sharding(ast.parse(code)) == {"PartitionSpec", "psum"}
+    assert sharding(parsed("train/parallel/mesh.py")) >= {"NamedSharding", "shard_map"}
+
+
 def parsed(file):
     return ast.parse((ROOT / file).read_text(encoding="utf-8"))
 

@@ -38,19 +38,32 @@ def _inlined(parameter: str) -> Rule:
     """The rule of a call whose function is this parameter."""
 
     def rule(eqn: JaxprEqn, *operands: Any) -> list[Any]:
-        inner = eqn.params[parameter]
-        consts = inner.consts if isinstance(inner, ClosedJaxpr) else ()
-        return _evaluated(getattr(inner, "jaxpr", inner), consts, operands)
+        return _called(eqn.params[parameter], operands)
 
     return rule
 
 
+def _called(inner: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a function inside another one. Args: inner: it, with or without its constants."""
+    if isinstance(inner, ClosedJaxpr):
+        return _evaluated(inner.jaxpr, inner.consts, operands)
+    return _evaluated(inner, (), operands)
+
+
+def _counts(params: dict[str, Any]) -> tuple[int, int]:
+    """How many operands of a loop are constant, and how many are carried."""
+    if "ft_in" in params:  # from JAX 0.11 on
+        consts, carried, _ = params["ft_in"].unpack()
+        return len(consts), len(carried)
+    return params["num_consts"], params["num_carry"]
+
+
 def _scan(eqn: JaxprEqn, *operands: Any) -> list[Any]:
-    first, carried, body = eqn.params["num_consts"], eqn.params["num_carry"], eqn.params["jaxpr"]
+    first, carried = _counts(eqn.params)
     consts, carry, rows = operands[:first], operands[first : first + carried], operands[first + carried :]
 
     def step(carry: Any, row: Any) -> tuple[Any, Any]:
-        results = _evaluated(body.jaxpr, body.consts, (*consts, *carry, *row))
+        results = _called(eqn.params["jaxpr"], (*consts, *carry, *row))
         return tuple(results[:carried]), tuple(results[carried:])
 
     def turned(arrays: Sequence[Any]) -> tuple[Any, ...]:

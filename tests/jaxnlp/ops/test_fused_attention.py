@@ -186,11 +186,11 @@ def test_flash_is_refused_what_it_cannot_do(changes, reason, monkeypatch):
 def test_flash_is_refused_heads_that_devices_share_and_auto_takes_another(monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
     inputs = [jnp.asarray(x, "bfloat16") for x in random_inputs(width=8)]
+    settings = {"dropout_rate": 0.5, "dropout_key": jax.random.key(0)}  # so that cuDNN cannot compute it
     mesh = jax.sharding.AbstractMesh((1, 2), ("data", "model"))
     with jax.sharding.use_abstract_mesh(mesh):
         with pytest.raises(ValueError, match="computes all heads, and the devices of the mesh's axis model share them"):
             dot_product_attention(*inputs, implementation="flash")
-        settings = {"dropout_rate": 0.5, "dropout_key": jax.random.key(0)}  # so that cuDNN cannot compute it
         program = jax.make_jaxpr(functools.partial(dot_product_attention, **settings))(*inputs)
     assert "pallas_call" not in str(program)
 

@@ -1,6 +1,10 @@
 """The formulas of `train.parallel.costs`, by the compiled steps of eight devices."""
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -14,6 +18,7 @@ from train.parallel import mesh_parallel
 from train.parallel.costs import costs, transformer_activations
 from train.parallel.rules import placements
 from train.programs.hlo import parse
+from train.recipes import load_recipe
 from train.run.begin import begin
 from train.run.setup import set_up
 from train.shardings import state_bytes
@@ -93,6 +98,32 @@ def test_a_compiled_step_exchanges_what_the_formulas_say(config, mode, mesh, com
         assert 0 <= along_model["all-reduce"] - found.activations - of_tokens < FEW
     held = state_bytes(setup, unplaced)
     assert 0 <= held["parameters"] + held["optimizer_state"] - found.state < FEW  # and counters
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mode", ["jit", "fsdp"])
+def test_a_step_compiled_for_a_thousand_devices_exchanges_what_the_formulas_say(mode, tmp_path):
+    """A GPT as wide as there are devices, and a row for each of them."""
+    devices = 1024
+    (tmp_path / "text.txt").write_text("Once upon a time there was a stone.\n" * 600)
+    options = {"data.path": tmp_path / "text.txt", "data.batch_size": devices, "data.sequence_length": 16}
+    options |= {"model.width": devices, "model.num_layers": 1, "model.context_length": 16}
+    options |= {"model.compute.matmul_dtype": None}
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    command = [sys.executable, "-m", "train.compile", "gpt_text_file", *words, f"--target=cpu:{devices}", "--json"]
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([*command, f"--parallel={mode}"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (step,) = (row for row in json.loads(done.stdout) if row["program"].startswith("step "))
+
+    options["data.path"] = str(options["data.path"])
+    setup, mesh = set_up(begin(update(load_recipe("gpt_text_file"), **options))), {"data": devices}
+    params = setup.abstract_state.params
+    found = costs(placements(setup.config.model.parameter, params, mesh, fsdp=mode == "fsdp"), params, mesh)
+    exchanged = {kind: sums["bytes"] for kind, sums in step["collectives"].items()}
+    assert 0 <= exchanged.pop("all-reduce") - found.summed < FEW
+    assert exchanged == ({} if mode == "jit" else {"all-gather": found.gathered, "reduce-scatter": found.scattered})
+    assert found.gathered > 0 or mode == "jit"
 
 
 @pytest.mark.thorough

@@ -52,7 +52,6 @@ def losses(folder):
     return {(row["split"], row["step"]): row["loss"] for row in rows}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("family", "layouts"),
     [

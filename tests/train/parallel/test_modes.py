@@ -10,6 +10,8 @@ import pytest
 
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn import shards
+from jaxnlp.ops.checks import UnavailableError
+from jaxnlp.ops.flash import flash_attention
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
 from tests.train.parallel.modes import MODES, first_state, largest_difference, trained
@@ -138,10 +140,17 @@ OPTIONS = {
 }
 """Of a GPT, and the last one of a BERT."""
 
+ATTENTION = "model.compute.attention"
+PLAIN = {
+    "plain attention of scanned and recomputed layers": OPTIONS["scanned and recomputed layers"] | {ATTENTION: "vjp"},
+    "plain attention": {ATTENTION: "vjp"},
+}
+"""Options to compare the kernels of flash attention with."""
+
 
 def with_option(option, files):
     base = guards.bert_text_tasks if option == "frozen encoder" else gpt
-    return update(base(files), **OPTIONS[option])
+    return update(base(files), **(OPTIONS | PLAIN)[option])
 
 
 @pytest.mark.thorough
@@ -152,6 +161,41 @@ def test_every_option_takes_the_same_steps_in_every_mode(option, mode, files, op
     # Sums of rounded numbers in another order.
     tolerances = {"bfloat16": (2e-3, 0.1), "Muon": (1e-4, 3e-3)}.get(option, (1e-5, 1e-4))
     assert_takes_the_same_steps(config, mode, one, one.start, *tolerances)
+
+
+@pytest.fixture
+def flash_calls(monkeypatch):
+    """Lets JAX's interpreter compute the kernels of flash attention. A list: at each call the devices that share rows.
+
+    The functions that make a state, and the tests' state of one device, also call it."""
+    calls = []
+
+    def interpreted(*packed, **settings):
+        calls.append(shards.rows_of_all_shards(1))
+        return flash_attention(*packed, **settings, interpret=True)
+
+    monkeypatch.setattr("jaxnlp.ops.fused_attention.cuda_capability", lambda: (9, 0))
+    monkeypatch.setattr("jaxnlp.ops.flash.flash_attention", interpreted)
+    return calls
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("mode", ["fsdp", *(mode for mode in MODES if mode != "fsdp")])
+@pytest.mark.parametrize("option", PLAIN)
+def test_flash_attention_takes_the_steps_of_plain_attention_or_is_refused_with_the_reason(
+    option, mode, files, options_on_one_device, flash_calls
+):
+    """In modes with the axis `model`, which refuse it, `auto` takes plain attention."""
+    one = options_on_one_device(option)
+    auto, flash = (update(with_option(option, files), **{ATTENTION: name}) for name in ("auto", "flash"))
+    if not mode.startswith("tensor"):
+        assert_takes_the_same_steps(flash, mode, one, one.start)
+        assert max(flash_calls) == 8
+        return
+    with pytest.raises(UnavailableError, match="computes all heads, and the devices of the mesh's axis model"):
+        trained(flash, *MODES[mode], steps=1)
+    assert_takes_the_same_steps(auto, mode, one, one.start)
+    assert max(flash_calls) == 1
 
 
 @pytest.mark.thorough

@@ -1,18 +1,10 @@
 """Several processes on this machine, which talk over the loopback interface, train as one."""
 
-import contextlib
 import dataclasses
-import json
-import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -21,7 +13,8 @@ import pytest
 from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
-from tests.xla_flags import QUICK
+from tests.train.run import process_helpers
+from tests.train.run.process_helpers import Run, assert_same_losses, free_port, losses
 from train.run.folder import BLOCKS_FILE
 from train.run.processes import (
     ADDRESS,
@@ -34,120 +27,11 @@ from train.run.processes import (
     wait_for_all,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
 IDS = np.arange(3)
-SECONDS = 300  # at most, on a busy machine
 SECONDS_TO_END = 60  # after another process has died, or hangs
 
-QUICKLY = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "JAXNLP_HUGE_PAGES": "0",
-    "XLA_FLAGS": QUICK,
-}
-"""Settings of all processes: a dozen steps take less time than XLA's optimisations and a restart with huge pages."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(compiled_programs):
-    """Processes that are started later, or continue a run, read the programs of earlier ones."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_programs))
-        yield
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Run:
-    """Processes that train a small GPT on a text.
-
-    Args:
-      folder: of the run.
-      text: the file to train on.
-      processes: their number; 1 = without --distributed.
-      devices: of each process.
-      options: further ones of `jaxnlp train`.
-      width: of the model.
-      of_process_1: options of this process alone.
-      launcher: a command that starts the processes, and describes them to JAX.
-    """
-
-    def __init__(self, folder, text, processes, devices, *options, launcher=(), width=16, of_process_1=()):
-        self.folder = folder
-        shape = {"width": width, "num-layers": 1, "num-heads": 2, "context-length": 32, "attention-dropout-rate": 0.1}
-        every = {"total": 12, "evaluate-every": 6, "checkpoint-every": 3, "log-every": 1}
-        command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file", "--data.path", str(text)]
-        given = {"data.sequence-length": 32, "workdir": folder, "optimizer.epsilon": 1e-3, "task.sample-tokens": 20}
-        given["model.compute.matmul-dtype"] = None
-        command += [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        command += [word for name, value in shape.items() for word in (f"--model.{name}", str(value))]
-        command += [word for name, value in every.items() for word in (f"--{name}-steps", str(value))]
-        flags = f"--xla_force_host_platform_device_count={devices} {QUICKLY['XLA_FLAGS']}"
-        environment = os.environ | QUICKLY | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
-        address = f"127.0.0.1:{free_port()}"
-        self.processes = []
-        if launcher:
-            command, processes = [*launcher, *command, "--distributed"], 1
-        for number in range(processes):
-            described = {ADDRESS: address, PROCESSES: str(processes), PROCESS: str(number)} if processes > 1 else {}
-            self.processes.append(
-                subprocess.Popen(
-                    [
-                        *command,
-                        *options,
-                        *(["--distributed"] if processes > 1 else []),
-                        *(of_process_1 if number == 1 else []),
-                    ],
-                    env=environment | described,
-                    cwd=ROOT,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-
-    def wait(self):
-        """The exit statuses and the outputs."""
-        outputs = [process.communicate(timeout=SECONDS)[0] for process in self.processes]
-        return [process.returncode for process in self.processes], outputs
-
-    def wait_for_checkpoint(self, step):
-        end = time.monotonic() + SECONDS
-        while max(checkpoint_steps(self.folder), default=0) < step:
-            assert time.monotonic() < end
-            assert all(process.poll() is None for process in self.processes)
-            time.sleep(0.05)
-
-    def kill(self):
-        for process in self.processes:
-            process.kill()
-            process.communicate()
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    words = np.random.default_rng(0).choice(
-        ["the", "old", "man", "and", "a", "sea", "fish", "boat", "sails", "blue", "water"], size=4000
-    )
-    path.write_text("\n".join(" ".join(line) for line in words.reshape(-1, 8)))
-    return path
-
-
-@pytest.fixture(scope="module")
-def one_process(text, tmp_path_factory):
-    """The folder of one process with four devices."""
-    run = Run(tmp_path_factory.mktemp("one") / "run", text, 1, 4)
-    assert run.wait()[0] == [0]
-    return run.folder
-
-
-def losses(folder):
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return {(row["split"], row["step"]): row["loss"] for row in lines}
+compiled_once, text = process_helpers.compiled_once, process_helpers.text
+one_process, joined = process_helpers.one_process, process_helpers.joined
 
 
 def samples(folder):
@@ -155,15 +39,6 @@ def samples(folder):
     return [line for line in (folder / BLOCKS_FILE).read_text().splitlines() if "paragraphs" in line]
 
 
-def assert_same_losses(folder, expected):
-    found = losses(folder)
-    assert found.keys() == expected.keys()
-    for at, loss in expected.items():
-        # Sums over processes are in another order than sums over the devices of one.
-        np.testing.assert_allclose(found[at], loss, rtol=1e-6, err_msg=str(at))
-
-
-@pytest.mark.thorough
 def test_two_processes_train_as_one_and_one_of_them_speaks(text, one_process, tmp_path):
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     statuses, outputs = run.wait()
@@ -231,18 +106,6 @@ def test_a_process_that_dies_or_hangs_is_named_and_the_other_ends(number, victim
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed: there is no mpirun")
-def test_open_mpi_describes_the_processes_to_jax(text, one_process, tmp_path, monkeypatch):
-    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        monkeypatch.setenv(name, "1")  # tests may run as root
-    run = Run(tmp_path / "run", text, 2, 2, launcher=["mpirun", "-n", "2", "--oversubscribe"])
-    statuses, (output,) = run.wait()
-    assert statuses == [0], output
-    assert output.count("writing the report") == 1
-    assert_same_losses(run.folder, losses(one_process))
-
-
-@pytest.mark.thorough
 def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp_path):
     run = Run(tmp_path / "run", text, 2, 2, "--parallel", "fsdp")
     run.wait_for_checkpoint(3)
@@ -259,26 +122,15 @@ def test_a_run_continues_with_another_number_of_processes(text, one_process, tmp
 
 
 @pytest.mark.thorough
-def test_a_signal_to_one_process_saves_and_stops_all_after_the_same_step(text, tmp_path):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_to_one_process_saves_and_stops_all_after_the_same_step(number, status, text, tmp_path):
     run = Run(tmp_path / "run", text, 2, 1, "--total-steps", "2000", "--evaluate-every-steps", "1000")
     run.wait_for_checkpoint(3)
-    run.processes[1].send_signal(signal.SIGINT)  # which it passes on as SIGTERM
+    run.processes[1].send_signal(number)  # it passes SIGINT on as SIGTERM
     statuses, outputs = run.wait()
-    assert statuses == [143, 130], outputs
+    assert statuses == [143, status], outputs
     last = checkpoint_steps(run.folder)[-1]
     assert f"stopped by SIGTERM at step {last}; saved; repeat the command to resume" in outputs[0]
-
-
-@pytest.fixture
-def joined(monkeypatch):
-    """What JAX is asked to join; it joins nothing, since this process has its devices already."""
-    asked = []
-    monkeypatch.setattr(jax.distributed, "initialize", lambda *given, **_: asked.append(given))
-    monkeypatch.setattr(jax.distributed, "shutdown", lambda: asked.append("left"))
-    monkeypatch.setattr("train.run.processes.watching", contextlib.nullcontext)
-    for name in (ADDRESS, PROCESSES, PROCESS):
-        monkeypatch.delenv(name, raising=False)
-    return asked
 
 
 def test_options_go_before_the_environment(joined, monkeypatch):
@@ -396,17 +248,6 @@ def test_processes_that_are_not_described_are_refused(options, environment, mess
     with pytest.raises(ConfigError) as caught, connected(ProcessOptions(distributed=True, **options)):
         pass
     assert message in str(caught.value)
-
-
-@pytest.mark.thorough
-def test_a_machine_that_is_no_part_of_a_cluster_is_told_how_to_describe_the_processes(text, tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name not in (ADDRESS, PROCESSES, PROCESS)}
-    command = [sys.executable, "-m", "jaxnlp", "train", "gpt_text_file", "--data.path", str(text), "--distributed"]
-    done = subprocess.run(command, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert (
-        "give --coordinator HOST:PORT --num-processes N --process-id I, or set JAX_COORDINATOR_ADDRESS, " in done.stderr
-    )
 
 
 @pytest.mark.thorough

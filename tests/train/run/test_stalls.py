@@ -56,10 +56,12 @@ def test_a_wait_without_memory_ends_the_process_also_outside_steps(quick, tmp_pa
 
 
 def test_evaluations_and_the_time_before_the_first_row_are_no_steps(quick, tmp_path, caplog):
-    with caplog.at_level(logging.WARNING), Stalls(tmp_path, 0, 0.0) as stalls:
-        stalls.step(1)
-        time.sleep(0.1)
-        with stalls.paused():
+    with caplog.at_level(logging.WARNING):
+        with Stalls(tmp_path, 0, 0.0) as stalls:
+            stalls.step(1)
+            time.sleep(0.1)
+        stalls = Stalls(tmp_path, 0, 0.0)
+        with stalls.paused(), stalls:
             stalls.row(1, 1e-4)
             time.sleep(0.1)
     assert lines(caplog) == []
