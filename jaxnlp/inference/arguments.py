@@ -16,7 +16,8 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The argument `pairs`, the
-    second texts, is then also a single text. The signature and the docstring do not change.
+    second texts, is then also a single text. An array of texts is a list. An argument that is True or False must be one
+    of them. The signature and the docstring do not change.
     """
     signature = inspect.signature(function)
     name = list(signature.parameters)[1]
@@ -32,6 +33,7 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
             known = ", ".join([*signature.parameters][1:])
             what = f"got an unexpected keyword argument {unknown[0]!r}; its arguments are {known}"
             raise TypeError(f"{function.__name__}: {what}") from None
+        require_flags(signature, given)
         inputs, pairs = given[name], given.get("pairs")
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
@@ -58,6 +60,17 @@ def listed(items: Any, expected: str) -> list[Any]:
     return list(items)
 
 
+def require_flags(signature: inspect.Signature, given: Mapping[str, Any]) -> None:
+    """Raises ValueError naming an argument that is True or False by its type, but has another value.
+
+    A text such as "no" would be true.
+    """
+    for name, value in given.items():
+        kind = signature.parameters[name].annotation
+        if kind is bool and not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
 def is_frame(items: Any) -> bool:
     """Whether these are several columns, such as a DataFrame of pandas or polars, whose items are names or columns."""
     return hasattr(items, "columns") and hasattr(items, "shape")
@@ -65,7 +78,7 @@ def is_frame(items: Any) -> bool:
 
 def is_one(inputs: Any) -> bool:
     """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
-    if is_frame(inputs):
+    if is_frame(inputs) or getattr(getattr(inputs, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # texts
         return False
     match inputs:
         case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -91,3 +92,22 @@ def test_what_is_no_input_is_refused(inputs):
         ValueError, match=r"expected one input, or a list of them, got (NoneType|int|bytes|dict|ndarray)$"
     ):
         joined("m", inputs)
+
+
+@pytest.mark.parametrize("kind", ["U", "O", "S", pytest.param("T", id="StringDType")])
+def test_an_array_of_texts_is_a_list_of_texts_or_of_lists_of_words(kind):
+    kind = np.dtypes.StringDType() if kind == "T" else kind
+    assert len(joined("m", np.array(["a", "b", "c"], kind))) == 3
+    assert len(joined("m", np.array([["a", "b"], ["c", "d"], ["e", "f"]], kind))) == 3
+
+
+@pytest.mark.parametrize("value", ["yes", "", None, 1, [True]])
+def test_what_is_true_or_false_is_neither_a_text_nor_a_number(value):
+    @one_or_many
+    def look(trained, inputs, *, resize: bool = False):
+        return [resize for _ in inputs]
+
+    assert look(None, "a", resize=True) is True
+    assert bool(look(None, "a", resize=np.bool_(False))) is False
+    with pytest.raises(ValueError, match=re.escape(f"resize must be True or False, got {value!r}")):
+        look(None, "a", resize=value)
