@@ -107,6 +107,7 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
 
     Raises: UnknownTokenError for a text that is not in the model's vocabulary.
     """
+    require_texts((given,), "a text as given")
     scores = list[TextScore]()
     for index, text in enumerate(require_texts(texts, "texts")):
         try:

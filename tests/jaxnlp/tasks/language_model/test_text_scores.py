@@ -71,6 +71,8 @@ def test_a_text_of_one_token_has_no_perplexity_and_is_counted(tiny, caplog):
     assert re.search("perplexity is NaN: 1 of 2, the first at index 1; .* given=", caplog.text)
     caplog.clear()
     assert not math.isnan(tiny[3].perplexity("a", given="b"))
+    with pytest.raises(ValueError, match="expected a text as given, got int"):
+        tiny[3].perplexity("a", given=3)
     assert not caplog.messages
 
 
