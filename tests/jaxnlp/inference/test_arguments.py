@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.arguments import one_or_many, with_kinds_required
 
 
 @one_or_many
@@ -109,5 +109,21 @@ def test_what_is_true_or_false_is_neither_a_text_nor_a_number(value):
 
     assert look(None, "a", resize=True) is True
     assert bool(look(None, "a", resize=np.bool_(False))) is False
-    with pytest.raises(ValueError, match=re.escape(f"resize must be True or False, got {value!r}")):
+    with pytest.raises(ValueError, match=rf"resize must be True or False, got (the text )?{re.escape(repr(value))}"):
         look(None, "a", resize=value)
+
+
+@pytest.mark.parametrize("value", ["2", None, True, [2], 2.5])
+def test_a_whole_number_is_a_number_and_may_be_an_array(value):
+    @with_kinds_required
+    def attend(trained, text, *, count: int = 1, limit: float | None = None):
+        return count, limit
+
+    assert attend(None, "a", count=np.int32(3), limit=None) == (3, None)
+    assert attend(None, "a", count=jnp.int32(3), limit=np.float32(0.5)) == (3, 0.5)
+    with pytest.raises(ValueError, match=rf"count must be a whole number, got (the text )?{re.escape(repr(value))}"):
+        attend(None, "a", count=value)
+    with pytest.raises(ValueError, match="limit must be a number, got the text 'x'"):
+        attend(None, "a", limit="x")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
+        attend(None, "a", limits=3)
