@@ -16,8 +16,10 @@ import dataclasses
 import functools
 import json
 import logging
+import math
 import random
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -373,6 +375,8 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
     """
     fields = {"text": given} if isinstance(given, str) else given
     text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
+    if isinstance(start, float):  # as pandas writes a column of whole numbers in which some are missing
+        start = None if math.isnan(start) else int(start) if start.is_integer() else start
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):
         expected = '{"text": "...", "answer_start": 0}'
         raise DataError(
@@ -388,7 +392,9 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
     start = max(0, start or 0) + blanks
     starts = context.rfind(text, 0, start + len(text)), context.find(text, start)
     if max(starts) < 0:
-        raise DataError(f"{where}: the answer {text!r} does not occur in the context; copy it from there")
+        same = unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", context)
+        remedy = "its accents are written in another way there; write the file in NFC" if same else "copy it from there"
+        raise DataError(f"{where}: the answer {text!r} does not occur in the context; {remedy}")
     nearest = min((index for index in starts if index >= 0), key=lambda index: abs(index - start))
     return AnswerSpan(nearest, nearest + len(text), text), context.find(text) == context.rfind(text)
 

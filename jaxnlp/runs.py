@@ -31,7 +31,7 @@ MAX_RUNS_SHOWN = 20
 """How many runs in a folder a message names."""
 
 
-def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[str, ...] = ()) -> Trained:
+def load(path: str | Path, *, checkpoint: Checkpoint = "best", ignore: Sequence[str] = ()) -> Trained:
     """Loads a trained model.
 
     Args:
@@ -113,7 +113,7 @@ def load_run(
     )
 
 
-def load_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+def load_pretrained(path: str | Path, *, ignore: Sequence[str] = ()) -> Trained:
     """Loads weights of another library, with the task of their model, or a model that was exported from a run.
 
     Compiled programs are kept as by `load_run`.
@@ -130,7 +130,8 @@ def load_pretrained(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Traine
     if is_run(path):
         raise RunError(f"{path} is a training run, not pretrained weights; load it with jaxnlp.load_run")
     use_compilation_cache()
-    return _pretrained_task(path, whole=not ignore).from_pretrained(path, ignore=ignore)
+    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    return _pretrained_task(path, whole=not ignored).from_pretrained(path, ignore=ignored)
 
 
 def _pretrained_task(path: str | Path, *, whole: bool = True) -> type[Task]:

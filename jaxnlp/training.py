@@ -70,8 +70,8 @@ def train(config: Any, workdir: str | Path, **options: Any) -> "Trained":
       workdir: the run's folder.
       options: of `train.loop.fit`, such as `extend=True`.
 
-    Raises: the errors of `fit`; ValueError for what is no config or no path; TypeError for an unknown option;
-      KeyboardInterrupt after Ctrl-C, or another signal that stops and saves the run.
+    Raises: the errors of `fit`; ValueError for what is no config, no path, or neither True nor False; TypeError for an
+      unknown option; KeyboardInterrupt after Ctrl-C, or another signal that stops and saves the run.
     """
     if isinstance(config, str | Path):
         config = recipe(config)
@@ -80,13 +80,15 @@ def train(config: Any, workdir: str | Path, **options: Any) -> "Trained":
         raise ValueError(f"train: expected the name or path of a recipe, or a config of jaxnlp.recipe, got {got}")
     if not isinstance(workdir, str | Path):
         raise ValueError(f"train: expected the path of the run's folder, got {type(workdir).__name__}")
-    known = [*inspect.signature(import_training("train.loop").fit).parameters][2:]
+    signature = inspect.signature(import_training("train.loop").fit)
+    known = [*signature.parameters][2:]
     unknown = next((option for option in options if option not in known), None)
     if unknown is not None:
         raise TypeError(
             f"train: unknown option {unknown!r}; the options are {', '.join(known)}, and fields of the config are set "
             "by jaxnlp.recipe(NAME, FIELD=VALUE)"
         )
+    importlib.import_module("jaxnlp.inference.arguments").require_kinds(signature, options)
     importlib.import_module("jaxnlp.inference.caches").use_compilation_cache()
     result = import_training("train.loop").fit(config, workdir, **options)
     if result.stopped_by is not None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
 import tyro
@@ -103,8 +103,8 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
 
     The metric that selects the best checkpoint comes first; the other metrics come last, because there may be many.
     """
-    metrics = measured_metrics(runs)
-    titles = [f"best {title_of(name, _declared(runs))}" for name in metrics]
+    metrics = _compared_metrics(runs)
+    titles = [f"best {one.title}" for one in metrics]
     header = ("run", *titles[:1], "training time", "speed", "parameters", "steps", *titles[1:])
     rows = []
     for run in runs:
@@ -113,12 +113,12 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
         rows.append(
             (
                 run.name,
-                *(run.best(name) for name in metrics[:1]),
+                *(one.best(run) for one in metrics[:1]),
                 ABSENT if logged.train_seconds is None else _unbroken(duration(logged.train_seconds)),
                 ABSENT if logged.speed is None else _unbroken(f"{short(logged.speed)} {logged.counted}/s"),
                 short(parameters) if is_finite(parameters) and parameters else ABSENT,
                 _steps(logged.step, logged.total_steps or 0),
-                *(run.best(name) for name in metrics[1:]),
+                *(one.best(run) for one in metrics[1:]),
             )
         )
     return Table(header, tuple(rows))
@@ -131,9 +131,38 @@ def table_of_options(runs: Sequence[ComparedRun]) -> Table:
     return Table(("run", *fields), tuple(rows), note="Options that are equal in all runs are not shown.")
 
 
-def _declared(runs: Sequence[ComparedRun]) -> dict[str, Declared]:
-    """The declared metrics of all runs; the first declaration of a name counts."""
-    return {name: metric for run in reversed(runs) for name, metric in run.logged.metrics.items()}
+class _ComparedMetric(NamedTuple):
+    """A metric of the runs that have it in the same unit: its name, title and unit; None = it has one in all runs."""
+
+    name: str
+    title: str
+    unit: str | None
+
+    def is_of(self, run: ComparedRun) -> bool:
+        """Whether the run measures it in this unit."""
+        declared = run.logged.metrics.get(self.name)
+        return self.unit is None or (declared is not None and _unit(declared) == self.unit)
+
+    def best(self, run: ComparedRun) -> float | None:
+        """The best value of a run, or None if it was not measured."""
+        return run.best(self.name) if self.is_of(run) else None
+
+
+def _compared_metrics(runs: Sequence[ComparedRun]) -> list[_ComparedMetric]:
+    """The measured metrics. Losses per token and per character, for example, are two metrics with the same name."""
+    found = []
+    for name in measured_metrics(runs):
+        declared = {name: metric for run in reversed(runs) for name, metric in run.logged.metrics.items()}
+        units = dict.fromkeys(_unit(run.logged.metrics[name]) for run in runs if name in run.logged.metrics)
+        title = title_of(name, declared)
+        several = [_ComparedMetric(name, f"{title} ({unit})" if unit else title, unit) for unit in units]
+        found += several if len(units) > 1 else [_ComparedMetric(name, title, None)]
+    return found
+
+
+def _unit(metric: Declared) -> str:
+    """The unit that values must share to be compared; "" = shares and points."""
+    return "" if metric.unit in ("", "points") else metric.per or f"over {metric.of}"
 
 
 def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
@@ -144,18 +173,21 @@ def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
 
 def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
     """The validation curves of each metric by its title, one for each run."""
-    lines_of, declared = {}, _declared(runs)
-    for name in measured_metrics(runs):
-        lines = []
-        for run in runs:
+    lines_of = {}
+    for one in _compared_metrics(runs):
+        lines, of_unit = [], [run for run in runs if one.is_of(run)]
+        for run in of_unit:
             rows = run.logged.rows
-            split = main_split(rows, name)
-            points = [(row["step"], row[name]) for row in rows if row["split"] == split and is_finite(row.get(name))]
+            split = main_split(rows, one.name)
+            points = [
+                (row["step"], row[one.name]) for row in rows if row["split"] == split and is_finite(row.get(one.name))
+            ]
             if points and split != "train":
                 x, y = zip(*points, strict=True)
                 lines.append(Line(run.name, x, y))
-        metric, title = declared[name], capitalized(title_of(name, declared))
-        unit = f" ({metric.per})" if metric.per not in ("", title_of(name, declared)) else ""
+        metric = next(run.logged.metrics[one.name] for run in of_unit if one.name in run.logged.metrics)
+        title = capitalized(one.title)
+        unit = f" ({metric.per})" if one.unit is None and metric.per not in ("", one.title) else ""
         lines_of[title] = Lines(tuple(lines), "step", f"{title}{unit}, {metric.better} is better")
     return lines_of
 

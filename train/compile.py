@@ -10,7 +10,7 @@ import json
 import resource
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -39,6 +39,7 @@ class CompileOptions(Config):
     """Options of the compilation."""
 
     usual = ("target", "json")
+    unused: ClassVar = ("total-steps", "seed", "evaluate-every-steps", "optimizer.learning-rate")
 
     target: str = "h100"
     """The devices: h100, eight of them as h100:8; a topology of TPUs, such as v5e:2x2; cpu, or cpu:8."""

@@ -9,7 +9,7 @@ import dataclasses
 import io
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ class FindOptions(Config):
     """Options of the range test."""
 
     usual = ("smallest", "largest", "steps", "plot")
+    unused: ClassVar = ("total-steps", "evaluate-every-steps", "optimizer.learning-rate")
 
     smallest: float = 1e-6
     """Learning rate of the first step."""

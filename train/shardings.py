@@ -8,7 +8,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
@@ -34,6 +34,7 @@ class ShardingOptions(Config):
     """Options of the layout."""
 
     usual = ("parallel", "mesh", "json")
+    unused: ClassVar = ("total-steps", "seed", "evaluate-every-steps", "optimizer.learning-rate")
 
     parallel: MeshMode = "fsdp"
     """How the devices share a step: see jaxnlp train."""

@@ -79,7 +79,7 @@ def _last_checkpoint(workdir: Path) -> str:
 def _command_of_resumed(workdir: Path, fields: list[str]) -> str | None:
     """The command that started a run, with the fields that differ now; None if it is unknown."""
     try:
-        before = read_environment(workdir)["command"]
+        before = read_environment(workdir).get("command")
     except FileNotFoundError:  # it was killed before its first step
         return None
     return None if before is None else shlex.join([*shlex.split(before), *fields])

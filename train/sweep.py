@@ -23,6 +23,7 @@ from jaxnlp.cli.programs import command_of, run_module
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import to_json
 from train.cli.command_line import RunOptions, UsageError, parse, similar
+from train.cli.help import help_topic
 from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
 from train.config import TrainConfig
 from train.recipes import load_recipe
@@ -39,7 +40,7 @@ empty list, for a field that takes several values.
 
 Runs are trained one after another, each in its own folder in DIR, which --workdir DIR gives; the default is
 runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of jaxnlp train, and
-apply to every run.
+apply to every run: {program_name()} train RECIPE --help shows them.
 
 An example, with four runs:
 
@@ -270,7 +271,7 @@ def main(arguments: list[str]) -> int:
 
     Raises: ValueError for a wrong command; OSError.
     """
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or help_topic(arguments) is not None:
         print(wrapped(USAGE))
         return 0 if arguments else 2
 

@@ -32,6 +32,13 @@ EMPTY = "empty"
 """The value that gives a field of a recipe that takes several values none of them."""
 
 
+class _Shown(str):
+    """A text that tyro shows unchanged: it would double the blank lines between indented paragraphs."""
+
+    def split(self, *_: Any) -> Any:
+        return [str(self)]
+
+
 class Option(NamedTuple):
     """An option of a command: its name without dashes, such as `model.width`; its type; its default, or `tyro.MISSING`;
     the docstring of its field; the marks of `typing.Annotated`; and whether it is changed most often."""
@@ -196,7 +203,7 @@ def _parse(
         dataclasses.make_dataclass("Command", fields),
         args=arguments,
         prog=program,
-        description=wrapped(description, "  "),  # tyro does not wrap it
+        description=_Shown(wrapped(description, "  ")),  # tyro does not wrap it
         return_unknown_args=True,
         config=(tyro.conf.HelptextFromCommentsOff,),  # its search takes half of the time
     )

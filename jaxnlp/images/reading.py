@@ -124,6 +124,8 @@ def _from_array(image: Any) -> Image.Image:
         raise ValueError("an image must not be the bytes of a file; give its path, or PIL.Image.open(FILE)")
     array = np.asarray(image)
     grey = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if not array.ndim:
+        raise ValueError(f"an image must be a path, one of Pillow's images or an array, got {type(image).__name__}")
     if not grey.size or not (grey.ndim == 2 or (grey.ndim == 3 and grey.shape[2] <= 4)):
         first = array.ndim == 3 and array.shape[0] in (1, 3, 4)
         raise ValueError(

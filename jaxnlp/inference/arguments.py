@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,13 +11,16 @@ import numpy as np
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=Sequence[Any])
+_WORDS: dict[type, str] = {bool: "True or False", float: "a number", int: "a whole number"}
+"""The values of a type in words."""
 
 
 def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The argument `pairs`, the
-    second texts, is then also a single text. The signature and the docstring do not change.
+    second texts, is then also a single text. An array of texts is a list. Arguments are checked by `require_kinds`. The
+    signature and the docstring do not change.
     """
     signature = inspect.signature(function)
     name = list(signature.parameters)[1]
@@ -32,6 +36,7 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
             known = ", ".join([*signature.parameters][1:])
             what = f"got an unexpected keyword argument {unknown[0]!r}; its arguments are {known}"
             raise TypeError(f"{function.__name__}: {what}") from None
+        require_kinds(signature, given)
         inputs, pairs = given[name], given.get("pairs")
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
@@ -58,6 +63,39 @@ def listed(items: Any, expected: str) -> list[Any]:
     return list(items)
 
 
+def require_kinds(signature: inspect.Signature, given: Mapping[str, Any]) -> None:
+    """Raises ValueError naming an argument that by its type is True or False, or a number, but has another value.
+
+    A text such as "no" would be true.
+    """
+    for name, value in given.items():
+        kind = signature.parameters[name].annotation
+        options = typing.get_args(kind) or (kind,)
+        expected = next((words for option, words in _WORDS.items() if option in options), None)
+        if expected is None or (value is None and type(None) in options):
+            continue
+        is_flag, is_word = isinstance(value, bool | np.bool_), isinstance(value, str | bytes)
+        reads = "__index__" if float not in options else "__float__"
+        if not is_flag if bool in options else (is_flag or is_word or not hasattr(value, reads)):
+            raise ValueError(f"{name} must be {expected}, got {'the text ' * isinstance(value, str)}{value!r}")
+
+
+def with_kinds_required(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function after `require_kinds` of its arguments."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            given = signature.bind(*arguments, **options).arguments
+        except TypeError:  # the function itself names the arguments that it does not have
+            return function(*arguments, **options)
+        require_kinds(signature, given)
+        return function(*arguments, **options)
+
+    return called
+
+
 def is_frame(items: Any) -> bool:
     """Whether these are several columns, such as a DataFrame of pandas or polars, whose items are names or columns."""
     return hasattr(items, "columns") and hasattr(items, "shape")
@@ -65,7 +103,7 @@ def is_frame(items: Any) -> bool:
 
 def is_one(inputs: Any) -> bool:
     """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
-    if is_frame(inputs):
+    if is_frame(inputs) or getattr(getattr(inputs, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # texts
         return False
     match inputs:
         case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch

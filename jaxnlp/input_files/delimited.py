@@ -8,6 +8,7 @@ the next quote. Spark and MySQL write a third kind: quotes enclose fields, and a
 
 import contextlib
 import csv
+import itertools
 import logging
 import re
 import sys
@@ -81,6 +82,9 @@ def find_delimiter(text: str, usual: str, needed: Sequence[str]) -> str:
 def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") -> list[Record]:
     """The rows of a table, the header first. Empty lines are not rows, except in a table of one column.
 
+    Spreadsheets may write no delimiters for empty fields at the end of a row. Such fields are empty, and a warning
+    counts the rows. If no row has a delimiter, the first is refused.
+
     Args:
       text: of the file, with LF at line ends.
       file: its name, for messages.
@@ -90,45 +94,62 @@ def read_records(text: str, file: str, delimiter: str, quotes: Quotes = "auto") 
         rows or are not closed, backslash if the rows then have the right width; otherwise quotes of files with tabs are
         characters, and other files are refused.
 
-    Raises: DataError naming the line where a row has another number of fields than the header, or a quote is not closed
-      or ambiguous.
+    Raises: DataError naming the line where a row has more fields than the header, or a quote is not closed or
+      ambiguous.
     """
     lines = text.removesuffix("\n").split("\n")
+    with contextlib.suppress(DataError):
+        return _read(text, lines, file, delimiter, quotes)
+    records = _read(text, lines, file, delimiter, quotes, short=True)
+    width = len(records[0].fields)
+    short = [record.line for record in records if len(record.fields) < width]
+    if short:
+        _logger.warning(
+            "%s: rows with fewer fields than the header: %s of %s, the first in line %d; their last fields are empty",
+            *(file, f"{len(short):,}", f"{len(records) - 1:,}", short[0]),
+        )
+    return [Record(line, [*fields, *[""] * (width - len(fields))]) for line, fields in records]
+
+
+def _read(
+    text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes, *, short: bool = False
+) -> list[Record]:
+    """The rows in a convention. Args: short: whether rows may have fewer fields than the header. Raises: DataError."""
     if quotes != "auto":
-        return _records(text, lines, file, delimiter, quotes)
+        return _records(text, lines, file, delimiter, quotes, short)
     usual: Quotes = "csv" if '"' in text else "none"
     try:
-        return _certain(text, lines, file, delimiter, usual)
+        return _certain(text, lines, file, delimiter, usual, short)
     except DataError:
         others = _OTHERS if usual == "csv" else _OTHERS[:1]
         header = next((line for line in lines if line), "")
         fits = {
             "backslash": re.search(rf'\\["{re.escape(delimiter)}]', text) is not None,
-            "none": delimiter == "\t" in header and '"' not in header,
+            "none": delimiter == "\t" in header and '"' not in header and not short,
         }
         for other, note in others:
             with contextlib.suppress(DataError):
                 if fits[other]:
-                    records = _certain(text, lines, file, delimiter, other)
+                    records = _certain(text, lines, file, delimiter, other, short)
                     _logger.warning("%s: %s", file, note)
                     return records
         raise
 
 
-def _certain(text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes) -> list[Record]:
+def _certain(text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes, short: bool) -> list[Record]:
     """The rows in a convention, if no quoted field may be several rows. Raises: DataError."""
-    records = _records(text, lines, file, delimiter, quotes)
+    records = _records(text, lines, file, delimiter, quotes, short)
     _refuse_doubtful(records, lines, file, delimiter)
     return records
 
 
-def _records(text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes) -> list[Record]:
+def _records(text: str, lines: Sequence[str], file: str, delimiter: str, quotes: Quotes, short: bool) -> list[Record]:
     """The rows in a convention that is not auto. Raises: DataError."""
     if quotes == "backslash":
-        return _escaped(lines, file, delimiter)
+        return _escaped(lines, file, delimiter, short)
     if quotes == "csv" and '"' in text:
-        return _enclosed(text, lines, file, delimiter)
-    return _checked(_plain(lines, delimiter), file, delimiter)
+        return _enclosed(text, lines, file, delimiter, short)
+    return _checked(_plain(lines, delimiter), file, delimiter, short)
 
 
 def _plain(lines: Sequence[str], delimiter: str) -> list[Record]:
@@ -136,14 +157,14 @@ def _plain(lines: Sequence[str], delimiter: str) -> list[Record]:
     return _without_empty([Record(line, text.split(delimiter)) for line, text in enumerate(lines, 1)])
 
 
-def _enclosed(text: str, lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
+def _enclosed(text: str, lines: Sequence[str], file: str, delimiter: str, short: bool) -> list[Record]:
     """The rows with quoted fields, as in `a, "b"` if blanks between delimiters and quotes then leave other fields."""
     spaced = None
     if delimiter != "\t" and re.search(rf'{re.escape(delimiter)} +"', text):
         with contextlib.suppress(DataError):
-            spaced = _checked(_quoted(lines, file, delimiter, blanks=True), file, delimiter)
+            spaced = _checked(_quoted(lines, file, delimiter, blanks=True), file, delimiter, short)
     try:
-        records = _checked(_quoted(lines, file, delimiter), file, delimiter)
+        records = _checked(_quoted(lines, file, delimiter), file, delimiter, short)
     except DataError:
         if spaced is None:
             raise
@@ -151,14 +172,14 @@ def _enclosed(text: str, lines: Sequence[str], file: str, delimiter: str) -> lis
     return records if spaced is None or _stripped(spaced) == _stripped(records) else spaced
 
 
-def _escaped(lines: Sequence[str], file: str, delimiter: str) -> list[Record]:
+def _escaped(lines: Sequence[str], file: str, delimiter: str, short: bool) -> list[Record]:
     r"""The rows with a backslash before quotes, delimiters, line breaks and backslashes in fields.
 
     Other backslashes are characters: Spark does not write a backslash before them. MySQL's `\N` is an empty field.
     """
     other = re.compile(rf'(\\["\\{re.escape(delimiter)}]|\\$)|\\')
     marked = [other.sub(lambda found: found[1] or r"\\", line) for line in lines]
-    records = _checked(_quoted(marked, file, delimiter, escape="\\"), file, delimiter)
+    records = _checked(_quoted(marked, file, delimiter, escape="\\"), file, delimiter, short)
     return [Record(line, ["" if field == r"\N" else field for field in fields]) for line, fields in records]
 
 
@@ -223,7 +244,7 @@ def _refuse_doubtful(records: Sequence[Record], lines: Sequence[str], file: str,
             columns = columns or _columns([record.fields for record in records[1:]])
             doubtful = any(
                 values <= known or all(map(_is_number, values | known))
-                for field, values, known in zip(fields, _columns(inside), columns, strict=True)
+                for field, values, known in zip(fields, _columns(inside), columns, strict=False)
                 if "\n" not in field
             )
         if doubtful:
@@ -235,7 +256,7 @@ def _refuse_doubtful(records: Sequence[Record], lines: Sequence[str], file: str,
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[set[str]]:
     """The values of each column."""
-    return [set(map(str.strip, column)) for column in zip(*rows, strict=True)]
+    return [set(map(str.strip, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
 
 
 def _is_number(text: str) -> bool:
@@ -246,11 +267,17 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(records: list[Record], file: str, delimiter: str) -> list[Record]:
-    """The rows, all as wide as the header. Rows of blanks only become rows of blank fields. Raises: DataError."""
+def _checked(records: list[Record], file: str, delimiter: str, short: bool) -> list[Record]:
+    """The rows, all as wide as the header. Rows of blanks only become rows of blank fields.
+
+    Args: short: whether rows may have fewer fields, if any row has a delimiter.
+
+    Raises: DataError.
+    """
     width = len(records[0].fields) if records else 0
+    short = short and any(len(record.fields) > 1 for record in records[1:])
     for index, (line, fields) in enumerate(records):
-        if len(fields) == width:
+        if len(fields) == width or (short and len(fields) < width and any(map(str.strip, fields))):
             continue
         if not any(map(str.strip, fields)):
             records[index] = Record(line, [""] * width)

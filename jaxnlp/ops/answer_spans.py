@@ -46,7 +46,7 @@ def best_spans(scores: jax.Array, answer_mask: jax.Array, *, max_tokens: int, k:
     first, last = inside[..., 0], jnp.pad(inside[..., 1], [(0, 0), (0, max_tokens - 1)], constant_values=-jnp.inf)
     stops = jnp.arange(length)[:, None] + jnp.arange(max_tokens)[None]
     joint = (first[:, :, None] + last[:, stops]).reshape(batch, -1)
-    joint = jnp.pad(joint, [(0, 0), (0, max(0, k - joint.shape[1]))], constant_values=-jnp.inf)
+    joint = jnp.pad(joint, [(0, 0), (0, max(0, k - max_tokens))], constant_values=-jnp.inf)
     values, indices = top_k(joint, k)
     starts = indices // max_tokens
     spans = jnp.stack([starts, starts + indices % max_tokens], axis=-1)

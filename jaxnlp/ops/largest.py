@@ -22,7 +22,7 @@ def top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     Returns: [..., k] of the type of x, and [..., k] int32.
     """
     size = x.shape[-1]
-    if size < FEW_BLOCKS * BLOCK * k:
+    if not isinstance(size, int) or size < FEW_BLOCKS * BLOCK * k:  # an exported program has rows of any length
         return _top_k(x, k)
     blocks, lead = size // BLOCK, x.shape[:-1]
     greatest = x[..., : blocks * BLOCK].reshape(*lead, blocks, BLOCK).max(axis=-1)

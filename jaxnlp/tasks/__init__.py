@@ -19,6 +19,7 @@ import jax
 
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataConfig, Split
+from jaxnlp.inference.arguments import with_kinds_required
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
@@ -156,7 +157,7 @@ class Trained:
             offered = ", ".join(self.task.functions(self.model))
             known = f"it has: {offered}" if offered else "it has no functions"
             raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
-        return types.MethodType(compilation_announced()(functions[name]), self)
+        return types.MethodType(compilation_announced()(with_kinds_required(functions[name])), self)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.task.functions(self.model)]

@@ -43,6 +43,8 @@ SQUAD = {"data": [{"title": "Ann", "paragraphs": [{"context": CONTEXT, "qas": [r
         ([row(answers="Lima")], "text.json"),
         ([{key: value for key, value in row().items() if key != "answers"} | {"answer": ["Lima"]}], "answer.json"),
         ([row(answers=[answer(start=15)])], "wrong_start.json"),
+        ([row(answers=[answer(start=16.0)])], "float_start.json"),
+        ([row(answers=[answer(start=float("nan"))])], "nan_start.json"),
         ([row(answers=[answer(" Lima ", start=15)])], "blanks.json"),
         ([row(id=None)], "id.json"),
         (row(), "object.json"),
@@ -108,6 +110,11 @@ def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, c
     [
         ([row(), row(answers=[answer("Oslo")])], "line 13: the id '1' occurs twice"),
         ([row(answers=[answer("Oslo")])], "the answer 'Oslo' does not occur in the context"),
+        (
+            [row(context="Zoe\u0301 left.", answers=[answer("Zo\u00e9", 0)])],
+            "the answer 'Zo\u00e9' does not occur in the context; its accents .* write the file in NFC",
+        ),
+        ([row(answers=[answer(start=16.5)])], "expected an answer as .*16.5"),
         ([row(answers=[3])], "expected an answer as .*got 3"),
         (
             [row(answers=[answer(" ")])],

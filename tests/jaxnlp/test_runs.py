@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -95,6 +96,15 @@ def test_a_run_is_loaded_from_its_place_like_pretrained_weights(finished_run, tm
         load(finished_run.folder, ignore=("head.",))
     with pytest.raises(ValueError, match="is not a training run, so it has no checkpoint 3"):
         load(tmp_path, checkpoint=3)
+
+
+@pytest.mark.parametrize("ignore", [["decoder."], ("decoder.",), "decoder."])
+def test_tensors_to_ignore_are_a_list_a_tuple_or_one_name(ignore, tmp_path, monkeypatch):
+    reader = SimpleNamespace(
+        from_pretrained=lambda _, *, ignore: [name.startswith(ignore) for name in ("decoder.x", "x")]
+    )
+    monkeypatch.setattr(runs, "_pretrained_task", lambda _, *, whole: reader)
+    assert load_pretrained(tmp_path, ignore=ignore) == [True, False]
 
 
 def test_a_path_may_begin_with_the_home_folder(finished_run, moved, monkeypatch):

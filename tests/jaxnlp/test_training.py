@@ -79,6 +79,13 @@ def test_what_is_no_config_is_refused_with_what_is(config, tmp_path):
         jaxnlp.train(config, tmp_path)
 
 
+@pytest.mark.parametrize("value", ["yes", "no", 1, None])
+def test_extend_is_true_or_false(value, tmp_path):
+    with pytest.raises(ValueError, match=f"extend must be True or False, got (the text )?{value!r}"):
+        jaxnlp.train("gpt_python_docs", tmp_path / "run", extend=value)
+    assert not (tmp_path / "run").exists()
+
+
 def test_wrong_arguments_of_train_are_answered_with_the_right_ones(tmp_path):
     for workdir in (None, 3):
         with pytest.raises(ValueError, match=r"^train: expected the path of the run's folder, got \w+$"):

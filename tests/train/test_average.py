@@ -10,8 +10,8 @@ import pytest
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
-from jaxnlp.saving.checkpoints import DamagedCheckpointError
 from train.average import mean_of
+from train.run.folder import RunMismatchError
 
 pytestmark = pytest.mark.thorough
 
@@ -51,13 +51,16 @@ def test_the_average_of_runs_is_a_run_with_the_score_that_is_printed(runs, tmp_p
 
 
 def test_an_average_is_not_trained_further_in_its_folder_but_another_run_starts_from_it(
-    runs, tiny_config, tiny_gpt, quick_fit, tmp_path
+    runs, tiny_config, tiny_gpt, quick_fit, tmp_path, capsys
 ):
     out = tmp_path / "out"
     assert main(["average", str(runs / "seed0"), "--out", str(out)]) == 0
     fields = {"total_steps": 4, "evaluate_every_steps": 2, "checkpoint_every_steps": 2, "keep_checkpoints": 2}
-    with pytest.raises(DamagedCheckpointError, match="to start over, give another --workdir"):
+    with pytest.raises(RunMismatchError, match=r"an average of runs, .*; train in another --workdir with --init-from"):
         quick_fit(tiny_config(model=tiny_gpt, seed=0, **fields), out)
+    capsys.readouterr()
+    assert main(["train", "--resume", str(out)]) != 0
+    assert "an average of runs" in capsys.readouterr().err
     quick_fit(tiny_config(model=tiny_gpt, init_from=out, **fields | {"total_steps": 2}), tmp_path / "next")
 
 

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 import pytest
 
 from train.compare import (
+    curves,
     differing_fields,
     flat_fields,
     main,
@@ -80,6 +81,38 @@ def test_the_names_of_runs_link_to_the_reports_that_there_are(three, tmp_path):
     links = re.findall('<a href="(.*?)">(.*?)</a>', page.read_text())
     assert links == 2 * [("../one/report.html", "one"), ("../%3Cthree%3E/report.html", "&lt;three&gt;")]
     assert all((page.parent / unquote(address)).is_file() for address, _ in links)
+
+
+def test_values_in_different_units_have_columns_and_curves_of_their_own(tmp_path):
+    units = {
+        "words": {"loss": LOSS, "perplexity": LOSS | {"unit": "choices"}, "score": SCORE},
+        "texts": {"loss": LOSS | {"unit": "squared error", "of": "texts"}, "score": SCORE | {"of": "texts"}},
+        "signs": {
+            "loss": LOSS | {"of": "characters"},
+            "perplexity": LOSS | {"unit": "choices", "of": "characters"},
+            "score": SCORE | {"of": "lines"},
+        },
+    }
+    folders = [write_run(tmp_path / name, [2.0], metrics=metrics) for name, metrics in units.items()]
+    for folder in folders:
+        row = {"step": 1, "split": "validation", "loss": 2.0, "perplexity": 7.0, "score": 0.5}
+        (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    runs = read_runs(folders)
+    table = table_of_results(runs)
+    titles = [title for title in table.header if title.startswith("best")]
+    columns = {title: [row[table.header.index(title)] for row in table.rows] for title in titles}
+    assert columns == {
+        "best loss (nats per token)": [2.0, None, None],
+        "best loss (squared error per text)": [None, 2.0, None],
+        "best loss (nats per character)": [None, None, 2.0],
+        "best perplexity (over tokens)": [7.0, None, None],
+        "best perplexity (over characters)": [None, None, 7.0],
+        "best score": [0.5, 0.5, 0.5],
+    }
+    drawn = {lines.y_label: [line.name for line in lines.lines] for lines in curves(runs).values()}
+    assert drawn["Loss (squared error per text), lower is better"] == ["texts"]
+    assert drawn["Perplexity (over tokens), lower is better"] == ["words"]
+    assert len(drawn) == 6
 
 
 def test_metrics_are_written_as_they_are_declared(tmp_path):

@@ -247,3 +247,11 @@ def test_the_command_trains_runs_and_records_one_that_fails(tmp_path, capfd):
     assert float(finished["best_loss"]) > 0
     assert failed["status"].startswith("failed with status 1: error: ")
     assert "2/2" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("words", ["--help", "gpt_python_docs --help", "gpt_python_docs --grid seed=0,1 -h"])
+def test_help_is_that_of_the_sweep_wherever_it_is_asked_for(capsys, words):
+    assert main(words.split()) == 0
+    printed = capsys.readouterr().out
+    assert " sweep RECIPE --grid" in printed.splitlines()[0]
+    assert "jaxnlp train RECIPE --help shows them" in " ".join(printed.split())

@@ -25,7 +25,8 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
 
     Args:
       topic: "" for the usual options; `RUN`, `ALL` or a group, such as `model`.
-      parts: the program's options and the config.
+      parts: the program's options and the config. Of the config's usual options, those without an effect on the program
+        are left out: the program's `unused` names them.
       program: the program's name as typed, with the recipe.
       description: text at the top of the help.
 
@@ -35,7 +36,8 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
     groups = {option.group or RUN: group_summary(parts[-1], option.group) for option in options}
     if topic not in ("", ALL, *groups):
         raise ValueError(f"there is no help on {topic!r}; {suggestion(topic, [*groups, ALL])}")
-    chosen = {"": [option for option in options if option.usual], ALL: options}
+    unused = getattr(parts[0], "unused", ())
+    chosen = {"": [option for option in options if option.usual and option.name not in unused], ALL: options}
     in_group = [option for option in options if (option.group or RUN) == topic]
     show_help(chosen.get(topic, in_group), program=program, description=groups.get(topic, description))
     if topic == "":

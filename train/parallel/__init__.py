@@ -109,9 +109,10 @@ def make_parallel(
       mesh: the number of devices along each axis, such as `data=4,model=2`; None = all along `model` with the mode
         tensor, and along `data` with the others.
 
-    Raises: ConfigError for pmap with several processes, which would train separately; and for a mesh that the mode or
-      the devices do not fit.
+    Raises: ValueError for an unknown mode; ConfigError for pmap with several processes, which would train separately,
+      and for a mesh that the mode or the devices do not fit.
     """
+    DeviceOptions(mode, mesh)  # checks the mode
     if mode == "pmap":
         if mesh is not None:
             raise ConfigError(f"pmap has no mesh, got {mesh}; remove --mesh, or use jit, fsdp or tensor")

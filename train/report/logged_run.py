@@ -56,8 +56,13 @@ class LoggedRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has done its last step."""
-        return self.total_steps is not None and self.step >= self.total_steps
+        """Whether the run has done its last step, or is an average, which does none."""
+        return bool(self.averaged) or (self.total_steps is not None and self.step >= self.total_steps)
+
+    @property
+    def averaged(self) -> list[str]:
+        """The checkpoints of which the run is the average; [] = it was trained."""
+        return self.environment.get("averaged") or []
 
     @property
     def early_stop(self) -> str:

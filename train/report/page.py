@@ -170,6 +170,9 @@ def render_page(
     """
     step, total, early, environment = run.step, run.total_steps, run.early_stop, run.environment
     status = "Finished" if run.finished else "Stopped early" if early else "Unfinished"
+    progress = f"at step {step:,}" + (f" of {total:,}" if total else "") + (f": {text(early)}" if early else "")
+    if run.averaged:
+        status, progress = "Average", f"of {len(run.averaged)} checkpoints"
     recipe = run.config.get("recipe", "run")
     device = " x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)
     shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
@@ -179,7 +182,7 @@ def render_page(
         place=f"Run <code>{text(run.name)}</code>" + (f" on {text(device)}" if device else ""),
         state="finished" if run.finished or early else "unfinished",
         status=status,
-        progress=f"at step {step:,}" + (f" of {total:,}" if total else "") + (f": {text(early)}" if early else ""),
+        progress=progress,
         percent=f"{100 * min(1, step / total) if total else 0:.1f}",
         warnings="".join(f'<p class="warning">{text(line)}</p>' for line in _warnings(run)),
         tiles="".join(

@@ -91,14 +91,19 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
 
     Raises:
       RunMismatchError: when the folder has a run with another config, whose differences the message shows, or with more
-        steps; when it is not a run's folder; when the run's checkpoints were deleted; and when a line of its files is
-        not valid.
+        steps; when it is not a run's folder, or has an average of runs; when the run's checkpoints were deleted; and
+        when a line of its files is not valid.
     """
     check_path(workdir)
     identity = config.identity()
     for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
         refuse_undecoded(text)
     if (workdir / CONFIG_FILE).exists():
+        if (workdir / ENVIRONMENT_FILE).exists() and "averaged" in read_environment(workdir):
+            raise RunMismatchError(
+                f"{workdir} has an average of runs, which cannot be trained further; train in another --workdir with "
+                f"--init-from {workdir}"
+            )
         refuse_config_change(config_json(workdir, typed=True), identity, workdir, extend=extend)
         trained = max(checkpoint_steps(workdir), default=0)
         if trained > config.total_steps:

@@ -15,7 +15,7 @@ from jaxnlp.inference.batches import Shape, row_shapes, text_shapes
 from jaxnlp.input_files.rows import TextColumns, chunks, rows_of
 from jaxnlp.input_files.web_addresses import absence
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, number_of_texts
-from jaxnlp.text.raw_texts import is_blank, one_line, require_texts
+from jaxnlp.text.raw_texts import is_blank, one_line
 
 IMAGES = 64
 """Number of images that are read at a time."""
@@ -135,7 +135,6 @@ def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Seq
 def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     if resize:
         raise ValueError("resize applies only to images; remove it")
-    require_texts([text for row in rows for text in row])
     processor = processor.of_texts(max(map(len, rows), default=1))
     kept = [index for index, row in enumerate(rows) if not is_blank(row)]
     tokenized = processor.tokenize([rows[index] for index in kept])

@@ -18,6 +18,8 @@ from jaxnlp.tasks.bert_verbs.encodings import cosines, warm_up_embed
 from jaxnlp.tasks.classification.evaluators import outputs_of
 from jaxnlp.tasks.classification.inputs import Chunk, batch_shapes, chosen_part, read_chunk
 from jaxnlp.tasks.classification.kept_threshold import NO_THRESHOLD, kept_threshold
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.typing import Batch, Params
 
 
@@ -118,16 +120,29 @@ def predict(
 
 
 def read_chunks(
-    processor: Any, inputs: Sequence[Any], pairs: Sequence[str] | None, resize: bool, size: int = 1024
+    processor: Any,
+    inputs: Sequence[Any],
+    pairs: Sequence[str] | None,
+    resize: bool,
+    size: int = 1024,
+    indices: Sequence[int] | None = None,
 ) -> Iterator[Chunk]:
-    """The inputs of a function in chunks. Args: as for `predict`. Raises: ValueError, OSError for one that cannot be
-    read."""
+    """The inputs of a function in chunks.
+
+    Args: as for `predict`; the size of a chunk; the indices of the inputs for messages, None = from 0.
+
+    Raises: ValueError, OSError for an input that cannot be read.
+    """
     if pairs is not None and len(pairs) != len(inputs):
         raise ValueError(f"expected a second text for each text; got {len(inputs)} texts and {len(pairs)} second texts")
+    if isinstance(processor, TextClassifierProcessor):
+        require_texts(inputs)
+        require_texts(pairs or (), "second texts")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     for start in range(0, len(rows), size):
         chunk = read_chunk(processor, rows[start : start + size], resize=resize)
         for index, error in chunk.unread.items():
-            error.add_note(f"It is the input with the index {start + index}.")
+            number = start + index if indices is None else indices[start + index]
+            error.add_note(f"It is the input with the index {number}.")
             raise error
         yield chunk

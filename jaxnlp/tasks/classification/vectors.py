@@ -61,7 +61,13 @@ def embed(
 
 
 def image_vectors(
-    model: ViT, params: Params, processor: ImageProcessor, images: Sequence[Any], *, resize: bool = False
+    model: ViT,
+    params: Params,
+    processor: ImageProcessor,
+    images: Sequence[Any],
+    *,
+    resize: bool = False,
+    indices: Sequence[int] | None = None,
 ) -> np.ndarray:
     """The vector of each image [N, D] float32.
 
@@ -71,11 +77,13 @@ def image_vectors(
       processor: of its images.
       images: N of them, as for `predict`.
       resize: as for `predict`.
+      indices: of the images for messages; None = from 0.
 
     Raises: ValueError, OSError for images that cannot be read.
     """
     nothing = np.zeros((0, model.config.vector_width), np.float32)
-    found = (chunk_vectors(model, params, processor, one) for one in read_chunks(processor, images, None, resize))
+    read = read_chunks(processor, images, None, resize, indices=indices)
+    found = (chunk_vectors(model, params, processor, one) for one in read)
     return np.concatenate([nothing, *found])
 
 

@@ -76,14 +76,17 @@ def embed(trained: Trained, inputs: Sequence[Any], *, resize: bool = False) -> n
     warn_of_truncated(embeddings.truncated_rows, len(texts), trained.processor.max_length)
     vectors[is_text] = embeddings.values
     if images:
-        vectors[~is_text] = embed_images(trained, images, resize=resize)
+        indices = np.flatnonzero(~is_text).tolist()
+        vectors[~is_text] = embed_images(trained, images, resize=resize, indices=indices)
     return vectors
 
 
-def embed_images(trained: Trained, images: Sequence[Any], *, resize: bool = False) -> np.ndarray:
-    """The vector of each image [N, D] float32. Args, Raises: as `embed`."""
+def embed_images(
+    trained: Trained, images: Sequence[Any], *, resize: bool = False, indices: Sequence[int] | None = None
+) -> np.ndarray:
+    """The vector of each image [N, D] float32. Args: as `embed`, and as `image_vectors`. Raises: as `embed`."""
     model, params = image_encoder(trained.model, trained.separate_params)
-    return image_vectors(model, params, trained.processor.images, images, resize=resize)
+    return image_vectors(model, params, trained.processor.images, images, resize=resize, indices=indices)
 
 
 def embed_texts(trained: Trained, texts: Sequence[str]) -> Embeddings:

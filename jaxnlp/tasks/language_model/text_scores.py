@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,11 +20,12 @@ from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import tokens_within
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.raw_texts import blank_rows, one_line, require_texts
+from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
 from jaxnlp.typing import Array, Params
 
 LONGEST = 1024
 """Number of tokens that are read at once by a model without a maximum length."""
+_logger = logging.getLogger(__name__)
 
 
 class TextScore(NamedTuple):
@@ -101,11 +103,26 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
     Args:
       texts: one text, or a list of N. A text that is longer than the model's context is read in windows.
       given: a text before each of them, which is read but not scored. Without it, the first token of a text is only
-        read; NaN for a text of one token.
+        read; NaN for a text without another one, and a warning in the log counts such texts.
 
     Raises: UnknownTokenError for a text that is not in the model's vocabulary.
     """
-    return [score_text(trained, text, given).perplexity for text in require_texts(texts, "texts")]
+    require_texts((given,), "a text as given")
+    scores = list[TextScore]()
+    for index, text in enumerate(require_texts(texts, "texts")):
+        try:
+            scores.append(score_text(trained, text, given))
+        except UnknownTokenError as error:
+            error.add_note(f"It is the text with the index {index}.")
+            raise
+    without = [index for index, score in enumerate(scores) if not score.tokens]
+    if without:
+        _logger.warning(
+            "texts without a token after their first, whose perplexity is NaN: %s of %s, the first at index %d; give a "
+            "text before them with given=",
+            *(f"{len(without):,}", f"{len(scores):,}", without[0]),
+        )
+    return [score.perplexity for score in scores]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,8 +131,8 @@ class Perplexity(Command):
 
     It is exp of the mean negative log-likelihood of a text's tokens. A line for each text has its perplexity, the
     number of tokens and the text, with tabs between them. The first token of a text is only read. Perplexities of
-    models with other tokens cannot be compared. A text outside the vocabulary has none, and a note on standard error
-    counts such texts.
+    models with other tokens cannot be compared. A text of one token, or outside the vocabulary, has none, and a note on
+    standard error counts such texts.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -132,11 +149,13 @@ class Perplexity(Command):
             for (text,) in rows:
                 count += 1
                 try:
-                    score = score_text(trained, text)
-                    print(f"{score.perplexity:.4f}", score.tokens, one_line(text), sep="\t", flush=True)
+                    score, reason = score_text(trained, text), "no token after its first"
                 except UnknownTokenError as error:
-                    skipped.append(f"{position_of(self.texts, self.file, count)}: {error}")
-                    print("", "", one_line(text), sep="\t", flush=True)
+                    score, reason = TextScore(0.0, 0), str(error)
+                columns = (f"{score.perplexity:.4f}", score.tokens) if score.tokens else ("", "")
+                print(*columns, one_line(text), sep="\t", flush=True)
+                if not score.tokens and not is_blank((text,)):
+                    skipped.append(f"{position_of(self.texts, self.file, count)}: {reason}")
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         report_skipped(skipped, count, "texts", "perplexity")

@@ -19,7 +19,8 @@ def corpus_scores(
     from sacrebleu.metrics import BLEU, CHRF  # imported here, so that training starts faster
 
     metrics, signatures = {}, {}
-    for name, measure in (("bleu", BLEU(tokenize=tokenizer)), ("chrf", CHRF())):
+    # Without `force` its log names an argument that jaxnlp does not have, where texts seem to be tokenized.
+    for name, measure in (("bleu", BLEU(tokenize=tokenizer, force=True)), ("chrf", CHRF())):
         metrics[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
         signatures[name] = str(measure.get_signature())
     exact = sum(text == reference for text, reference in zip(texts, references, strict=True))

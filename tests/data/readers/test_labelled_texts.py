@@ -45,7 +45,7 @@ def test_rows_of_known_data_sets_have_ids_texts_and_labels(tmp_path):
         ("sts", STS + "1\tb\tone\ttwo\t5.1\n", "line 3: similarity must be a number from 0 to 5, got '5.1'"),
         ("sts", STS + "1\tb\tone\ttwo\t-1\n", "line 3: similarity must be a number from 0 to 5, got '-1'"),
         ("sts", STS + "1\tb\tone\ttwo\tnan\n", "line 3: similarity must be a finite number, such as 2.5, got 'nan'"),
-        ("sst", SST + "2\tc3\tbad\n", "line 4: expected 4 fields between tabs, as in the header, got 3"),
+        ("sst", SST + "2\tc3\tbad\t1\t\n", "line 4: expected 4 fields between tabs, as in the header, got 5"),
         ("sst", '\tid\tsentence\tsentiment\n0\ta\t"two\nlines"\t1\n1\tb\tx\t9\n', "line 4: sentiment must be"),
         ("sts", SST, "missing: sentence1, sentence2"),
     ],

@@ -154,7 +154,7 @@ def test_levels_are_rounded_and_not_clipped():
         (np.zeros((5, 8, 8), np.uint8), r"got ndarray \[5, 8, 8\]; give several images as a list"),
         (b"\x89PNG", r"must not be the bytes of a file; give its path, or PIL\.Image\.open\(FILE\)"),
         (np.zeros((0, 8), np.uint8), r"must be an array \[rows, columns\] .* got ndarray \[0, 8\]"),
-        (None, r"must be an array .* got NoneType \[\]"),
+        (None, r"must be a path, .* or an array, got NoneType$"),
         (np.zeros((8, 8), np.int64), "pixels must be uint8, uint16, bool or fractions in .*, got int64; convert them"),
         (np.full((8, 8), 255.0), r"fractional pixels must be in \[0, 1\], got 255.0 to 255.0; scale them"),
         (np.full((8, 8), np.nan), r"fractional pixels must be in \[0, 1\], got nan"),

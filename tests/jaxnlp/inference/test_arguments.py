@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxnlp.inference.arguments import one_or_many
+from jaxnlp.inference.arguments import one_or_many, with_kinds_required
 
 
 @one_or_many
@@ -91,3 +92,38 @@ def test_what_is_no_input_is_refused(inputs):
         ValueError, match=r"expected one input, or a list of them, got (NoneType|int|bytes|dict|ndarray)$"
     ):
         joined("m", inputs)
+
+
+@pytest.mark.parametrize("kind", ["U", "O", "S", pytest.param("T", id="StringDType")])
+def test_an_array_of_texts_is_a_list_of_texts_or_of_lists_of_words(kind):
+    kind = np.dtypes.StringDType() if kind == "T" else kind
+    assert len(joined("m", np.array(["a", "b", "c"], kind))) == 3
+    assert len(joined("m", np.array([["a", "b"], ["c", "d"], ["e", "f"]], kind))) == 3
+
+
+@pytest.mark.parametrize("value", ["yes", "", None, 1, [True]])
+def test_what_is_true_or_false_is_neither_a_text_nor_a_number(value):
+    @one_or_many
+    def look(trained, inputs, *, resize: bool = False):
+        return [resize for _ in inputs]
+
+    assert look(None, "a", resize=True) is True
+    assert bool(look(None, "a", resize=np.bool_(False))) is False
+    with pytest.raises(ValueError, match=rf"resize must be True or False, got (the text )?{re.escape(repr(value))}"):
+        look(None, "a", resize=value)
+
+
+@pytest.mark.parametrize("value", ["2", None, True, [2], 2.5])
+def test_a_whole_number_is_a_number_and_may_be_an_array(value):
+    @with_kinds_required
+    def attend(trained, text, *, count: int = 1, limit: float | None = None):
+        return count, limit
+
+    assert attend(None, "a", count=np.int32(3), limit=None) == (3, None)
+    assert attend(None, "a", count=jnp.int32(3), limit=np.float32(0.5)) == (3, 0.5)
+    with pytest.raises(ValueError, match=rf"count must be a whole number, got (the text )?{re.escape(repr(value))}"):
+        attend(None, "a", count=value)
+    with pytest.raises(ValueError, match="limit must be a number, got the text 'x'"):
+        attend(None, "a", limit="x")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'limits'"):
+        attend(None, "a", limits=3)

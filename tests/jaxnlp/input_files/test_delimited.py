@@ -147,6 +147,40 @@ def test_blank_rows_of_another_width_are_rows():
     assert fields("a,b\n , ,\n  \nx,y\n", ",") == [["a", "b"], ["", ""], ["", ""], ["x", "y"]]
 
 
+@pytest.mark.parametrize("quotes", ["auto", "csv", "none", "backslash"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_fields_that_a_row_lacks_at_its_end_are_empty(delimiter, quotes, caplog):
+    rows = [["a", "b", "c"], ["x", "y", "z"], ["x", "y"], ["x"], ["x", "", "z"]]
+    assert fields(joined(rows, delimiter), delimiter, quotes=quotes) == [row + [""] * (3 - len(row)) for row in rows]
+    assert caplog.messages == [
+        "t: rows with fewer fields than the header: 2 of 4, the first in line 3; their last fields are empty"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "rows"),
+    [
+        ('a,b,c\nx,"y, ""z""",z\n"x\nx"\n', ",", [["x", 'y, "z"', "z"], ["x\nx", "", ""]]),
+        ('a,b,c\nx, "y, z", z\nx, "y, z"\n', ",", [["x", "y, z", "z"], ["x", "y, z", ""]]),
+        ('a,b,c\nx,"\\"y\\"",z\n"\\"x\\", y"\n', ",", [["x", '"y"', "z"], ['"x", y', "", ""]]),
+    ],
+    ids=["quotes", "blanks before quotes", "backslashes"],
+)
+def test_short_rows_are_read_in_each_convention_of_quotes(text, delimiter, rows):
+    assert fields(text, delimiter)[1:] == rows
+
+
+@pytest.mark.parametrize("text", ["text,label\ngood;1\nbad;0\n", 'text,label\n"good,1"\n'])
+def test_rows_without_any_delimiter_are_refused(text):
+    with pytest.raises(DataError, match="t, line 2: expected 2 fields between commas, as in the header, got 1"):
+        read_records(text, "t", ",")
+
+
+def test_beside_short_rows_the_error_names_the_row_that_is_too_long():
+    with pytest.raises(DataError, match=r"t, line 4: expected 2 fields .* got 3"):
+        read_records("a,b\nx\nx,y\nx,y,z\n", "t", ",")
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [

@@ -69,3 +69,16 @@ def test_scores_of_padding_change_nothing():
 def test_other_shapes_are_refused(scores, mask):
     with pytest.raises(ValueError, match="scores \\[B, T, 2\\]"):
         best_spans(scores, mask, max_tokens=2, k=2)
+
+
+@pytest.mark.parametrize("max_tokens", [2, 30])
+def test_a_program_for_texts_of_any_length_finds_the_same_spans(max_tokens):
+    size = jax.export.symbolic_shape("B, T", constraints=["T <= 384"])
+    shapes = [jax.ShapeDtypeStruct((*size, 2), dtype) for dtype in (jnp.float32, bool)]
+    find = jax.jit(lambda *inputs: best_spans(*inputs, max_tokens=max_tokens, k=20))
+    program = jax.export.export(find)(*shapes)
+    scores = np.random.default_rng(1).normal(size=(2, 120, 2)).astype(np.float32)
+    for length in (1, 9, 120):  # fewer entries than spans, and more than are read in one block
+        inputs = scores[:, :length], np.ones((2, length, 2), bool)
+        for found, expected in zip(program.call(*inputs), find(*inputs), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-6)

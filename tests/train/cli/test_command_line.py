@@ -12,11 +12,14 @@ from jaxnlp.config import Config
 from jaxnlp.saving.checkpoints import RunError
 from jaxnlp.saving.serialization import to_json
 from train.cli.command_line import OTHER_NAMES, RunOptions, UsageError, parse, parse_resumed, print_config, similar
+from train.compile import CompileOptions
 from train.config import update
+from train.lr_find import FindOptions
 from train.optimizer import SGD
 from train.optimizer.schedules import Step
 from train.recipes import UnknownRecipeError, load_recipe
 from train.run.folder import write_json
+from train.shardings import ShardingOptions
 
 RECIPE = "gpt_python_docs"
 
@@ -254,3 +257,33 @@ def test_the_help_of_a_recipe_first_says_what_another_program_does_with_it(capsy
         with pytest.raises(SystemExit):
             parse([RECIPE, "--help"], RunOptions(), program=f"jaxnlp {program}")
         assert capsys.readouterr().out.splitlines()[2].strip().startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden", "shown"),
+    [
+        (RunOptions(), [], ["--total-steps", "--seed", "--evaluate-every-steps", "--optimizer.learning-rate"]),
+        (
+            FindOptions(),
+            ["--total-steps", "--evaluate-every-steps", "--optimizer.learning-rate"],
+            ["--seed", "--steps"],
+        ),
+        (CompileOptions(), ["--total-steps", "--evaluate-every-steps", "--optimizer.learning-rate", "--seed"], []),
+        (ShardingOptions(), ["--total-steps", "--evaluate-every-steps", "--optimizer.learning-rate", "--seed"], []),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_the_usual_options_of_a_program_are_those_with_an_effect_on_it(capsys, options, hidden, shown):
+    with pytest.raises(SystemExit, match="0"):
+        parse([RECIPE, "--help"], options, program="prog")
+    printed = {word for word in capsys.readouterr().out.split() if word.startswith("--")}
+    assert not printed & {*hidden}
+    assert printed >= {*shown, "--data.batch-size"}
+
+
+def test_one_blank_line_separates_the_paragraphs_of_help(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        parse([RECIPE, "--help"], RunOptions(), program="jaxnlp lr-find")
+    printed = capsys.readouterr().out
+    assert "\n\n  Cost: " in printed
+    assert "\n\n\n" not in printed

@@ -133,6 +133,13 @@ def test_eight_devices_take_the_twenty_steps_of_one_with_dropout_on(mode, accumu
 
 
 @pytest.mark.thorough
+def test_an_unknown_mode_is_refused_with_those_that_there_are():
+    with pytest.raises(
+        ValueError, match="parallel must be one of jit, fsdp, tensor, pmap, got 'fsd'; did you mean fsdp"
+    ):
+        make_parallel("fsd")
+
+
 def test_accumulation_with_dropout_draws_other_masks_but_counts_the_same_tokens():
     _, whole, _ = train("jit", 1, 1)
     _, cut, _ = train("jit", 1, 3)

@@ -182,6 +182,12 @@ def test_a_run_that_stopped_early_is_told_from_both_and_why():
     assert "Unfinished" in page(rows=rows, config=CONFIG | {"stop_after": 3}, environment=environment)
 
 
+def test_an_average_is_told_from_a_run():
+    shown = page(rows=ROWS[:3], environment={"averaged": ["a, step 4", "b, step 4"], "command": "jaxnlp train"})
+    assert '<span class="state">Average</span> of 2 checkpoints' in shown
+    assert "continues it" not in shown
+
+
 def test_unfinished_run_shows_the_recorded_command_that_continues_it():
     continues = "the same command continues it"
     assert continues not in page()

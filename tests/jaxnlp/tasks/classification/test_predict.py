@@ -111,3 +111,10 @@ def test_a_trained_run_predicts_the_same_after_its_export(text_run, tmp_path, ca
     expected = capsys.readouterr().out
     assert main(["predict", str(tmp_path / "bert"), *TEXTS]) == 0
     assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_text_is_named_by_its_index_in_the_list_that_was_given(text_run, missing):
+    trained = load_run(text_run("class"))
+    with pytest.raises(ValueError, match=r"expected texts, got .* at index 1500; replace missing values"):
+        trained.predict([*["cat"] * 1500, missing])

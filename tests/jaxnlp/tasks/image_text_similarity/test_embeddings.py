@@ -38,6 +38,12 @@ def test_the_name_of_an_image_file_is_no_text_but_other_names_are(tiny, files):
         assert run.embed(text).shape == (8,)
 
 
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_input_is_named_by_its_index_among_all(tiny, missing):
+    with pytest.raises(ValueError, match=r"a path, .* got (NoneType|float)\nIt is the input with the index 2"):
+        tiny[2].embed(["A cat", "A dog", missing])
+
+
 def test_a_model_of_texts_says_that_it_reads_no_images(texts_only, files):
     _, _, run = texts_only
     with pytest.raises(ValueError, match="this model reads only texts, and has no encoder of images"):

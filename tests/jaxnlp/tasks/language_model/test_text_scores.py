@@ -9,6 +9,7 @@ import torch
 import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.tasks.language_model.text_scores import score_text
+from jaxnlp.text import UnknownTokenError
 from tests.decoder_folders import write_folder
 from tests.encoder_folders import TEXTS
 
@@ -63,9 +64,34 @@ def test_a_text_that_is_longer_than_the_context_has_half_a_context_before_each_l
     np.testing.assert_allclose(nll, sum(expected), rtol=1e-5)
 
 
-def test_a_text_of_one_token_has_no_perplexity(tiny):
-    assert math.isnan(tiny[3].perplexity("a"))
+def test_a_text_of_one_token_has_no_perplexity_and_is_counted(tiny, caplog):
+    one, other = tiny[3].perplexity(["The cat sat.", "a"])
+    assert math.isnan(other)
+    assert not math.isnan(one)
+    assert re.search("perplexity is NaN: 1 of 2, the first at index 1; .* given=", caplog.text)
+    caplog.clear()
     assert not math.isnan(tiny[3].perplexity("a", given="b"))
+    with pytest.raises(ValueError, match="expected a text as given, got int"):
+        tiny[3].perplexity("a", given=3)
+    assert not caplog.messages
+
+
+def test_the_verb_leaves_the_columns_of_a_text_of_one_token_empty(tiny, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("The cat sat.\na\n\n")
+    assert main(["perplexity", str(tiny[0]), "--file", str(tmp_path / "texts.txt")]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1:] == ["\t\ta", "\t\t"]
+    assert "1 of 3 texts has no perplexity; " in printed.err
+    assert "texts.txt, line 2: no token after its first" in printed.err
+    assert "1 of 3 texts is blank" in printed.err
+    assert main(["perplexity", str(tiny[0]), "a"]) != 0
+    assert "text 1: no token after its first" in capsys.readouterr().err
+
+
+def test_a_text_outside_the_vocabulary_is_named_by_its_index(finished_run):
+    with pytest.raises(UnknownTokenError) as caught:
+        jaxnlp.load_run(finished_run.folder).perplexity(["the", "\u9d8f"])
+    assert caught.value.__notes__ == ["It is the text with the index 1."]
 
 
 def test_the_verb_prints_a_line_for_each_text(tiny, tmp_path, capsys):

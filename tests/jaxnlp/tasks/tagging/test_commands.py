@@ -187,7 +187,7 @@ def test_in_python_words_may_be_split_already(trained):
     assert [one[:3] for one in split] == [(0, 1, "PER"), (2, 4, "LOC")]
     assert [one.text for one in split] == [one.text for one in text] == ["Anna", "New York"]
     np.testing.assert_allclose([one.confidence for one in split], [one.confidence for one in text])
-    assert trained.tag([tuple(words)]) == trained.tag([np.array(words)]) == [split]
+    assert trained.tag([tuple(words)]) == trained.tag([np.array(words)]) == trained.tag(np.array([words])) == [split]
     (spaced,) = trained.tag([["Anna", " ", "visits", "New", "York", "."]])
     assert [(one[:3], one.text) for one in spaced] == [((0, 1, "PER"), "Anna"), ((3, 5, "LOC"), "New York")]
     assert trained.tag([["", " "]]) == [[]]

@@ -21,3 +21,11 @@ def test_every_tokenizer_works_with_the_packages_that_are_required(tokenizer):
     scores, signatures = corpus_scores(["das rote Haus, 1.5 世界"], ["das rote Haus, 1.5 世界"], tokenizer)
     assert scores["bleu"].value > 99.0
     assert f"tok:{tokenizer}" in signatures["bleu"]
+
+
+def test_texts_that_end_as_tokenized_ones_give_no_advice_about_an_argument_of_sacrebleu(caplog):
+    texts = ["ein rotes Haus ."] * 200
+    scores, signatures = corpus_scores(texts, texts, "13a")
+    assert scores["bleu"].value == pytest.approx(100.0)
+    assert signatures["bleu"] == corpus_scores(["ein Haus"], ["ein Haus"], "13a")[1]["bleu"]
+    assert not caplog.messages
