@@ -104,7 +104,7 @@ def costs_of(recipe: str, devices: int, mode: str, model_axis: int, vocabulary_s
         placements(model.parameter, params, mesh, fsdp=mode == "fsdp"),
         params,
         mesh,
-        regathered=remat and model.compute.scan_layers,
+        regathered=remat and model.compute.loops,
         of_kernels=2,
         activations=transformer_activations(model_axis, positions, model.width, layers, 2, remat=remat),
     )

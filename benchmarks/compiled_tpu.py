@@ -29,7 +29,18 @@ MARKERS, ATTENTION_MARKERS = (
     (f"<!-- begin {path.stem} -->", f"<!-- end {path.stem} -->") for path in (RESULTS, ATTENTION)
 )
 
-RUNS = ("multi30k_transformer", "bert_pretrain", "gpt_shakespeare", "gpt2_small")
+RUNS = (
+    "multi30k_transformer",
+    "bert_pretrain",
+    "gpt_shakespeare",
+    "gpt2_small",
+    "vit_cifar10",
+    "names_pretrain",
+    "lstm_lm_hw4",
+    "chr_en_lstm",
+    "conll_bilstm_crf",
+    "ud_parser",
+)
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 ROWS, HEADS, WIDTH = 64, 2, 64
 IMPLEMENTATIONS = ("flash", "vjp")

@@ -49,10 +49,16 @@ class TransformerCompute(Compute):
     attention: Implementation = "auto"
     """Gradient of attention by hand (vjp) or by autodiff (xla), JAX's fused GPU kernel (cudnn), or the library's
     kernels for GPUs and TPUs (flash); auto chooses."""
-    scan_layers: bool = False
-    """Compile one block and loop over it: compiles faster, runs slower on CPU."""
+    scan_layers: bool | None = None
+    """Compile one block and loop over it: compiles faster, runs slower on CPUs. None = on TPUs, where a program of all
+    blocks compiles four times as long."""
     remat: bool = False
     """Compute each block again in the backward pass: less memory, more time."""
+
+    @property
+    def loops(self) -> bool:
+        """`scan_layers` on the platform of `ops.devices`, with None resolved."""
+        return target_platform() == "tpu" if self.scan_layers is None else self.scan_layers
 
 
 EXACT = TransformerCompute(dtype="float32", matmul_dtype=None)

@@ -223,7 +223,7 @@ def stack(
         return x, x if return_layers else None
 
     # A loop draws the same parameters, and a program that draws them for one block compiles several times as fast.
-    loop = compute.scan_layers or module.is_initializing()
+    loop = compute.loops or module.is_initializing()
     scanned = nn.scan(
         nn.remat(body, prevent_cse=not loop) if compute.remat else body,
         variable_axes={"params": 0, "intermediates": 0},

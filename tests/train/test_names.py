@@ -201,7 +201,7 @@ def test_the_recipes_of_each_variant_run_from_pretraining_to_answers(quick_fit, 
         "2",
     ]
     ending, more = VARIANTS[variant]
-    options = [*more, *small, "--model.num-layers", "3", "--model.compute.scan-layers", *steps]
+    options = [*more, *small, "--model.num-layers", "3", "--model.compute.scan-layers", "True", *steps]
     for recipe, begin in (
         ("names_pretrain", []),
         ("names_finetune", ["--init-from", str(tmp_path / "names_pretrain")]),

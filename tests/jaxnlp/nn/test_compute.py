@@ -24,6 +24,14 @@ def test_default_types_are_those_in_which_the_device_is_fast(monkeypatch, platfo
         assert (chosen.activation_dtype, chosen.operand_dtype) == ("bfloat16", "bfloat16")
 
 
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+def test_blocks_are_looped_over_on_tpus_or_where_it_is_asked_for(platform):
+    with compile_for(platform):
+        assert TransformerCompute().loops is (platform == "tpu")
+        assert TransformerCompute(scan_layers=True).loops is True
+        assert TransformerCompute(scan_layers=False).loops is False
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
