@@ -183,7 +183,9 @@ def test_nothing_but_fully_masked_rows_gives_zeros_and_zero_gradients(implementa
     q, k, v = (x.astype(jnp.dtype(dtype)) for x in random_inputs())
     mask = np.zeros((BATCH, 1, 1, KEYS), bool)
     for x in jax.tree.leaves(
-        values_and_gradients(q, k, v, q + 1, attention_mask=mask, causal=causal, implementation=implementation)
+        values_and_gradients(
+            q, k, v, np.ones_like(q), attention_mask=mask, causal=causal, implementation=implementation
+        )
     ):
         np.testing.assert_array_equal(np.asarray(x, np.float32), 0.0)
 

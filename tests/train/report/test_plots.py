@@ -152,7 +152,7 @@ def test_a_logarithmic_axis_spreads_the_later_losses_and_names_round_numbers():
     texts = re.findall(r"<text[^>]*>(.*?)</text>", drawing)
     assert {"2", "4", "10"} <= set(texts)
     wide = draw_chart(LOSS, [loss_row(step, loss=10.0 ** (8.0 / step)) for step in range(1, 101)])
-    assert "1e+06" in re.findall(r"<text[^>]*>(.*?)</text>", wide)
+    assert re.search(r"<text[^>]*>1e\+0[5-8]</text>", wide)
 
 
 def test_axis_ignores_what_is_not_finite_and_is_never_empty():
