@@ -184,10 +184,7 @@ class CorruptedText(TextFiles):
         paths = self._paths()
         warn_of_tables(paths)
         lines = [
-            line.strip()
-            for path in paths
-            for line in read_text_file(path, self.encoding).split("\n")
-            if line.strip()
+            line.strip() for path in paths for line in read_text_file(path, self.encoding).split("\n") if line.strip()
         ]
         train, held = self._divided(lines)
         saved = processor is not None

@@ -119,8 +119,8 @@ def warn_of_tables(paths: Sequence[Path]) -> None:
     separators are then part of the text."""
     if tables := [path for path in paths if is_table(path)]:
         _logger.warning(
-            "%s: all characters are read as text, with the names and quotes of a table%s; to read the texts of a column, "
-            "write them to a .txt file",
+            "%s: all characters are read as text, with the names and quotes of a table%s; to read the texts of a "
+            "column, write them to a .txt file",
             *(tables[0], f", and so are those of {len(tables) - 1:,} more files" if len(tables) > 1 else ""),
         )
 

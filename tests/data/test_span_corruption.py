@@ -201,6 +201,7 @@ def test_a_file_that_the_folder_of_a_data_set_does_not_have_is_named(tmp_path, m
 
 def test_a_table_that_is_read_as_lines_is_reported(config, tmp_path, caplog):
     path = tmp_path / "lines.jsonl"
-    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in Path(config.files[0]).read_text().split("\n")))
+    lines = Path(config.files[0]).read_text().splitlines()
+    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
     dataclasses.replace(config, files=(*config.files, str(path))).load(0)
     assert [message.split(":")[0] for message in caplog.messages] == [str(path)]
