@@ -22,6 +22,7 @@ from data.pipelines.pair_batches import Ids, endless_batches, longer_side, paddi
 from data.pipelines.shapes import Shapes
 from data.readers.file_options import TextFiles
 from jaxnlp.config import BatchSize, BatchTokens, Count, ProperFraction, TokenCount, UserPath, Within
+from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.subword_training import train_subwords
@@ -180,11 +181,10 @@ class CorruptedText(TextFiles):
         """
         if not self.files:
             raise DataError("data.files is required: give text files with --data.files FILE ...")
+        paths = self._paths()
+        warn_of_tables(paths)
         lines = [
-            line.strip()
-            for path in self._paths()
-            for line in read_text_file(path, self.encoding).split("\n")
-            if line.strip()
+            line.strip() for path in paths for line in read_text_file(path, self.encoding).split("\n") if line.strip()
         ]
         train, held = self._divided(lines)
         saved = processor is not None

@@ -16,6 +16,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, source_documents, tokens_to_score
 from jaxnlp.config import BatchSize, Count, ProperFraction, UserPath
+from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text import UnknownTokenError
 
@@ -121,6 +122,7 @@ class TextWindows(TextFiles):
           FileNotFoundError, DataError: when it cannot be read, or has no line of known characters.
         """
         vocabulary: Any = require_processor(processor, self.vocabulary_type)
+        warn_of_tables([path])
         tokens = tokens_to_score(path, read_text_file(path, self.encoding), vocabulary)
         if len(tokens) < 2:
             one = vocabulary.unit.removesuffix("s")

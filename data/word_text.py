@@ -23,6 +23,7 @@ from data.readers.articles import FOLDERS, WordSource, read_articles
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import tokens_to_score
 from jaxnlp.config import BatchSize, Count, Fraction, NonNegative, ProperFraction, UserPath
+from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import read_text_file
 from jaxnlp.text.words import WordVocabulary
 
@@ -153,6 +154,7 @@ class WordText(TextFiles):
         vocabulary = require_processor(processor, WordVocabulary)
         if (fixture := read_fixture(path, vocabulary.size)) is not None:
             return fixture
+        warn_of_tables([path])
         text = read_text_file(path, self.encoding)
         ids = tokens_to_score(path, text, vocabulary)
         if len(ids) < 2:

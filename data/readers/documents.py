@@ -9,6 +9,7 @@ from data import DataError, refuse_path
 from data.download import locate_folder
 from data.readers.sentence_classes import DATA_SETS, find_file, read_data_set_file
 from data.readers.text_sources import OWN_TEXT, python_topics
+from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.wordpiece import SPECIAL
 
@@ -55,6 +56,7 @@ def file_documents(path: Path, encoding: str = UTF_8) -> list[list[str]]:
 
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
+    warn_of_tables([path])
     text = read_text_file(path, encoding)
     match = _SPECIAL.search(text)
     if match is not None:

@@ -14,6 +14,7 @@ import scipy.sparse
 
 from data import DataError
 from jaxnlp.corpus import SourceRows
+from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.text.translation import SentencePair
 
@@ -78,6 +79,7 @@ def read_pairs(
     else:
         _refuse_unequal(paths, *files)
         _refuse_tables(paths, files)
+        warn_of_tables(paths)
         header, columns = False, list(itertools.zip_longest(files[0], files[1], fillvalue=""))
     if reverse:
         columns = [(target, source) for source, target in columns]

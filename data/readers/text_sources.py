@@ -12,6 +12,7 @@ import numpy as np
 
 from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
+from jaxnlp.input_files.tables import warn_of_tables
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
 from jaxnlp.input_files.web_addresses import absence
 from jaxnlp.text import UnknownTokenError
@@ -59,6 +60,7 @@ def source_text(source: TextSource, path: str | None = None, encoding: str = UTF
         case "text_file":
             if path is None:
                 raise DataError("data.source text_file needs the file: give it with --data.path FILE")
+            warn_of_tables([Path(path)])
             return read_text_file(Path(path), encoding)
         case _:
             raise DataError(f"data.source must be one of {', '.join(get_args(TextSource))}, got {source!r}")
@@ -135,6 +137,7 @@ def source_documents(source: TextSource, path: str | Sequence[str] | None = None
     if not given:
         raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
     files = text_files(given)
+    warn_of_tables(files)
     if len(files) == 1:
         return [read_text_file(files[0], encoding)]
     texts = [read_text_file(file, encoding, may_be_empty=True) for file in files]

@@ -103,9 +103,11 @@ def is_frame(items: Any) -> bool:
 
 def is_one(inputs: Any) -> bool:
     """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
+    if isinstance(inputs, str | Path):  # also an element of an array of strings, which has a dtype
+        return True
     if is_frame(inputs) or getattr(getattr(inputs, "dtype", None), "kind", "") in ("O", "S", "T", "U"):  # texts
         return False
     match inputs:
-        case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
+        case object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
             return True
     return not isinstance(inputs, Iterable) and np.ndim(inputs) in (2, 3)  # Pillow's images are not iterable

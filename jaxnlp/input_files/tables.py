@@ -114,6 +114,17 @@ def is_table(path: Path) -> bool:
     return suffix in ENDINGS and suffix != ".txt"
 
 
+def warn_of_tables(paths: Sequence[Path]) -> None:
+    """Warns of files that are read as text although their suffixes are those of tables: column names, quotes and
+    separators are then part of the text."""
+    if tables := [path for path in paths if is_table(path)]:
+        _logger.warning(
+            "%s: all characters are read as text, with the names and quotes of a table%s; to read the texts of a "
+            "column, write them to a .txt file",
+            *(tables[0], f", and so are those of {len(tables) - 1:,} more files" if len(tables) > 1 else ""),
+        )
+
+
 def table_format(path: Path) -> TableFormat:
     """The format of a table by its suffix. Raises: DataError for other suffixes."""
     if _suffix(path) not in ENDINGS:

@@ -189,3 +189,10 @@ def test_tiny_shakespeare_is_split_as_nanogpt_splits_it():
     corpus = CharacterText(source="tiny_shakespeare").load(0)
     assert corpus.processor.size == 65
     assert corpus.description.endswith("1,003,854 for training, 111,540 for validation")
+
+
+def test_a_table_that_is_scored_as_text_is_reported(tmp_path, caplog):
+    path = tmp_path / "other.jsonl"
+    path.write_text("abba")
+    text_config(tmp_path, "ab" * 90).read_file(path, CharacterVocabulary("ab"))
+    assert [message.split(":")[0] for message in caplog.messages] == [str(path)]

@@ -1,7 +1,10 @@
+import dataclasses
 import hashlib
 import itertools
+import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,3 +197,11 @@ def test_a_file_that_the_folder_of_a_data_set_does_not_have_is_named(tmp_path, m
     (tmp_path / "x").mkdir()
     with pytest.raises(DataError, match=r"has no a\.txt; for your own files, set --data\.data-set None"):
         CorruptedText(data_set="x", files=("a.txt",)).load(0)
+
+
+def test_a_table_that_is_read_as_lines_is_reported(config, tmp_path, caplog):
+    path = tmp_path / "lines.jsonl"
+    lines = Path(config.files[0]).read_text().splitlines()
+    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    dataclasses.replace(config, files=(*config.files, str(path))).load(0)
+    assert [message.split(":")[0] for message in caplog.messages] == [str(path)]

@@ -332,3 +332,10 @@ def test_wikitext2_has_its_published_size(source, train, validation):
     epoch = epochs_of(corpus, 1)[0]
     assert 0 <= (train - 1) // 32 - rows(epoch).shape[1] < 10
     assert len({batch["tokens"].shape for batch in epoch}) <= 8
+
+
+def test_a_table_that_is_scored_as_text_is_reported(folder, tmp_path, caplog):
+    path = tmp_path / "other.csv"
+    path.write_text("a b a")
+    config(folder).read_file(path, WordVocabulary("ab"))
+    assert [message.split(":")[0] for message in caplog.messages] == [str(path)]

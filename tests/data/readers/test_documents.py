@@ -84,3 +84,10 @@ def test_sentences_end_where_a_capital_letter_follows():
     text = 'It is so, e.g. here. Is it? "Yes!" (No.) *Perhaps* it is: In 3.5 it was. version 2.'
     expected = ["It is so, e.g. here.", "Is it?", '"Yes!"', "(No.)", "*Perhaps* it is:", "In 3.5 it was. version 2."]
     assert sentences(text) == expected
+
+
+def test_a_table_that_is_read_as_sentences_is_reported(tmp_path, caplog):
+    path = tmp_path / "corpus.csv"
+    path.write_text("text\none\ntwo\n")
+    assert file_documents(path) == [["text", "one", "two"]]
+    assert [message.split(":")[0] for message in caplog.messages] == [str(path)]

@@ -227,3 +227,11 @@ def test_the_columns_and_quotes_of_a_public_data_set_need_no_warning(tmp_path, c
     assert not caplog.messages
     read([path])
     assert [sum(word in line for line in caplog.messages) for word in ("more than two columns", "quotes")] == [1, 1]
+
+
+def test_two_tables_that_are_read_as_lines_are_reported(tmp_path, caplog):
+    paths = [tmp_path / "en.csv", tmp_path / "de.csv"]
+    for path in paths:
+        path.write_text('text\n"one, two"\n')
+    assert read_pairs(paths)[0][1] == SentencePair('"one, two"', '"one, two"')
+    assert [message.split(":")[0] for message in caplog.messages] == [str(paths[0])]

@@ -153,3 +153,11 @@ def test_each_file_of_the_users_is_a_document(poems):
 def test_paths_that_a_source_does_not_take_are_refused(poems, source, path, message):
     with pytest.raises(DataError, match=re.escape(message)):
         source_documents(source, path)
+
+
+@pytest.mark.parametrize("read", [source_text, lambda source, path: source_documents(source, path)[0]])
+def test_a_table_that_is_read_as_text_is_reported(tmp_path, caplog, read):
+    for name in ("corpus.jsonl", "corpus.txt"):
+        (tmp_path / name).write_text('{"text": "my own text"}')
+        assert read("text_file", str(tmp_path / name)) == '{"text": "my own text"}'
+    assert [message.split(":")[0] for message in caplog.messages] == [str(tmp_path / "corpus.jsonl")]

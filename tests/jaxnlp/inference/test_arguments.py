@@ -21,6 +21,7 @@ def test_one_input_gives_one_result_and_a_list_gives_a_list():
     assert joined("m", ["ab"]) == ["m:ab."]
     assert joined("m", ("ab", "c"), end="!") == ["m:ab!", "m:c!"]
     assert joined("m", Path("x.png")) == "m:x.png."
+    assert [joined("m", one) for one in np.array(["ab", "c"])] == ["m:ab.", "m:c."]
     assert joined.__doc__ == "Joins."
 
 

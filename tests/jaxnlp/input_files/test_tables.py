@@ -18,6 +18,7 @@ from jaxnlp.input_files.tables import (
     rows_with_texts,
     table_format,
     table_with,
+    warn_of_tables,
 )
 
 COLUMNS = Columns(("text",), "label")
@@ -250,3 +251,14 @@ def test_an_encoding_that_is_given_is_used(tmp_path):
 def test_further_columns_get_a_number_where_their_name_is_taken():
     source = SourceRows([0], ["1"], ("a", "b", "b 2"), [("x", "y, z", "")])
     assert table_with(source, ["b", "c"], [["1", "2"]]) == 'a,b,b 2,b 3,c\nx,"y, z",,1,2\n'
+
+
+def test_tables_that_are_read_as_text_are_reported(caplog):
+    warn_of_tables([Path(name) for name in ("a.txt", "b.txt.gz", "notes.md", "a.en", "a")])
+    assert not caplog.messages
+    warn_of_tables([Path("a.txt"), Path("b.jsonl")])
+    warn_of_tables([Path("C.CSV"), Path("a.txt"), Path("d.tsv.gz"), Path("e.json")])
+    one, several = caplog.messages
+    assert one.startswith("b.jsonl: all characters are read as text, with the names and quotes of a table; ")
+    assert several.startswith("C.CSV: ")
+    assert "and so are those of 2 more files" in several
