@@ -50,6 +50,8 @@ Layers = Annotated[int, Within("[1, 10001)")]
 BatchSize = Annotated[int, Within("[1, 1000001)")]
 BatchTokens = Annotated[int, Within("[1, 100000001)")]
 """Far more than a step has: data sets make whole batches in memory before that of the devices is known to suffice."""
+Workers = Annotated[int, Within("[0, 1001)")]
+"""Far more than a machine has cores for: each is a process that takes hundreds of megabytes."""
 TokenCount = Annotated[int, Within("[1, 10000001)")]
 """Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
 PieceCount = Annotated[int, Within("[3, 2147483648)")]
