@@ -110,6 +110,8 @@ class Config:
             if not _fits(value, expected):
                 hint = f"; give [{value!r}]" if _fits((value,), expected) else ""
                 raise ValueError(f"{self.full_name(name)} must be {_described(expected)}, got {value!r}{hint}")
+            if _is_path(expected) and "" in (value if isinstance(value, tuple) else (value,)):
+                raise ValueError(f"{self.full_name(name)} must be a path, got an empty text")
             bound = outside(value, expected)
             if bound:
                 raise ValueError(f"{self.full_name(name)} must be {bound}, got {value}")

@@ -118,10 +118,14 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
             OSError(errno.ENOSPC, "No space left on device", "a/b"),
             "a/b: no space left on device; free some space there, and repeat the command",
         ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "standard output: no space left on device; free some space there, and repeat the command",
+        ),
         (ValueError("got " + "x" * 5000), "got " + "x" * 200 + "... (5,000 characters)"),
         (
             OSError(errno.ENAMETOOLONG, "File name too long", "y" * 1000),
-            "y" * 200 + "... (1,001 characters) file name too long",
+            "y" * 200 + "... (1,001 characters) file name too long; give a shorter name",
         ),
         (MemoryError(), "not enough memory; make the batches, the inputs or the model smaller"),
         (
