@@ -43,7 +43,18 @@ def show_plain_warnings() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
     for name in OURS:
         logging.getLogger(name).setLevel(logging.INFO)
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Prints a warning of Python's `warnings`. JAX warns for each program that its cache cannot take, without the
+    folder: of these there is one line."""
+    if found := re.match(r"Error writing persistent compilation cache entry for '[^']*': (.*)", str(message)):
+        folder = sys.modules["jax"].config.jax_compilation_cache_dir
+        line = "%s: compiled programs are not kept, and the next start compiles them again: %s"
+        logging.getLogger(__name__).warning(line, folder, found[1])
+    else:
+        print(f"warning: {message}", file=sys.stderr)
 
 
 class _PlainLines(logging.Handler):

@@ -128,7 +128,7 @@ class Shelf(Config):
 
 @pytest.mark.parametrize("fields", [{"path": ""}, {"more": ("a", "")}])
 def test_an_empty_path_is_not_the_current_folder(fields):
-    with pytest.raises(ValueError, match="(path|more) must be a path, got an empty text"):
+    with pytest.raises(ValueError, match=r"(path|more) must be a path, got an empty text"):
         Shelf(**fields)
     assert Shelf(path=".", title="").path == "."
 
