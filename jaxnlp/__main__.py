@@ -8,10 +8,14 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # the current folder: python -m puts it before the libraries, and it may have a numpy.py
 
+from jaxnlp.cli.interrupts import end_at_interrupt, hold_interrupts, raise_at_interrupt
+
+if __name__ == "__main__" or sys.argv[0].endswith(("/jaxnlp", "\\jaxnlp.exe")):  # before imports that take longer
+    end_at_interrupt()
+
 import importlib.metadata
 import os
 
-from jaxnlp.cli.interrupts import end_at_interrupt, raise_at_interrupt
 from jaxnlp.cli.malloc import use_huge_pages
 from jaxnlp.cli.messages import exit_status, program_name, say_that_jax_loads, table, wrapped
 from jaxnlp.cli.programs import PROGRAMS, run_program
@@ -65,11 +69,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a run that is damaged or went wrong, 2 a wrong command, or a file that cannot be read or
     written."""
     if arguments is None:  # a process of its own
-        end_at_interrupt()
+        hold_interrupts()
         arguments = sys.argv[1:]
         restart_in_utf8()
         if {*arguments[:1]} & PROGRAMS.keys():
             use_huge_pages()
+        end_at_interrupt()
         os.environ["PYTHONSAFEPATH"] = "1"  # worker processes import nothing from the current folder, either
     in_code = arguments[:1] and arguments[0] in ("train", "lr-find", "compile", "shardings")
     return exit_status(lambda: run(arguments), bare_errors=not in_code)

@@ -50,6 +50,8 @@ Layers = Annotated[int, Within("[1, 10001)")]
 BatchSize = Annotated[int, Within("[1, 1000001)")]
 BatchTokens = Annotated[int, Within("[1, 100000001)")]
 """Far more than a step has: data sets make whole batches in memory before that of the devices is known to suffice."""
+Workers = Annotated[int, Within("[0, 1001)")]
+"""Far more than a machine has cores for: each is a process that takes hundreds of megabytes."""
 TokenCount = Annotated[int, Within("[1, 10000001)")]
 """Of a vocabulary to train: the tokenizers library reserves memory for all tokens, and ends the process without it."""
 PieceCount = Annotated[int, Within("[3, 2147483648)")]
@@ -108,6 +110,8 @@ class Config:
             if not _fits(value, expected):
                 hint = f"; give [{value!r}]" if _fits((value,), expected) else ""
                 raise ValueError(f"{self.full_name(name)} must be {_described(expected)}, got {value!r}{hint}")
+            if _is_path(expected) and "" in (value if isinstance(value, tuple) else (value,)):
+                raise ValueError(f"{self.full_name(name)} must be a path, got an empty text")
             bound = outside(value, expected)
             if bound:
                 raise ValueError(f"{self.full_name(name)} must be {bound}, got {value}")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from jaxnlp.config import BatchSize, Config, Natural
+from jaxnlp.config import BatchSize, Config, Workers
 
 Example = TypeVar("Example")
 
@@ -215,7 +215,7 @@ class DataConfig(Config):
     """Batches of few lengths, with more padding, so that few programs are compiled: one length, two for streams of
     text, three for data with a list of lengths. None = True on GPUs and TPUs, otherwise False."""
 
-    num_workers: Natural = 0
+    num_workers: Workers = 0
     """Processes that make batches ahead; 0 = this one. The batches do not depend on it, and it may change on resume."""
 
     @property

@@ -1,14 +1,18 @@
 """Endless batches, epoch by epoch, made by this process or by others."""
 
 import collections
+import contextlib
 import functools
 import itertools
 import logging
+import multiprocessing
+import os
 import pickle
 import signal
 import sys
+import threading
 import types
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -108,18 +112,40 @@ def keeps_last(make: Callable[[int], T]) -> Callable[[int], T]:
     return kept
 
 
+@contextlib.contextmanager
+def _no_signals() -> Iterator[None]:
+    """A context whose new processes get no signal that a terminal or a cluster sends to a whole group of processes.
+
+    The process that trains handles it. A process that died of it would lack for the last batches, and Python's process
+    that removes semaphores would print tracebacks. New processes inherit which signals wait.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Process(SpawnProcess):
     """A process that does not import the user's program, which may train outside `if __name__ == "__main__"`.
 
     It does not need that program: cloudpickle stores what is defined there by value.
     """
 
+    def terminate(self) -> None:
+        """Kills the process: SIGTERM waits, see `_no_signals`."""
+        self.kill()
+
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # a hook of the standard library
         program = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")
         try:
-            return SpawnProcess._Popen(process_obj)
+            with _no_signals():
+                return SpawnProcess._Popen(process_obj)
         finally:
             sys.modules["__main__"] = program
 
@@ -132,7 +158,9 @@ class _Context(SpawnContext):
 
 def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
     """The epochs from a number on, in their order, made by processes."""
-    processes = ProcessPoolExecutor(num_workers, _Context(), initializer=_begin, initargs=(cloudpickle.dumps(epoch),))
+    content = cloudpickle.dumps(epoch)
+    with _no_signals():  # this starts the process that removes semaphores
+        processes = ProcessPoolExecutor(num_workers, _Context(), initializer=_begin, initargs=(content,))
     numbers = itertools.count(number)
     ahead = collections.deque(processes.submit(_make, next(numbers)) for _ in range(num_workers))
     try:
@@ -167,8 +195,17 @@ def _awaited(epoch: Future[bytes], num_workers: int) -> bytes:
 
 def _begin(epoch: bytes) -> None:
     """Begins a process that makes epochs of this pickled function."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the process that trains handles it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Windows; elsewhere it waits
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _make.epoch = cloudpickle.loads(epoch)  # type: ignore[attr-defined]
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that trains has ended, however it ended: it would wait forever for work."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _make(number: int) -> bytes:

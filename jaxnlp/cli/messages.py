@@ -43,7 +43,18 @@ def show_plain_warnings() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
     for name in OURS:
         logging.getLogger(name).setLevel(logging.INFO)
-    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Prints a warning of Python's `warnings`. JAX warns for each program that its cache cannot take, without the
+    folder: of these there is one line."""
+    if found := re.match(r"Error writing persistent compilation cache entry for '[^']*': (.*)", str(message)):
+        folder = sys.modules["jax"].config.jax_compilation_cache_dir
+        line = "%s: compiled programs are not kept, and the next start compiles them again: %s"
+        logging.getLogger(__name__).warning(line, folder, found[1])
+    else:
+        print(f"warning: {message}", file=sys.stderr)
 
 
 class _PlainLines(logging.Handler):
@@ -126,7 +137,7 @@ def is_full(error: BaseException) -> bool:
 
 def reason(error: Exception) -> str:
     """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk, without
-    memory, and for a character that the locale does not have, with what to do."""
+    memory, for a name that is too long, and for a character that the locale does not have, with what to do."""
     if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
         character = error.object[error.start : error.start + 1]
         return f"the locale has the encoding {error.encoding}, without {character!a}; set PYTHONUTF8=1 for UTF-8"
@@ -135,8 +146,10 @@ def reason(error: Exception) -> str:
         return f"not enough memory{f': {what}' * bool(what)}; make the batches, the inputs or the model smaller"
     if not isinstance(error, OSError) or not error.strerror:
         return _shortened(str(error))
-    file = "" if error.filename is None else f"{os.fspath(error.filename)}: "
-    remedy = "; free some space there, and repeat the command" if is_full(error) else ""
+    unnamed = "standard output: " if is_full(error) else ""  # errors of our files name them, see atomic_files
+    file = unnamed if error.filename is None else f"{os.fspath(error.filename)}: "
+    remedy = "; give a shorter name" if error.errno == errno.ENAMETOOLONG else ""
+    remedy = "; free some space there, and repeat the command" if is_full(error) else remedy
     return _shortened(f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}")
 
 

@@ -43,7 +43,9 @@ def test_senseless_values_of_every_recipe_are_accepted_or_refused_in_a_line(fold
     assert not finds(recipe_names(), 150, folder)
 
 
-@pytest.mark.parametrize("option", ["model.num-layers", "model.width", "data.batch-size", "total-steps"])
+@pytest.mark.parametrize(
+    "option", ["model.num-layers", "model.width", "data.batch-size", "data.num-workers", "total-steps"]
+)
 def test_numbers_that_no_machine_can_hold_are_refused(folder, option):
     config = tiny(load_recipe("gpt_python_docs"), folder)
     for value in ("1000000000000000000", "1000000000"):

@@ -11,7 +11,7 @@ import pytest
 import data
 import jaxnlp
 import train
-from jaxnlp.config import Config, Count, Natural, NonNegative, Positive, ProperFraction, Rate, Within
+from jaxnlp.config import Config, Count, Natural, NonNegative, Positive, ProperFraction, Rate, UserPath, Within
 from jaxnlp.saving.serialization import to_json
 
 Size = Literal["small", "large"]
@@ -115,6 +115,22 @@ def test_lists_become_tuples_paths_texts_and_texts_paths():
     cup = Cup(set_of=["small"], marks=[1, 2.5], corners=[3, 4], colour=Path("a/b"), shelf="c")
     assert cup == Cup(set_of=("small",), marks=(1.0, 2.5), corners=(3, 4), colour="a/b", shelf=Path("c"))
     assert hash(cup) == hash(dataclasses.replace(cup))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shelf(Config):
+    """A config with paths as texts."""
+
+    path: UserPath | None = None
+    more: tuple[UserPath, ...] = ()
+    title: str = ""
+
+
+@pytest.mark.parametrize("fields", [{"path": ""}, {"more": ("a", "")}])
+def test_an_empty_path_is_not_the_current_folder(fields):
+    with pytest.raises(ValueError, match=r"(path|more) must be a path, got an empty text"):
+        Shelf(**fields)
+    assert Shelf(path=".", title="").path == "."
 
 
 def test_a_close_choice_is_proposed():

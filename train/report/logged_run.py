@@ -137,7 +137,7 @@ def _read_object(path: Path) -> Object:
     try:
         tree = parse_json(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: not JSON ({error}); restore the file") from error
     if not isinstance(tree, dict):
-        raise ValueError(f"{path}: expected an object, got {type(tree).__name__}")
+        raise ValueError(f"{path}: expected an object, got {type(tree).__name__}; restore the file")
     return tree

@@ -1,9 +1,13 @@
+import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import cloudpickle
 import grain
@@ -106,6 +110,62 @@ def test_a_process_that_dies_ends_the_data_with_the_remedy():
     batches = iter(Epochs(lambda number: os._exit(1), num_workers=1))
     with pytest.raises(DataError, match=r"one of the 1 processes that make batches has died.*--data.num-workers"):
         next(batches)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are listed by Linux")
+def test_a_signal_to_all_processes_ends_none_that_makes_batches_and_they_end_with_the_one_that_trains(tmp_path):
+    """A terminal that closes, and a cluster, send their signal to the whole group."""
+    script = tmp_path / "train_here.py"
+    script.write_text(
+        "import signal, sys\nfrom data.pipelines.epochs import Epochs\n"
+        "for number in (signal.SIGHUP, signal.SIGTERM):\n    signal.signal(number, lambda *_: None)\n"
+        "batches = iter(Epochs(lambda number: [{'place': number}], num_workers=2))\n"
+        "for line in sys.stdin:\n    print(next(batches)['place'], flush=True)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    process = subprocess.Popen(
+        [sys.executable, script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+    def batch():
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+
+    try:
+        found = [batch()]
+        started = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            os.killpg(process.pid, number)
+            time.sleep(0.2)
+        found += [batch() for _ in range(9)]
+        assert found == [f"{place}\n" for place in range(10)], found
+        assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split() == started
+        process.kill()
+        end = time.monotonic() + 20
+        while any(map(is_running, started)) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(map(is_running, started))
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def is_running(pid):
+    """Whether a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 @pytest.mark.sweep(1)

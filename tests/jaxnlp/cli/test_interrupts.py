@@ -33,6 +33,34 @@ def test_an_interrupt_during_imports_ends_the_process_with_a_line_and_is_raised_
     assert (found.returncode, found.stdout, found.stderr) == (status, output, errors)
 
 
+EARLY = """
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Finder:
+    def find_spec(name, *_):
+        if name == "jaxnlp.cli.messages":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+sys.argv = ["jaxnlp", "--version"]
+runpy.run_module("jaxnlp", run_name="__main__")
+"""
+RESTARTED = """
+import os, signal, sys
+from jaxnlp.cli.interrupts import hold_interrupts
+hold_interrupts()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.kill(os.getpid(), signal.SIGINT)
+os.execv(sys.executable, [sys.executable, "-m", "jaxnlp", "--version"])
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals wait on POSIX systems")
+@pytest.mark.parametrize("program", [EARLY, RESTARTED], ids=["early", "restarted"])
+def test_an_interrupt_before_the_first_line_or_during_a_restart_is_a_line(program):
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted; nothing was started\n")
+
+
 class Callback:
     """Python drops the errors of its end."""
 

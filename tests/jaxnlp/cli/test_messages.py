@@ -86,6 +86,16 @@ def test_warnings_and_notes_are_plain_lines_without_names_of_modules(monkeypatch
     )
 
 
+def test_a_cache_that_is_full_is_one_line_that_names_its_folder(monkeypatch, capsys):
+    as_in_a_new_process(monkeypatch)
+    show_plain_warnings()
+    for name in ("jit_a", "jit_b"):
+        text = f"Error writing persistent compilation cache entry for '{name}': OSError: [Errno 28] No space left"
+        warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {jax.config.jax_compilation_cache_dir}: compiled programs are not kept")
+
+
 def test_a_message_is_shown_once_although_a_program_asks_twice(monkeypatch, capsys):
     as_in_a_new_process(monkeypatch)
     show_plain_warnings()
@@ -118,10 +128,14 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
             OSError(errno.ENOSPC, "No space left on device", "a/b"),
             "a/b: no space left on device; free some space there, and repeat the command",
         ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "standard output: no space left on device; free some space there, and repeat the command",
+        ),
         (ValueError("got " + "x" * 5000), "got " + "x" * 200 + "... (5,000 characters)"),
         (
             OSError(errno.ENAMETOOLONG, "File name too long", "y" * 1000),
-            "y" * 200 + "... (1,001 characters) file name too long",
+            "y" * 200 + "... (1,001 characters) file name too long; give a shorter name",
         ),
         (MemoryError(), "not enough memory; make the batches, the inputs or the model smaller"),
         (
