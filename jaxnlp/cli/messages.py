@@ -1,5 +1,6 @@
 """Messages of all programs: a first line, warnings as plain lines, and text wrapped to the terminal's width."""
 
+import contextlib
 import errno
 import inspect
 import logging
@@ -149,8 +150,19 @@ def reason(error: Exception) -> str:
     unnamed = "standard output: " if is_full(error) else ""  # errors of our files name them, see atomic_files
     file = unnamed if error.filename is None else f"{os.fspath(error.filename)}: "
     remedy = "; give a shorter name" if error.errno == errno.ENAMETOOLONG else ""
-    remedy = "; free some space there, and repeat the command" if is_full(error) else remedy
+    if is_full(error):
+        remedy = f"{_free(error)}; free some space there, and repeat the command"
     return _shortened(f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}")
+
+
+def _free(error: OSError) -> str:
+    """How much is free on the disk of an error's file, for its message; "" = it says so, or it is not known."""
+    if error.filename is None or "free" in str(error):
+        return ""
+    folder = Path(os.fsdecode(error.filename)).parent
+    with contextlib.suppress(OSError):
+        return f": {shutil.disk_usage(folder).free / 1e6:.2f} MB are free in {folder}"
+    return ""
 
 
 def _shortened(text: str) -> str:

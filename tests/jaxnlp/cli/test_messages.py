@@ -1,5 +1,6 @@
 import errno
 import logging
+import shutil
 import subprocess
 import sys
 import warnings
@@ -132,6 +133,11 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
             OSError(errno.ENOSPC, "No space left on device"),
             "standard output: no space left on device; free some space there, and repeat the command",
         ),
+        (
+            OSError(errno.ENOSPC, "no space for a checkpoint: 1 MB are free, and it takes 2 MB", __file__),
+            f"{__file__}: no space for a checkpoint: 1 MB are free, and it takes 2 MB; free some space there, "
+            "and repeat the command",
+        ),
         (ValueError("got " + "x" * 5000), "got " + "x" * 200 + "... (5,000 characters)"),
         (
             OSError(errno.ENAMETOOLONG, "File name too long", "y" * 1000),
@@ -203,3 +209,9 @@ def test_help_and_messages_need_no_jax():
         "import sys, jaxnlp.cli.messages, jaxnlp.cli.options, jaxnlp.cli.programs; assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_on_a_full_disk_a_message_has_the_space_that_is_left_and_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10**9, 10**9 - 20_000, 20_000))
+    error = OSError(errno.ENOSPC, "No space left on device", tmp_path / "metrics.jsonl")
+    assert f"metrics.jsonl: no space left on device: 0.02 MB are free in {tmp_path}; free some space" in reason(error)
