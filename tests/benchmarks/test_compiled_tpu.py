@@ -7,6 +7,10 @@ import pytest
 from benchmarks.compiled_tpu import ATTENTION, IMPLEMENTATIONS, LENGTHS, PAGE, RESULTS, RUNS, with_tables
 
 MEMORY = 16e9
+SECONDS = 60
+"""Of CPU time, for a program."""
+WITHOUT_ATTENTION = ("lstm_lm_hw4", "chr_en_lstm", "conll_bilstm_crf", "ud_parser")
+"""Runs whose programs have no attention of several heads."""
 
 
 def rows_of(path):
@@ -31,7 +35,9 @@ def test_the_memory_of_flash_grows_with_the_length_and_that_of_vjp_with_its_squa
 
 
 @pytest.mark.parametrize("row", rows_of(RESULTS), ids=lambda row: f"{row['run']}: {row['program']}")
-def test_each_program_has_kernels_of_attention_and_fits_in_the_memory_of_the_tpu(row):
+def test_each_program_has_kernels_of_attention_fits_in_the_memory_of_the_tpu_and_compiles_in_a_minute(row):
     new = 0 if row["donated_arrays"] else row["output_bytes"]
     assert row["argument_bytes"] + row["temporary_bytes"] + new < MEMORY
-    assert ("tpu_custom_call" in row["custom_calls"]) == (row["program"] != "initial state")
+    attends = row["program"] != "initial state" and row["run"] not in WITHOUT_ATTENTION
+    assert ("tpu_custom_call" in row["custom_calls"]) == attends
+    assert row["cpu_seconds"] < SECONDS
