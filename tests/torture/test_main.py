@@ -12,14 +12,15 @@ from benchmarks.markdown import with_table
 from tests.torture.__main__ import MARKERS, PAGE, RESULTS, drawn, table
 from tests.torture.families import FAMILIES
 from tests.torture.faults import FAULTS
+from tests.torture.rounds import FAILED, MISSED
 
 
-def test_the_page_has_the_table_of_the_recorded_rounds_and_says_why_one_failed():
+def test_the_page_has_the_table_of_at_least_200_recorded_rounds_and_none_failed():
     page, recorded = PAGE.read_text(encoding="utf-8"), json.loads(RESULTS.read_text(encoding="utf-8"))
     assert page == with_table(page, table(recorded), MARKERS)
     assert {row["fault"] for row in recorded[1:]} == FAULTS.keys()
-    assert [row["seed"] for row in recorded[1:] if row["outcome"] == "failed"] == [167]
-    assert "Round 167 failed" in page
+    assert not [row for row in recorded[1:] if row["outcome"] == FAILED]
+    assert len([row for row in recorded[1:] if row["outcome"] != MISSED]) >= 200
 
 
 def test_a_seed_always_draws_the_same_round_and_many_seeds_draw_everything():
