@@ -1,7 +1,7 @@
 """Options of the computation: types, implementations, memory. They do not change the model."""
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from jaxnlp.config import Config
 from jaxnlp.ops.attention import Implementation
@@ -36,6 +36,11 @@ class Compute(Config):
         return operand_dtype(self.matmul_dtype)
 
     @property
+    def exact(self) -> Self:
+        """The same options in float32, without rounding."""
+        return dataclasses.replace(self, dtype="float32", matmul_dtype=None)
+
+    @property
     def types(self) -> str:
         """Both in words: `float32`, `bfloat16`, or `float32, with bfloat16 products`."""
         operands = self.operand_dtype or self.activation_dtype
@@ -61,6 +66,6 @@ class TransformerCompute(Compute):
         return target_platform() == "tpu" if self.scan_layers is None else self.scan_layers
 
 
-EXACT = TransformerCompute(dtype="float32", matmul_dtype=None)
+EXACT = TransformerCompute().exact
 """Arrays in float32 on every device, for models with foreign weights. On GPUs and TPUs XLA still rounds the operands of
 products, unless `jax_default_matmul_precision` is "highest"."""

@@ -1,5 +1,6 @@
 """The files of an export that only this library reads, and whole models read back from them."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ def heads_file(config: ModelConfig, params: Params) -> bytes:
 
 
 def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """The model that was exported: its BERT and all other parameters.
+    """The model that was exported: its BERT and all other parameters. It computes in float32, as Transformers does.
 
     Raises:
       ValueError: for tensors to ignore.
@@ -76,7 +77,7 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     bert = flatten_dict(read_pretrained(path, ignore=() if head is None else (head.prefix,)).params)
     others = flatten_dict(_other_params(path, head))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
-    model = config.build(processor)
+    model = dataclasses.replace(config, compute=config.compute.exact).build(processor)
     expected = parameter_shapes(model, *config.inputs(processor))
     shapes = [{path: x.shape for path, x in flatten_dict(tree).items()} for tree in (params, expected)]
     paths = shapes[0].keys() | shapes[1].keys()

@@ -32,8 +32,7 @@ DESCRIPTION, PARAMS, PROCESSOR, LOADER = "export.json", "params.safetensors", "p
 def portable(trained: Trained) -> Trained:
     """The model as programs for all platforms compute it: in float32, by plain operations, each block on its own."""
     config: Any = from_json(on_any_machine(to_json(trained.model.config)), ModelConfig, where="model")
-    exact = dataclasses.replace(config.compute, dtype="float32", matmul_dtype=None)
-    model = dataclasses.replace(config, compute=exact).build(trained.processor)
+    model = dataclasses.replace(config, compute=config.compute.exact).build(trained.processor)
     return dataclasses.replace(trained, model=model, params=unstacked(jax.device_get(trained.params)))
 
 

@@ -14,6 +14,7 @@ import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.folders import EXPORTED
+from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.targets import Number, OneClass, SeveralClasses
 from jaxnlp.tasks.bert_verbs.commands import Export
@@ -45,6 +46,22 @@ def test_every_classifier_predicts_the_same_after_its_export(make_classifier, tm
     for found, expected in zip(again.predict(TEXTS, pairs), trained.predict(TEXTS, pairs), strict=True):
         assert found.label == pytest.approx(expected.label, abs=1e-5)
         assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+
+
+def test_a_classifier_that_was_trained_in_bfloat16_predicts_as_transformers_after_its_export(make_classifier, tmp_path):
+    trained = make_classifier(pooling="pooler", compute=TransformerCompute(dtype="bfloat16"))
+    Export(tmp_path / "bert")(trained)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "bert")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
+    with torch.no_grad():
+        expected = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).logits.softmax(-1).numpy()
+
+    def error(one):
+        probabilities = [[*found.probabilities.values()] for found in one.predict(TEXTS)]
+        return np.abs(np.array(probabilities) - expected).max()
+
+    assert error(jaxnlp.load_pretrained(tmp_path / "bert")) < 1e-5
+    assert error(trained) > 1e-4  # the run itself rounds
 
 
 @pytest.mark.thorough

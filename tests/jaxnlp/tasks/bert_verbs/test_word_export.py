@@ -19,6 +19,7 @@ from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.models.word_encoder import WordEncoderCompute
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.classification import Classification
@@ -69,6 +70,12 @@ def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_pa
     )
     np.testing.assert_allclose(ours.scores[0, : len(WORDS)], logits[first], atol=1e-5)
     assert np.ptp(logits[first], axis=0).max() > 1e-2
+
+
+def test_an_exported_tagger_computes_in_float32(tmp_path):
+    ExportWords(tmp_path / "bert")(tagger(compute=WordEncoderCompute(dtype="bfloat16", attention="xla")))
+    compute = jaxnlp.load_pretrained(tmp_path / "bert").model.config.compute
+    assert compute == WordEncoderCompute(dtype="float32", matmul_dtype=None, attention="xla")
 
 
 def test_a_tagger_whose_labels_were_renamed_after_its_export_is_refused(tmp_path):
