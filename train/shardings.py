@@ -82,11 +82,11 @@ def _why_whole(layout: MeshParallel) -> str:
     """Why no rule of a layout shares a parameter."""
     reasons = []
     if layout.mesh.size == layout.devices and not layout.fsdp:
-        return "the devices share the rows alone"
+        return "the devices share only the rows"
     if layout.fsdp and layout.devices > 1:
-        reasons.append(f"{BATCH_AXIS} shares matrices alone")
+        reasons.append(f"{BATCH_AXIS} shares only matrices")
     if layout.mesh.size > layout.devices:
-        reasons.append(f"{MODEL_AXIS} shares the axes {', '.join(SHARED)} alone")
+        reasons.append(f"{MODEL_AXIS} shares only the axes {', '.join(SHARED)}")
     return "; ".join(reasons)
 
 

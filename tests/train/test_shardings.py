@@ -51,10 +51,10 @@ def test_the_bytes_are_those_that_a_device_holds(setup, mode, mesh):
 @pytest.mark.parametrize(
     ("mode", "mesh", "reason"),
     [
-        ("jit", "data=8", "whole: the devices share the rows alone"),
-        ("fsdp", "data=8", "whole: data shares matrices alone"),
-        ("tensor", "model=2", "whole: model shares the axes H, O, G, F, V alone"),
-        ("fsdp", "data=4,model=2", "whole: data shares matrices alone; model shares the axes H, O, G, F, V alone"),
+        ("jit", "data=8", "whole: the devices share only the rows"),
+        ("fsdp", "data=8", "whole: data shares only matrices"),
+        ("tensor", "model=2", "whole: model shares only the axes H, O, G, F, V"),
+        ("fsdp", "data=4,model=2", "whole: data shares only matrices; model shares only the axes H, O, G, F, V"),
     ],
 )
 def test_a_parameter_is_shared_or_has_a_reason_to_be_whole(setup, mode, mesh, reason):

@@ -88,7 +88,7 @@ class Checkpoints:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._opened = self._folder.stat()
             path = self._on_exit.enter_context(plain_path(self._folder))
-            self._manager = ocp.CheckpointManager(path, options=options, item_handlers=_handlers())
+            self._manager = _Manager(path, options=options, item_handlers=_handlers())
         return self._manager
 
     def _rank(self, record: Record) -> None:
@@ -306,6 +306,16 @@ def _handlers() -> dict[str, Any]:
         for name in (PARAMS, TRAINING, EMA)
     }
     return items | {RECORD: ocp.JsonCheckpointHandler()}
+
+
+class _Manager(ocp.CheckpointManager):
+    """Saves when it is told to, and does not ask whether a signal stops the run."""
+
+    def reached_preemption(self, step: int) -> bool:
+        """False. Orbax would ask JAX, also from a thread, for the step of a checkpoint that is now on disk. JAX takes
+        the last step that a process has asked for as its position: processes would not stop after the same step."""
+        del step
+        return False
 
 
 class _WaitingNumpyHandler(ocp.type_handlers.NumpyHandler):

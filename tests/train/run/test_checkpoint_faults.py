@@ -85,3 +85,14 @@ def test_a_file_that_orbax_explains_in_many_lines_is_explained_in_one(run):
     with pytest.raises(DamagedCheckpointError, match="no checkpoint can be read") as raised:
         restore(run)
     assert "\n" not in str(raised.value)
+
+
+def test_orbax_does_not_ask_whether_a_signal_stops_the_run(run, monkeypatch):
+    """JAX lets processes stop after the last step that any has asked for, and Orbax asks for older ones."""
+    asked = []
+    monkeypatch.setattr("jax.experimental.multihost_utils.reached_preemption_sync_point", asked.append)
+    with Checkpoints(run, keep=10) as checkpoints:
+        for step in (4, 5):
+            save_state(checkpoints, step)
+    assert asked == []
+    assert_restored(restore(run), 5)
