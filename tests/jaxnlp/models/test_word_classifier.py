@@ -95,7 +95,7 @@ def test_models_with_the_same_function_have_the_same_architecture():
     ("fields", "message"),
     [
         ({"vectors": "static"}, "model.vectors static needs a file of word vectors: set model.vectors_path"),
-        ({"vectors": "non_static", "vectors_path": ""}, "model.vectors non_static needs a file of word vectors"),
+        ({"vectors": "non_static"}, "model.vectors non_static needs a file of word vectors"),
         (
             {"vectors_path": "file"},
             "model.vectors_path applies only to vectors that are not random; set it to None, got 'file'",
