@@ -16,7 +16,7 @@ help:
 	@echo "make test-all          all tests: make test, test-rest and test-optimized"
 	@echo "make test-rest         the tests that make test leaves out: sweeps of parameters, repeated kills"
 	@echo "make test-optimized    run some tests again with XLA's optimisations, as users compile"
-	@echo "make torture           200 rounds of random faults in small runs, and the table of docs/reliability.md: an hour"
+	@echo "make torture           200 rounds of random faults in small runs, and the table of docs/reliability.md: half an hour"
 	@echo "make newcomer          build the wheel, and run the README's short commands with it in a new environment"
 	@echo "make lint    ruff and codespell: style, formatting and spelling"
 	@echo "make types   mypy"
