@@ -68,8 +68,8 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
     """Compiles a program. Returns: what is counted, measured and estimated, by name:
 
     compile_seconds and compile_cpu_seconds, of this process and the assemblers that it starts; operations and products
-    of the program that XLA is given; kernels, those that copy an array to another layout or place, and
-    custom_calls of the program that it returns; the bytes of each device
+    of the program that XLA is given; custom_calls of the program that it returns; the kernels that a call runs, in a
+    loop at each of its turns, and those of them that copy an array to another layout or place; the bytes of each device
     for arguments, outputs and temporaries; donated_arrays, whose memory the caller gives up, and reused_arrays, those
     that an output takes; flops. For several devices, collectives: of each kind the number that run, and the bytes that
     they reduce, scatter or gather. If the peaks of the device are known, also estimated_seconds, peak_share and
@@ -89,8 +89,8 @@ def compiled(program: RunProgram, target: Target) -> dict[str, Any]:
         "compile_cpu_seconds": round(cpu, 2),
         "operations": operations,
         "products": products,
-        "kernels": sum(1 for _ in optimised.kernels()),
-        "copies": sum(one.op == "copy" for one, _ in optimised.kernels()),
+        "kernels": sum(times for _, times in optimised.kernels()),
+        "copies": sum(times for one, times in optimised.kernels() if one.op == "copy"),
         "custom_calls": optimised.custom_calls(),
         "argument_bytes": memory.argument_size_in_bytes,
         "output_bytes": memory.output_size_in_bytes,

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxnlp.__main__ import main as jaxnlp_main
@@ -40,6 +41,17 @@ def test_each_program_of_a_run_is_compiled_and_counted(rows, two):
     assert step["argument_bytes"] > evaluation["argument_bytes"] > 0
     assert f"{len(rows)} programs, compiled in " in as_text(rows, two)
     assert "all-reduce" in as_text(rows, two)
+
+
+def test_kernels_of_a_loop_count_at_each_of_its_turns(two):
+    def kernels(turns):
+        def loop(x):
+            return jax.lax.scan(lambda x, _: (x @ x + 1, None), x, length=turns)[0]
+
+        program = RunProgram("loop", jax.jit(loop), (jax.ShapeDtypeStruct((8, 8), jnp.float32),))
+        return compiled(program, Target("cpu", two.devices[:1]))["kernels"]
+
+    assert kernels(50) - kernels(30) >= 20
 
 
 def test_xla_does_not_ask_a_gpu_that_is_not_there(two, monkeypatch):
