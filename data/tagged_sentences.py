@@ -21,7 +21,7 @@ from data.readers.file_options import TextFiles
 from data.readers.held_out import held_out_note, hold_out, refuse_learned
 from data.readers.raw_sentences import Counts, RawSentence
 from data.readers.sentence_classes import find_file
-from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, check_labels, read_tagged
+from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, TagSet, check_labels, read_tagged
 from data.readers.tagged_summary import summary
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, Count, Natural, PieceCount, UserPath
@@ -75,7 +75,7 @@ class TaggedSentences(TextFiles):
 
     Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
     0, "end": 5, "type": "PER"}]}, words and labels, or the exports of Doccano, Prodigy and Label Studio), or are
-    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, outside entities if possible.
+    CoNLL-U. Sentences that are too long are divided, outside entities if possible.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -98,6 +98,8 @@ class TaggedSentences(TextFiles):
     """Column of the word in your files of columns, from 0."""
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
+    tags: TagSet = "upos"
+    """Labels to read from CoNLL-U: Universal POS tags, or the treebank's own (XPOS)."""
     scheme: Literal["auto"] | Scheme = "auto"
     """Scheme of the labels in your files; none = labels of words that are not entities; auto = inferred from the
     labels."""
@@ -136,13 +138,15 @@ class TaggedSentences(TextFiles):
             refuse_path(self.source, self.path, OWN_FILES)
         files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
         self.only_if(own, "data.source files", *files)
+        self.only_if(own or self.source == "ud_en_ewt", "data.source files and ud_en_ewt", "tags")
         self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
     def _columns(self) -> TagColumns:
         known = KNOWN.get(self.source)
-        return TagColumns(self.word_column, self.label_column) if known is None else known.columns
+        columns = TagColumns(self.word_column, self.label_column) if known is None else known.columns
+        return columns._replace(tags=self.tags)
 
     @property
     def _unit(self) -> Unit:

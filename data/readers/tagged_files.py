@@ -12,10 +12,12 @@ from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu
+from jaxnlp.text.parser_processor import tags_of
 from jaxnlp.text.tag_schemes import Scheme, check_label
 from jaxnlp.text.word_split import Unit
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
+TagSet = Literal["upos", "xpos"]
 _CELLS = ("word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos")
 HEADER_CELLS = {*_CELLS, *(f"{cell}s" for cell in _CELLS)}
 """Names of columns, in lower case: a first line of these alone is a header."""
@@ -29,11 +31,13 @@ class TagColumns(NamedTuple):
       word: index of the column.
       label: index of the column; negative ones count from the end.
       has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
+      tags: the column of the label in CoNLL-U.
     """
 
     word: int = 0
     label: int = -1
     has_index: bool = False
+    tags: TagSet = "upos"
 
 
 class TaggedFile(NamedTuple):
@@ -74,7 +78,7 @@ def read_tagged(
     Args:
       path: the file; decompressed if its name ends in .gz.
       format: auto = see `tagged_format`.
-      columns: the columns of a file of columns.
+      columns: the columns of a file of columns, and of CoNLL-U.
       unit: units into which the texts of JSON are split.
       labelled: whether labels are required; None = labels are optional.
       encoding: of the file.
@@ -88,7 +92,7 @@ def read_tagged(
     if format == "json":
         sentences = list(annotated_sentences(text, str(path), unit, counts))
     elif format == "conllu":
-        sentences = list(_conllu_sentences(path, text, counts))
+        sentences = list(_conllu_sentences(path, text, columns.tags, counts))
     else:
         sentences = list(_column_sentences(path, text, columns, labelled))
     if not sentences:
@@ -133,12 +137,13 @@ def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool
         yield RawSentence(sentence.lines, sentence.number, words, labels)
 
 
-def _conllu_sentences(path: Path, text: str, counts: Counts) -> Iterator[RawSentence]:
+def _conllu_sentences(path: Path, text: str, tags: TagSet, counts: Counts) -> Iterator[RawSentence]:
     for number, sentence in enumerate(parse_conllu(text, str(path), trees=False), 1):
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue
-        labels = None if UNSPECIFIED in sentence.upos else sentence.upos
+        found = tags_of(sentence, tags)
+        labels = None if UNSPECIFIED in found else found
         numbered = enumerate(sentence.lines, sentence.line)
         lines = tuple(line_number for line_number, line in numbered if line.split("\t")[0].isdecimal())
         yield RawSentence(lines, number, sentence.words, labels)

@@ -218,6 +218,7 @@ def test_data_that_cannot_be_learnt_is_refused(tmp_path, text, fields, message):
     [
         ({"train": "x"}, r"data.train applies only to data.source files; set data.source files, or"),
         ({"source": "conll2003_ner", "predict": "tags"}, "data.predict applies only to data.source small_grammar"),
+        ({"source": "conll2003_ner", "tags": "xpos"}, "data.tags applies only to data.source files and ud_en_ewt"),
         ({"word_column": -1}, "data.word_column must be at least 0, got -1"),
         ({"max_length": 0}, "data.max_length must be at least 1, got 0"),
         ({"max_pieces": 2}, "data.max_pieces must be at least 3, got 2"),

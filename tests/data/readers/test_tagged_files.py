@@ -70,12 +70,15 @@ def test_sentences_that_are_skipped_are_counted(write):
         read_tagged(write('{"text": " "}', "x.json"))
 
 
-def test_conllu_gives_universal_tags(write):
-    rows = [("1-2", "Don't", "_"), ("1", "Do", "AUX"), ("2", "n't", "PART"), ("3", "go", "VERB")]
-    text = "# sent_id = a\n" + "".join(f"{i}\t{word}\t_\t{tag}" + "\t_" * 6 + "\n" for i, word, tag in rows) + "\n"
+def test_conllu_gives_universal_tags_or_those_of_the_treebank(write):
+    rows = [("1-2", "Don't", "_\t_"), ("1", "Do", "AUX\tVBP"), ("2", "n't", "PART\tRB"), ("3", "go", "VERB\tVB")]
+    text = "# sent_id = a\n" + "".join(f"{i}\t{word}\t_\t{tags}" + "\t_" * 5 + "\n" for i, word, tags in rows) + "\n"
     (sentence,) = read_tagged(write(text, "x.conllu")).sentences
     assert (sentence.words, sentence.labels) == (("Do", "n't", "go"), ("AUX", "PART", "VERB"))
-    cycle = text.replace("AUX" + "\t_" * 3, "AUX\t_\t_\t1")
+    (sentence,) = read_tagged(write(text, "x.conllu"), columns=TagColumns(tags="xpos")).sentences
+    assert sentence.labels == ("VBP", "RB", "VB")
+    cycle = text.replace("AUX\tVBP" + "\t_" * 2, "AUX\tVBP\t_\t1")
+    assert cycle != text
     assert read_tagged(write(cycle, "x.conllu")).sentences[0].words == ("Do", "n't", "go")
     file = read_tagged(write(f"# sent_id = empty\n\n{text}", "x.conllu"))
     assert [one.words for one in file.sentences] == [("Do", "n't", "go")]

@@ -1,0 +1,24 @@
+"""Parts of speech of UD English EWT by MiniLM, characters, a BiLSTM and a CRF.
+
+--data.tags xpos learns the treebank's own tags, those of the Penn Treebank, in place of the Universal POS tags.
+Source: Devlin et al. 2019, section 5.3, and Lample et al. 2016. Differs: MiniLM, the character CNN, true case.
+Cost: to be measured.
+Expect: to be measured.
+Command: jaxnlp train ud_tagger_bert --workdir runs/ud_tagger_bert
+"""
+
+from configs import conll_tagger
+from data.tagged_sentences import TaggedSentences
+from train.config import TrainConfig, update
+
+
+def get_config() -> TrainConfig:
+    return update(
+        conll_tagger.get_config(),
+        recipe="ud_tagger_bert",
+        data=TaggedSentences(source="ud_en_ewt", batch_size=32, length_multiple=32, max_pieces=192),
+        best_metric="accuracy",
+        total_steps=2_400,
+        evaluate_every_steps=600,
+        checkpoint_every_steps=600,
+    )
