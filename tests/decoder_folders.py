@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from tests.encoder_folders import TEXTS
 
 END = "<|endoftext|>"
-CLASSES = {"gpt2": "GPT2", "llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+CLASSES = {"gpt2": "GPT2", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
 """First parts of the names of classes."""
 
 
@@ -18,7 +18,7 @@ def save_tokenizer(folder, model_type="gpt2", **settings):
     """Writes the tokenizer of a tiny decoder, as Transformers saves it, and returns it. Args: settings: of its
     class."""
     folder.mkdir(parents=True, exist_ok=True)
-    if model_type == "llama":
+    if model_type in ("llama", "mistral"):
         file = folder / "tokenizer.model"
         with file.open("wb") as target:
             sentencepiece.SentencePieceTrainer.Train(
@@ -63,13 +63,18 @@ LLAMA_SIZES = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 40,
 }
+FURTHER = {
+    "mistral": {"sliding_window": 3},
+    "qwen2": {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+    "qwen3": {"head_dim": 6},
+}
+"""Further settings of a tiny decoder."""
 
 
 def config_of(model_type="gpt2", **changes):
     """The config of a tiny decoder."""
     sizes = dict(SIZES if model_type == "gpt2" else LLAMA_SIZES)
-    if model_type == "qwen3":
-        sizes |= {"head_dim": 6}
+    sizes |= FURTHER.get(model_type, {})
     ends = {"bos_token_id": None, "eos_token_id": None}
     return transformers.AutoConfig.for_model(model_type, **sizes | ends | changes)
 

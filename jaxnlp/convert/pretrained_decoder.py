@@ -11,7 +11,6 @@ from jaxnlp.convert.decoder import from_huggingface, has_own_head, to_huggingfac
 from jaxnlp.convert.decoders import DecoderFamily, families
 from jaxnlp.convert.folders import (
     CONFIG,
-    PretrainedError,
     errors_name,
     find_folder,
     is_adapter,
@@ -23,6 +22,7 @@ from jaxnlp.convert.folders import (
 )
 from jaxnlp.convert.rotary import rotary_fields, rotary_settings
 from jaxnlp.convert.shapes import fields_of, settings_of
+from jaxnlp.convert.sliding_windows import window_fields, window_settings
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.llama import LlamaConfig
@@ -85,9 +85,8 @@ def _fields_of(file: Path) -> tuple[DecoderFamily, dict[str, Any], int]:
     family, fields, size = fields_of(file, known, kind, _NEEDED, default="")
     if family.rotary:
         fields |= rotary_fields(file, settings)
-    layer_types = settings.get("layer_types") or []
-    if not isinstance(layer_types, list) or any(kind != "full_attention" for kind in layer_types):
-        raise PretrainedError(f"{file}: layer_types must all be full_attention, got {layer_types!r:.100}")
+    if family.windows != "none":
+        fields |= window_fields(file, settings, some=family.windows == "some")
     return family, fields, size
 
 
@@ -123,15 +122,17 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
     _check_tokenizer(vocabulary, model_type, family.title)
     if not vocabulary.named and vocabulary.id_of(family.end) is not None:
         vocabulary = vocabulary.with_named(dict.fromkeys(("bos_token", "eos_token", "unk_token"), family.end))
-    ours, rotary = vars(config), {}
+    ours, further = vars(config), {}
     if isinstance(config, LlamaConfig):
-        ours, rotary = ours | config.architecture(), rotary_settings(config)
+        ours, further = ours | config.architecture(), rotary_settings(config)
+        if family.windows != "none":
+            further |= window_settings(config, some=family.windows == "some")
     ends = {f"{name}_id": vocabulary.named.get(name) for name in ("bos_token", "eos_token", "pad_token")}
     settings: dict[str, Any] = {
         "architectures": [family.architecture],
         "model_type": model_type,
         **settings_of(family, ours),
-        **rotary,
+        **further,
         "initializer_range": 0.02,
         "vocab_size": len(params["tokens"]["embedding"]),
         **{name: token and vocabulary.id_of(token) for name, token in ends.items()},

@@ -6,6 +6,7 @@ GPT-2 are read by `jaxnlp.convert.decoder`: they are a GPT with biases.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -167,7 +168,7 @@ class AttentionAxis(NamedTuple):
     """Positions of the rows or the columns of an attention map.
 
     Attributes:
-      positions: of each; rows do not see columns at later positions.
+      positions: of each; rows do not see columns at later positions, and in local layers only some of the others.
       latents: how many of them are latents, not tokens; these come first.
     """
 
@@ -175,7 +176,7 @@ class AttentionAxis(NamedTuple):
     latents: int = 0
 
     def see(self, others: "AttentionAxis") -> np.ndarray:
-        """Which columns, `others`, each row sees [T, S] bool."""
+        """Which columns, `others`, are not later than each row [T, S] bool."""
         return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
 
 
@@ -294,9 +295,24 @@ class GPT(nn.Module):
           [B, T, D], and the caches with x's positions added (None without caches).
         """
         block = functools.partial(TransformerBlock, *self.config.layers(compute))
-        layers = self.config.num_blocks
-        output = stack(block, layers, compute, x, deterministic=deterministic, caches=caches, cached_positions=first)
+        output = stack(
+            block,
+            self.config.num_blocks,
+            compute,
+            x,
+            deterministic=deterministic,
+            layer_inputs=self.layer_inputs(x.shape[1], x.shape[1] if caches is None else self.capacity, first),
+            caches=caches,
+            cached_positions=first,
+        )
         return output.hidden, output.caches
+
+    def layer_inputs(
+        self, queries: int, keys: int, first_query: jax.Array
+    ) -> Callable[[jax.Array], dict[str, Any]] | None:
+        """What differs among the blocks, for `stack`; None = nothing. Args: as for `ops.masks.local`."""
+        del queries, keys, first_query
+        return None
 
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
         """Shapes of the arrays that each layer keeps."""

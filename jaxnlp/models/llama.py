@@ -1,16 +1,18 @@
 """Llama: a decoder-only language model with rotary positions, and the decoders that are built as it is.
 
-Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for key heads that heads share; Yang et al. 2025 (Qwen3) for
-the normalisation of heads; So et al. 2021 (Primer) for ReLU squared without a gate; Zhang et al. 2019 (Fixup) for
-branches that are zero at first. Otherwise as `models.gpt`. Weights of Llama, Qwen2 and Qwen3 are read by
-`jaxnlp.convert.decoder`.
+Source: Touvron et al. 2023 (Llama); Ainslie et al. 2023 for key heads that heads share; Jiang et al. 2023 (Mistral) for
+windows; Yang et al. 2025 (Qwen3) for the normalisation of heads; So et al. 2021 (Primer) for ReLU squared without a
+gate; Zhang et al. 2019 (Fixup) for branches that are zero at first. Otherwise as `models.gpt`. Weights of Llama,
+Mistral, Qwen2 and Qwen3 are read by `jaxnlp.convert.decoder`.
 """
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxnlp.config import Count, Natural, Positive, ProperFraction
 from jaxnlp.models import Parameter, parameter_table
@@ -21,6 +23,7 @@ from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.normalization import RMSNorm
 from jaxnlp.nn.transformer import Layer
+from jaxnlp.ops import masks
 from jaxnlp.ops.positions import RotaryScaling
 
 
@@ -48,6 +51,10 @@ class LlamaConfig(GPTConfig):
     """Whether queries, keys and values have biases, as in Qwen2."""
     head_norm: bool = False
     """Whether each head's queries and keys are normalised, as in Qwen3."""
+    local_layers: tuple[Natural, ...] = ()
+    """Blocks, from 0, in which a token sees only a window of the last tokens, as in Mistral."""
+    local_window: Count = 128
+    """Tokens that a token of a local layer sees, itself included."""
     rotary_base: Positive = 10_000.0
     """Base of the rates of rotation; a larger base rotates more slowly, for longer texts."""
     rotary_factor: Positive = 1.0
@@ -64,6 +71,11 @@ class LlamaConfig(GPTConfig):
         self.only_if(self.rotary_factor != 1.0, "a model.rotary_factor other than 1", "rotary_original_length")
         turns = ("rotary_fewest_turns", "rotary_most_turns")
         self.only_if(self.rotary_original_length, "an original length (model.rotary_original_length)", *turns)
+        self.only_if(self.local_layers, "a decoder with local layers", "local_window")
+        if any(layer >= self.num_layers for layer in self.local_layers):
+            raise ValueError(
+                f"model.local_layers must be below model.num_layers, {self.num_layers}, got {self.local_layers}"
+            )
         if self.use_bias:
             raise ValueError("model.use_bias must be False for a Llama, got True")
         if self.num_heads % self.key_heads:
@@ -142,3 +154,16 @@ class Llama(GPT):
     def placed(self, x: jax.Array, first: jax.Array) -> jax.Array:
         del first
         return x
+
+    def layer_inputs(
+        self, queries: int, keys: int, first_query: jax.Array
+    ) -> Callable[[jax.Array], dict[str, Any]] | None:
+        config = self.config
+        if not config.local_layers:
+            return None
+        near = masks.local(queries, keys, before=config.local_window - 1, first_query=first_query)
+
+        def inputs(layer: jax.Array) -> dict[str, Any]:
+            return {"attention_mask": near | ~jnp.isin(layer, jnp.array(config.local_layers, jnp.int32))}
+
+        return inputs

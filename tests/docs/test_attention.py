@@ -9,6 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.masks_plot import MASKS, T
+from docs.masks_plot import draw as draw_masks
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "attention.md"
 SCRIPT = ROOT / "docs" / "attention_experiments.py"
@@ -267,3 +270,10 @@ def test_script_draws_its_figure_and_prints_the_numbers_of_the_page(tmp_path):
         # A unit of the last digit shown, for another machine's exponentials.
         tolerance = {"rtol": 0.06} if page.startswith("(a)") else {"rtol": 0.02, "atol": 2e-4}
         np.testing.assert_allclose(numbers(script), numbers(page), **tolerance)
+
+
+@pytest.mark.thorough
+def test_the_picture_of_masks_is_drawn(tmp_path):
+    assert draw_masks(tmp_path).read_bytes().startswith(b"\x89PNG")
+    sees = {name: int(np.broadcast_to(mask, (1, 1, T, T)).sum()) for name, mask in MASKS.items()}
+    assert [*sees.values()] == [48, 36, 33, 22, 21, 16]

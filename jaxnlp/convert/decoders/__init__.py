@@ -7,7 +7,7 @@ Each is a variant of `jaxnlp.models.gpt.GPT` or of `jaxnlp.models.llama.Llama`. 
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.models.gpt import GPTConfig
@@ -50,6 +50,8 @@ class DecoderFamily(NamedTuple):
       fixed: fields of our config that no setting gives, and their values in this family.
       end: the token at the end of a text, if the tokenizer has it and names no other one.
       rotary: whether settings say how positions rotate queries and keys, see `jaxnlp.convert.rotary`.
+      windows: whether settings say that some layers, or all of them, have a sliding window, see
+        `jaxnlp.convert.sliding_windows`.
     """
 
     title: str
@@ -65,6 +67,7 @@ class DecoderFamily(NamedTuple):
     fixed: Mapping[str, Any]
     end: str
     rotary: bool = False
+    windows: Literal["none", "some", "all"] = "none"
 
 
 def families() -> dict[str, DecoderFamily]:

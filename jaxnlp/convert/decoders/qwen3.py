@@ -4,6 +4,7 @@ from jaxnlp.convert.decoders.llama import APPLIED, BLOCKS, FIELDS
 from jaxnlp.convert.decoders.qwen2 import FAMILY as QWEN2
 from jaxnlp.convert.decoders.qwen2 import IGNORED, SUPPORTED
 from jaxnlp.convert.settings import model_settings
+from jaxnlp.convert.sliding_windows import OF_LAYERS
 
 FAMILY = QWEN2._replace(
     title="Qwen3",
@@ -12,7 +13,7 @@ FAMILY = QWEN2._replace(
     fields=FIELDS,
     rules=model_settings(
         "qwen3",
-        applied=(*APPLIED, "layer_types"),
+        applied=(*APPLIED, *OF_LAYERS),
         supported={**SUPPORTED, "attention_bias": (False,)},
         ignored=IGNORED,
     ),

@@ -36,7 +36,7 @@ def _has_byte_level(whole: Mapping[str, Any]) -> bool:
 
 CLASS = TokenizerClass(
     names=("LlamaTokenizer", "LlamaTokenizerFast"),
-    model_types=("llama",),
+    model_types=("llama", "mistral"),
     kind="BPE",
     files=(),
     named={"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},

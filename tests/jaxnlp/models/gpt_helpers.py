@@ -23,7 +23,14 @@ COMPUTE = {field.name for field in dataclasses.fields(TransformerCompute)}
 VARIANTS = {
     "vanilla": {},
     "synthesizer": {"kind": SynthesizerConfig},
-    "llama": {"kind": LlamaConfig, "num_key_heads": 1, "head_norm": True, "qkv_bias": True},
+    "llama": {
+        "kind": LlamaConfig,
+        "num_key_heads": 1,
+        "head_norm": True,
+        "qkv_bias": True,
+        "local_layers": (1,),
+        "local_window": 3,
+    },
     "prefix": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": LATENTS},
     "along": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": LATENTS, "latent_placement": "along"},
 }

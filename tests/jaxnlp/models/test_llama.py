@@ -50,6 +50,15 @@ def test_branches_that_are_zero_at_first_leave_the_embeddings_alone():
     np.testing.assert_allclose(hidden, embedded * jax.lax.rsqrt(mean_square + model.config.epsilon), atol=1e-5)
 
 
+def test_tokens_before_the_window_do_not_change_a_local_layer():
+    model = make_model(kind=LlamaConfig, num_layers=1, local_layers=(0,), local_window=3)
+    params = initial_params(model, make_key(0))
+    others = np.where(np.arange(TOKENS.shape[1]) == 2, (TOKENS + 1) % VOCABULARY, TOKENS)
+    before, after = (model.apply({"params": params}, tokens) for tokens in (TOKENS, others))
+    changed = np.abs(after - before).max(axis=(0, 2)) > 0
+    np.testing.assert_array_equal(changed, [2 <= position <= 4 for position in range(TOKENS.shape[1])])
+
+
 def test_positions_rotate_queries_and_keys_by_the_settings():
     assert LlamaConfig(rotary_base=5.0).positions == Rotary(5.0)
     assert LlamaConfig(rotary_factor=2.0).positions == Rotary(10_000.0, RotaryScaling(2.0))
@@ -63,6 +72,8 @@ def test_positions_rotate_queries_and_keys_by_the_settings():
         ({"use_bias": True}, r"model\.use_bias must be False for a Llama, got True"),
         ({"num_key_heads": 3}, r"num_key_heads must divide model\.num_heads, got 3 key heads for 4 heads"),
         ({"head_width": 3}, "head_width must be even for rotary positions, got 3"),
+        ({"local_window": 8}, r"local_window .*a decoder with local layers"),
+        ({"local_layers": (1,)}, r"local_layers must be below model\.num_layers, 1, got \(1,\)"),
         ({"rotary_original_length": 8}, r"rotary_original_length .*model\.rotary_factor other than 1"),
         ({"rotary_factor": 2.0, "rotary_most_turns": 8.0}, r"rotary_most_turns .*model\.rotary_original_length"),
         (

@@ -336,11 +336,13 @@ def test_settings_that_are_not_supported_are_refused_by_name(changes, message, t
         ("llama", {"rope_parameters": {"attention_factor": 2.0}}, "unknown settings: attention_factor"),
         ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5, expected 1.0"),
         ("llama", {"rope_scaling": [8]}, r"rope_scaling must be an object, got \[8\]"),
-        ("qwen2", {"use_sliding_window": True}, "use_sliding_window True, expected False"),
+        ("mistral", {"sliding_window": 0}, "need a sliding_window of at least 1, got 0"),
+        ("qwen2", {"layer_types": None, "max_window_layers": "1"}, "max_window_layers must be a whole number, got '1'"),
+        ("qwen2", {"use_sliding_window": False}, "need a sliding_window of at least 1, got None"),
         ("qwen2", {"head_dim": 8}, "unknown settings: head_dim"),
         ("qwen3", {"attention_bias": True}, "attention_bias True, expected False"),
-        ("qwen3", {"layer_types": 5}, "layer_types must all be full_attention, got 5"),
-        ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}, "must all be .*, got .*sliding_attention"),
+        ("qwen3", {"layer_types": 5}, "layer_types must be full_attention or .* for each of 2 layers, got 5"),
+        ("qwen3", {"layer_types": ["full_attention", "chunked_attention"]}, "must be .*, got .*chunked_attention"),
     ],
     ids=str,
 )
@@ -387,6 +389,7 @@ OLDER = {
         **{"unsloth_fixed": True, "unsloth_version": "2025.1"},
         **{"torch_dtype": "bfloat16", "transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}}},
     },
+    "mistral": {"attention_dropout": 0.0, "head_dim": None, "sliding_window": None, "rope_theta": 1_000_000.0},
     "qwen2": {
         **{"max_window_layers": 24, "sliding_window": 32_768, "use_sliding_window": False, "use_mrope": False},
         **{"rope_theta": 1_000_000.0, "tie_word_embeddings": True, "torch_dtype": "bfloat16"},
@@ -397,7 +400,7 @@ OLDER = {
     },
 }
 """What the files of released decoders have besides the settings of today: GPT-2 and DistilGPT2; TinyLlama, Llama 3.2
-and SmolLM2; Qwen2.5; Qwen3."""
+and SmolLM2; Mistral; Qwen2.5; Qwen3."""
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
