@@ -31,7 +31,7 @@ class Ahead:
         self._started: float | None = None
         self._ended = 0.0
         self._compiling: dict[Hashable, Future[Any]] = {}
-        self._known: set[Hashable] = set()
+        self._known: dict[Hashable, Future[Any]] = {}
         self._reported = False
 
     def __enter__(self) -> "Ahead":
@@ -42,19 +42,18 @@ class Ahead:
     ) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def compile(self, function: Any, *arguments: Any, **options: Any) -> Future[Any] | None:
-        """Traces a jitted function for arguments of these shapes, and compiles it in a thread.
+    def compile(self, function: Any, *arguments: Any, **options: Any) -> Future[Any]:
+        """Traces a jitted function for arguments of these shapes, and compiles it in a thread; once for equal shapes.
 
-        Returns: the executable, later; None if this was done before.
+        Returns: the executable, later.
         """
         key = _key(function, (arguments, options))
         if self._started is None:
             self._started = time.perf_counter()
-        if key in self._known:
-            return None
-        self._known.add(key)
-        self._compiling[key] = program = self._pool.submit(self._compile, function.lower(*arguments, **options))
-        return program
+        if key not in self._known:
+            program = self._pool.submit(self._compile, function.lower(*arguments, **options))
+            self._compiling[key] = self._known[key] = program
+        return self._known[key]
 
     def called(
         self, function: Callable[..., Any], *, before_waiting: Callable[[], None] = lambda: None

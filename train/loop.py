@@ -18,7 +18,7 @@ from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.deferred import Deferred
 from train.logs.log import RunLog
-from train.parallel import Parallel, ParallelMode, make_parallel
+from train.parallel import MeshParallel, Parallel, ParallelMode, make_parallel
 from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
@@ -88,13 +88,15 @@ def fit(
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         # Checkpoints end before Ahead, so that the last one is saved before programs that nobody needs are compiled.
         with StopSignal() as stop, Ahead() as ahead, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
+            program = layout.compile_train(setup.step, setup.abstract_state)
+            if checkpoints.latest_step() is None:
+                _compile_step(ahead, setup, layout, program)
             run = checkpoints.resume(setup, layout, batches)
             setup = setup._replace(given={})  # the state has these parameters now: only one copy stays in memory
             run_folder.create(workdir, setup.spec, setup.begun.typed_model)
             print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 run_folder.write_environment(workdir, parallel=parallel, mesh=mesh, command=command, **setup.facts)
-            program = layout.compile_train(setup.step, setup.abstract_state)
             row, first = Deferred(), run.step
             train_step, finite = ahead.called(program, before_waiting=row.now), ahead.called(all_finite)
             validate = Validation(setup, layout, workdir, ahead)
@@ -159,6 +161,17 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -
         progress=setup.objective.progress,
         unit=setup.metrics[setup.objective.progress].of,
     )
+
+
+def _compile_step(ahead: Ahead, setup: Setup, layout: Parallel, program: Any) -> None:
+    """Compiles the training step in a thread while the initial state is compiled, if all batches have one shape.
+
+    Several processes compile their programs in one order, and pmap takes another state.
+    """
+    batch, *others = setup.corpus.shapes.train
+    if not others and isinstance(layout, MeshParallel) and jax.process_count() == 1:
+        placed = layout.put_batch(batch, setup.config.accumulation_steps)
+        ahead.compile(program, layout.like(setup.abstract_state), placed)
 
 
 def _compile_further_programs(

@@ -11,10 +11,12 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks import test_init
+from train.compile_ahead import Ahead
 from train.config import update
 from train.evaluation.validation import Validation
 from train.parallel import make_parallel
 from train.run.begin import begin
+from train.run.checkpoint import Checkpoints
 from train.run.setup import set_up
 
 files = guards.files
@@ -94,6 +96,30 @@ def test_a_run_compiles_all_its_programs_at_its_start_in_threads(
     assert threading.main_thread().name not in compiled_in
     # A step for each length, the evaluation of the few pairs of validation, and the check of the parameters.
     assert f"compiled {len(LENGTHS) + 2} programs in " in loud.file.getvalue()
+
+
+def test_the_step_is_compiled_once_and_begun_before_the_initial_state(tiny_config, tmp_path, quick_fit, monkeypatch):
+    order, programs = [], []
+    compile_program, resume = Ahead.compile, Checkpoints.resume
+
+    def compiled(ahead, function, *arguments, **options):
+        order.append("program")
+        programs.append(compile_program(ahead, function, *arguments, **options))
+        return programs[-1]
+
+    def resumed(*arguments):
+        order.append("state")
+        return resume(*arguments)
+
+    monkeypatch.setattr(Ahead, "compile", compiled)
+    monkeypatch.setattr(Checkpoints, "resume", resumed)
+    config = tiny_config(total_steps=3)
+    quick_fit(config, tmp_path / "run")
+    assert order[:3] == ["program", "state", "program"]
+    assert programs[0] is programs[1]
+    begun = len(order)
+    quick_fit(update(config, total_steps=6), tmp_path / "run", extend=True)  # it has no initial state
+    assert order[begun : begun + 2] == ["state", "program"]
 
 
 @pytest.mark.thorough
