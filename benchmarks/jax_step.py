@@ -12,8 +12,8 @@ from benchmarks.case import Step
 from jaxnlp.corpus import Corpus
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
+from jaxnlp.ops.compiler_options import jit_for
 from jaxnlp.tasks import Task
-from train.compiler_options import jit_for
 from train.optimizer import AdamW, OptimizerConfig
 from train.optimizer.chain import make_optimizer
 from train.step import init_state, train_step

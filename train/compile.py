@@ -17,8 +17,8 @@ import jax
 from jaxnlp.cli.messages import program_name
 from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
+from jaxnlp.ops.compiler_options import options_without_device
 from train.cli.command_line import parse
-from train.compiler_options import options_without_device
 from train.config import TrainConfig
 from train.parallel import MeshMode, mesh_parallel
 from train.programs.hlo import Transfer, lowered_counts, reused_arguments

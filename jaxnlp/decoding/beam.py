@@ -26,6 +26,7 @@ from jaxnlp.decoding.generation import (
 )
 from jaxnlp.decoding.rows import by_rows, mesh_of, on_host, rows_like, with_rows_for_all
 from jaxnlp.nn.cache import cache_rows
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.largest import top_k
 from jaxnlp.typing import Array, Params, PyTree
 
@@ -241,7 +242,7 @@ def compile_beam_search(
     compile_ahead(_advance, mesh, decoder, rules, params, search, last, 1, settings)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def _read(mesh, decoder, params, window, count, cache):
     """The cache with the first `count` tokens of a padded prompt."""
 
@@ -251,7 +252,7 @@ def _read(mesh, decoder, params, window, count, cache):
     return by_rows(mesh, of_rows, params, window, count, cache)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def _start(mesh, decoder, rules, last, cache):
     """The search before the first token: one empty hypothesis. Several would all have the same continuations."""
 
@@ -271,7 +272,7 @@ def _start(mesh, decoder, rules, last, cache):
     return by_rows(mesh, of_rows, (), last, cache)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnames="search")
+@functools.partial(jit, static_argnums=(0, 1, 2), donate_argnames="search")
 def _advance(mesh, decoder, rules, params, search, last, length, settings):
     """Reads the newest token of each running hypothesis, and chooses token number `length`. `last` [B] ends the
     prompt."""

@@ -12,6 +12,7 @@ from jaxnlp.decoding.rows import by_rows, mesh_of, on_host, rows_like, with_rows
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.nn.cache import cache_rows
 from jaxnlp.ops.checks import expect_tokens
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.typing import Array, Params, PRNGKey, PyTree
 
 SMALLEST_BUCKET = 16
@@ -264,7 +265,7 @@ def prepare(decoder: Decoder, params: Params) -> Params:
     return jax.device_put(jax.tree.unflatten(jax.tree.structure(traced.out_info), leaves))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def prepared(decoder: Decoder, params: Params) -> Params:
     """Copies of parameters as `decoder.read` takes them: the program of `prepare`."""
     return decoder.prepare(params)
@@ -284,7 +285,7 @@ def read_prompt(
     return jax.lax.dynamic_index_in_dim(logits, newest, axis=1, keepdims=False), cache
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def _prefill(mesh, decoder, sampling, params, window, count, before, key, index):
     def of_rows(params, window, count, before, key, index):
         logits, cache = read_prompt(decoder, params, window, count, before)
@@ -293,7 +294,7 @@ def _prefill(mesh, decoder, sampling, params, window, count, before, key, index)
     return by_rows(mesh, of_rows, params, window, count, before, key, index)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnames="cache")
+@functools.partial(jit, static_argnums=(0, 1, 2), donate_argnames="cache")
 def _decode(mesh, decoder, sampling, params, tokens, cache, key, index):
     def of_rows(params, tokens, cache, key, index):
         logits, cache = decoder.read(params, tokens[:, None], cache, 1)

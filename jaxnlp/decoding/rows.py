@@ -16,6 +16,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.typing import BATCH_AXIS, Params, PyTree
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ def jitted_by_rows(function: Callable[..., Any]) -> Callable[..., Any]:
     Its results [B, ...] are on the host.
     """
 
-    @functools.partial(jax.jit, static_argnums=0)
+    @functools.partial(jit, static_argnums=0)
     def program(mesh: Mesh | None, params: Params, *arrays: Any) -> Any:
         return by_rows(mesh, function, params, *arrays)
 

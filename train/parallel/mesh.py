@@ -17,8 +17,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.shards import Shard
+from jaxnlp.ops.compiler_options import jit_for
 from jaxnlp.typing import BATCH_AXIS, Batch, Metrics, Params, PyTree
-from train.compiler_options import jit_for
 from train.parallel.rows import accumulation_parts, pad_rows, places, rows_at
 from train.parallel.rules import Placement, by_name, notes, placements, specs_like, values_on_each
 from train.step import UNDIVIDED, Division, StepOutput, TrainState, has_parts

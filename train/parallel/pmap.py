@@ -11,9 +11,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxnlp.models import ModelConfig
+from jaxnlp.ops.compiler_options import jit_for
 from jaxnlp.ops.devices import compiled_for
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
-from train.compiler_options import jit_for
 from train.parallel.rows import accumulation_parts, pad_rows, split_rows
 from train.step import Division, StepOutput, TrainState, has_parts
 

@@ -14,6 +14,7 @@ from jaxnlp.inference.exportable import Axes, Exportable
 from jaxnlp.input_files.notes import warn_of_truncated
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
@@ -195,7 +196,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(tokenized.truncated))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def _embed(bert: Bert, pooling: Pooling, skip: int, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     output: Any = bert.apply({"params": params}, tokens[:, 0], None, mask[:, 0])
     return pool(output, mask[:, 0], pooling, skip=skip).astype(jnp.float32)
@@ -212,6 +213,6 @@ def attention_of(
     return np.asarray(_attention(bert, params, *padded), np.float32)[:, 0, :, :length, :length]
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array, mask: jax.Array) -> jax.Array:
     return bert.attention_maps(params, tokens, segments, mask)[1]

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.inference.batches import Shape, in_batches
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
@@ -59,7 +60,7 @@ def word_weights(trained: Trained, chunk: Chunk) -> list[tuple[list[str], np.nda
     return [(read(tokens[seen]), np.asarray(shares[seen], np.float32)) for shares, tokens, seen in results]
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _attention_weights(model: Any, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     return model.attention_weights(params, tokens, mask)
 

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import jax
 import numpy as np
 import tyro
 
@@ -14,6 +13,7 @@ from jaxnlp.images.reading import printable
 from jaxnlp.input_files.notes import report_blank, report_skipped, report_truncated
 from jaxnlp.input_files.rows import TextColumns
 from jaxnlp.models.bert import BertModelConfig
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
@@ -156,7 +156,7 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
 
 def _page_of_images(trained: Trained, given: Given) -> str:
     predictor = Predictor(trained, "") if trained.processor.outputs else None
-    rollout = jax.jit(cast(Any, trained.model).attention_rollout)
+    rollout = jit(cast(Any, trained.model).attention_rollout)
     images, shares, captions, unread = list[np.ndarray](), list[np.ndarray](), list[str](), list[Exception]()
     for rows in given_rows(trained.processor, given):
         chunk = read_chunk(trained.processor, rows, resize=given.resize)

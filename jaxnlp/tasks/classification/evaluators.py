@@ -11,6 +11,7 @@ from jaxnlp.config import Within
 from jaxnlp.corpus import SourceRows, Split
 from jaxnlp.images.pictures import png
 from jaxnlp.input_files.tables import table_with
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.blocks import MarkedText, Picture, Table
 from jaxnlp.targets import AnyNumber, Number, OneClass, SeveralClasses, Targets, of_part
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring, Trained
@@ -89,10 +90,10 @@ class Validation(Evaluator):
                 part = scoring.part(name) if name else scoring
                 part.compile_outputs(scoring.once(outputs_of, model, name))
         if model.config.has_rollout:
-            scoring.compile(scoring.once(jax.jit, model.attention_rollout), params, _lit(scoring))
+            scoring.compile(scoring.once(jit, model.attention_rollout), params, _lit(scoring))
         if model.config.has_attention_weights:
             batch = scoring.trained.processor.batch((), (), LIT, scoring.trained.processor.max_length)
-            weigh = scoring.once(jax.jit, model.attention_weights)
+            weigh = scoring.once(jit, model.attention_weights)
             scoring.compile(weigh, params, batch["tokens"], batch["attention_mask"])
 
     def _part(self, scoring: Scoring, name: str) -> Evaluation:
@@ -202,7 +203,7 @@ def _error_blocks(
 def _rollout_block(scoring: Scoring) -> Block:
     """Images whose patches are as bright as their attention."""
     model, images = cast(Any, scoring.trained.model), _lit(scoring)
-    rollout = scoring.once(jax.jit, model.attention_rollout)
+    rollout = scoring.once(jit, model.attention_rollout)
     shares = np.asarray(rollout(scoring.whole_params(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, THUMBNAIL // images.shape[1]))
     note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
@@ -224,7 +225,7 @@ def _words_block(scoring: Scoring, errors: Sequence[int], predictions: np.ndarra
     indices = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
     read = processor.tokenize([examples[index].texts for index in indices])
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
-    weigh = scoring.once(jax.jit, model.attention_weights)
+    weigh = scoring.once(jit, model.attention_weights)
     weights = np.asarray(weigh(scoring.whole_params(), batch["tokens"], batch["attention_mask"]))
     chosen = processor.targets.decide(predictions)
     paragraphs = []

@@ -12,6 +12,7 @@ from jaxnlp.inference import batches
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches
 from jaxnlp.input_files.notes import warn_of_truncated
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.targets import NO_PREDICTION, Prediction, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import cosines, warm_up_embed
@@ -79,7 +80,7 @@ def _computed(trained: Trained, part: str, batch: Callable[[Sequence[int], Shape
     return lambda indices, shape: compute(batch(indices, shape))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def _compute(model: Any, part: str, params: Params, batch: Batch) -> jax.Array:
     return outputs_of(model, part)(params, batch)
 

@@ -19,6 +19,7 @@ from jaxnlp.inference.batches import BatchFunction, Shape, in_batches
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.models.vit import ViT
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.bert_verbs.commands import Embed, print_vectors
@@ -129,7 +130,7 @@ def _computed(model: ViT, params: Params, batch: Callable[[Sequence[int], Shape]
     return lambda indices, shape: compute(batch(indices, shape)["images"])
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _compute(model: Any, params: Params, images: jax.Array) -> jax.Array:
     return model.apply({"params": params}, images)
 

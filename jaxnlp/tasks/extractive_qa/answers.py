@@ -5,13 +5,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from jaxnlp.inference.arguments import listed, one_or_many
 from jaxnlp.inference.batches import Shape, in_batches, text_shapes, warm_up
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.ops.answer_spans import BestSpans, best_spans
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
 from jaxnlp.text.question_contexts import ContextQuestion, ContextWindow, QuestionProcessor
 from jaxnlp.text.raw_texts import require_texts, unless_blank
@@ -166,7 +166,7 @@ def _best_spans(model: Any, max_tokens: int, params: Params, batch: Batch) -> Be
     return best_spans(scores, batch["answer_mask"], max_tokens=max_tokens, k=MAX_SPANS)
 
 
-_jitted = jax.jit(_best_spans, static_argnums=(0, 1))
+_jitted = jit(_best_spans, static_argnums=(0, 1))
 _NOWHERE = ("", 0, 0)
 
 

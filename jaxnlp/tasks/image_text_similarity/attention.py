@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxnlp.models.gpt import GPT
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.image_text_similarity.embeddings import text_encoder
@@ -30,7 +30,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     tokenized = vocabulary.tokenize([text], max_length=most if max_length is None else min(max_length, most))
     (tokens,) = tokenized.tokens
     decoder: Any = GPT(model.config, model.vocabulary_size)
-    weights = jax.jit(decoder.attention_maps)(params["decoder"], tokens[None])
+    weights = jit(decoder.attention_maps)(params["decoder"], tokens[None])
     layers = [np.asarray(weights[f"block_{layer}"])[0] for layer in range(model.config.num_layers)]
     names, (rows, columns) = vocabulary.tokens(tokens), decoder.attention_axes(len(tokens))["blocks"]
     maps = AttentionMaps(names, names, np.stack(layers), visible=rows.see(columns))

@@ -17,6 +17,7 @@ from jaxnlp.inference.exportable import Axes, Exportable
 from jaxnlp.input_files.notes import warn_of_truncated
 from jaxnlp.models.clip import CLIP, TextEncoder
 from jaxnlp.models.vit import ViT
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import Embeddings
 from jaxnlp.tasks.classification.vectors import image_vectors, warm_up_images
@@ -119,7 +120,7 @@ def _computed(model: TextEncoder, params: Params, texts: Sequence[np.ndarray]) -
     return compute
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _compute(model: TextEncoder, params: Params, tokens: jax.Array) -> jax.Array:
     return model.apply({"params": params}, tokens)  # type: ignore[return-value]
 

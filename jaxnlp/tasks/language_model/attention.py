@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.models.gpt import GPT, AttentionAxis
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
@@ -40,7 +40,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     if not len(ids):
         raise ValueError("the text has no tokens")
     read = ids[:limit]
-    weights = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
+    weights = jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
     names = [_name(trained.processor, token) for token in read]
     stacks: dict[str, list[np.ndarray]] = {}
     for name in sorted(weights, key=_layer):

@@ -11,6 +11,7 @@ import numpy as np
 from jaxnlp.config import Count, Fraction, Positive, Rate
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.metrics import total
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.language_model.evaluators import perplexity
@@ -73,7 +74,7 @@ def dynamic_losses(model: Any, params: Params, batches: Sequence[NumpyBatch], op
         before it.
       options: of the updates.
     """
-    step = jax.jit(_step(model, options), donate_argnums=1)
+    step = jit(_step(model, options), donate_argnums=1)
     squares = jax.tree.map(jnp.zeros_like, params)
     learner = _Learner(jax.tree.map(jnp.copy, params), squares, jnp.zeros((), jnp.int32), model.empty_cache(1))
     losses = []

@@ -17,6 +17,7 @@ from jaxnlp.decoding.generation import Decoder, compile_generation, decoder_of, 
 from jaxnlp.decoding.rows import jitted_by_rows
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.neural_cache import cache_probability, remembered
 from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.saving.serialization import to_json
@@ -161,7 +162,7 @@ def token_losses(
       cache: the options of the cache; None, or a window of 0 = only the model.
     """
     cache = cache or Perplexity()
-    step = jax.jit(_losses_with_cache(model, cache), donate_argnums=2)
+    step = jit(_losses_with_cache(model, cache), donate_argnums=2)
     losses, carry = [], None
     for batch in batches:
         if carry is None or "reset" not in batch:

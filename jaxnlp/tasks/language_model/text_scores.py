@@ -17,6 +17,7 @@ from jaxnlp.decoding.generation import bucket_length
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import tokens_within
 from jaxnlp.text import UnknownTokenError
@@ -93,7 +94,7 @@ def _losses_of(model: Any) -> Callable[[Params, Any, Any], Array]:
         scores = jax.nn.log_softmax(model.apply({"params": params}, tokens), axis=-1)
         return -jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
 
-    return jax.jit(losses)
+    return jit(losses)
 
 
 @one_or_many

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.corpus import NumpyBatch, Split
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Scoring
@@ -71,7 +72,7 @@ def _programs(scoring: Scoring) -> tuple[Any, Any, tuple[int, ...]]:
 
 
 def _jitted(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    return jax.jit(functools.partial(function, *arguments))
+    return jit(functools.partial(function, *arguments))
 
 
 def _neighbours(model: Any, ids: tuple[int, ...], params: Params) -> tuple[Array, Array]:

@@ -12,6 +12,7 @@ from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.inference import batches
 from jaxnlp.inference.batches import BatchFunction, Shape, decoding_shapes, in_batches
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence
@@ -97,7 +98,7 @@ def _tree_of(sentence: TreeSentence, arrays: Trees, processor: ParserProcessor) 
     return Tree(heads, [processor.relations[relation] for relation in relations])
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def _parse(model: Any, processor: ParserProcessor, num_beams: int, params: Params, batch: Batch) -> Trees:
     return parse_of(model, processor, num_beams=num_beams)(params, batch)
 

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import jax
 import numpy as np
 
 from jaxnlp.corpus import DataError, Split
 from jaxnlp.decoding.completion import compile_completions
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.blocks import HeatMap, Table
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.language_model.evaluators import compile_samples, decoder, sample_blocks
@@ -39,7 +39,7 @@ class Validation(Evaluator):
         lengths = [len(question.text) + 1 for question in questions]
         compile_completions(scoring.compile, decoder(scoring), params, lengths)
         if scoring.split.scored and hasattr(model, "attention_maps"):
-            scoring.compile(scoring.once(jax.jit, model.attention_maps), params, _padded((), model.capacity))
+            scoring.compile(scoring.once(jit, model.attention_maps), params, _padded((), model.capacity))
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics, blocks = scoring.sums(), sample_blocks(scoring)
@@ -119,7 +119,7 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
     vocabulary = scoring.trained.processor
     # The last character of an answer is generated and never read.
     texts = [vocabulary.encode(f"{q.text}{MASK}{line[:-1]}") for q, line in shown]
-    maps = scoring.once(jax.jit, model.attention_maps)
+    maps = scoring.once(jit, model.attention_maps)
     weights = attention_to_inputs(maps(scoring.whole_params(), _padded(texts, model.capacity)))
     blocks = []
     for number, ((question, line), rollout) in enumerate(zip(shown, weights, strict=False), 1):

@@ -12,6 +12,7 @@ from jaxnlp.inference import batches
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
 from jaxnlp.models.tagger import LabelScores
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.viterbi_paths import viterbi
 from jaxnlp.tasks import Trained
@@ -71,7 +72,7 @@ def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Arra
     return output, batch["word_mask"].sum(axis=1)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def _predict(model: Any, processor: TaggerProcessor, constrained: bool, params: Params, batch: Batch) -> Any:
     return labels_and_confidence(model, processor, constrained=constrained)(params, batch)
 

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 import tyro
 
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import Attention
@@ -64,7 +64,7 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
     truncated = bool(too_long) or len(written) > limit
     written = written[:limit]
     inputs = [processor.target.start, *written[:-1]]
-    weights = jax.jit(model.attention_maps)(trained.params, np.array([kept[0]]), np.array([inputs]))
+    weights = jit(model.attention_maps)(trained.params, np.array([kept[0]]), np.array([inputs]))
     read, predicted = processor.source.tokens(kept[0]), processor.target.tokens(written)
     given = processor.target.tokens(inputs)
     names = {"encoder": (read, read), "decoder": (given, given), "cross": (predicted, read)}

@@ -5,13 +5,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from jaxnlp.config import Config, Count, Natural, NonNegative
 from jaxnlp.decoding.beam import beam_search, compile_beam_search
 from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.decoding.rows import by_rows, mesh_of, rows_like, with_rows_for_all
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import Symbols
 from jaxnlp.typing import Params, PyTree
@@ -81,8 +81,8 @@ class Translator(NamedTuple):
             of_rows = functools.partial(model.initial_cache, capacity=capacity, count_coverage=count_coverage)
             return by_rows(mesh, of_rows, params, *source)
 
-        cache = jax.jit(initial_cache, static_argnums=(0, 1, 2))
-        return cls(target_decoder_of(model), cache, jax.jit(model.alignment), symbols)
+        cache = jit(initial_cache, static_argnums=(0, 1, 2))
+        return cls(target_decoder_of(model), cache, jit(model.alignment), symbols)
 
     def longest_target(self, source_length: int) -> int:
         """Maximum number of tokens in the translation of a source of this many tokens, within the model's capacity."""

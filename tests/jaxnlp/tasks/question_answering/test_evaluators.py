@@ -8,6 +8,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.blocks import HeatMap
 from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering, evaluators
@@ -120,7 +121,7 @@ def test_weights_are_those_of_each_single_text_and_one_program_computes_all(vari
             first = len(text) - 1
             expected = alone[0, first : first + len(answered), : first + 1]
             np.testing.assert_allclose(one.weights, expected, atol=1e-3)
-    assert scoring.once(jax.jit, model.attention_maps)._cache_size() == 1
+    assert scoring.once(jit, model.attention_maps)._cache_size() == 1
 
 
 def test_an_answer_may_fill_the_models_context():

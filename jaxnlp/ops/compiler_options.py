@@ -1,4 +1,4 @@
-"""XLA's options for the programs of training, by platform, and the functions that are jitted with them."""
+"""XLA's options for programs, by platform, and the functions that are jitted with them."""
 
 import functools
 import logging
@@ -29,6 +29,31 @@ _logger = logging.getLogger(__name__)
 def jit_for(device: jax.Device, function: Callable[..., T], **options: Any) -> Any:
     """The jitted function, traced for the platform of a device and compiled with that platform's options."""
     return jax.jit(compiled_for(device, function), compiler_options=compiler_options(device), **options)
+
+
+class jit:  # a decorator, as jax.jit is
+    """`jax.jit` with the options of the platform, which is asked at the first call."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any):
+        functools.update_wrapper(self, function)
+        self._plain = jax.jit(function, **options)
+        self._make = functools.partial(jax.jit, function, **options)
+
+    @functools.cached_property
+    def _options(self) -> dict[str, bool] | None:
+        return compiler_options(jax.devices()[0])
+
+    @functools.cached_property
+    def _program(self) -> Any:
+        return self._plain if self._options is None else self._make(compiler_options=self._options)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        # A part of another program is compiled with that one's options.
+        inside = self._options and any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((arguments, named)))
+        return (self._plain if inside else self._program)(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
 
 
 @functools.cache
