@@ -30,7 +30,7 @@ def get_config() -> TrainConfig:
         optimizer=Muon(learning_rate=2e-2, weight_decay=0.05, schedule=Cosine(warmup=50, min_lr_ratio=0.02)),
         ema_decay=0.99,
         best_metric="accuracy",
-        total_steps=1_000,
-        evaluate_every_steps=250,
-        checkpoint_every_steps=250,
+        total_steps=2_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
     )
