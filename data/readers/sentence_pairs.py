@@ -209,12 +209,15 @@ def _is_header(path: Path, first: tuple[str, str]) -> bool:
 
 
 def _warn_of_columns(path: Path, lines: Sequence[str]) -> None:
-    """Warns when most lines have further columns, with what is read of the first one."""
-    further = [line.split("\t") for line in lines if line.count("\t") > 1]
-    if 2 * len(further) > len(lines):
+    """Warns of lines with further columns that are not blank, with what is read of the first one."""
+    split = [line.split("\t") for line in lines]
+    further = [index for index, columns in enumerate(split) if any(map(str.strip, columns[2:]))]
+    if further:
         _logger.warning(
-            "%s: lines with more than two columns: %d of %d; the first two are read, such as %r and %r",
-            *(path, len(further), len(lines), further[0][0][:60], further[0][1][:60]),
+            "%s: lines with more than two columns: %s of %s, the first in line %d; the first two are read, such as %r "
+            "and %r",
+            *(path, f"{len(further):,}", f"{len(lines):,}", further[0] + 1),
+            *(column[:60] for column in split[further[0]][:2]),
         )
 
 

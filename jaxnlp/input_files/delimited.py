@@ -290,6 +290,8 @@ def _checked(records: list[Record], file: str, delimiter: str, short: bool) -> l
             remedy = "add the missing fields, which may be empty"
         elif not any(map(str.strip, fields[width:])):
             remedy = f"remove the {name} at the end of the line, or write one in the header, too"
+        elif len(records) > 2 and all(len(record.fields) == width + 1 for record in records[1:]):
+            remedy = "so has each row; add a name of the first column to the header, as R leaves out that of row names"
         raise DataError(
             f"{file}, line {line}: expected {width} field{'s' * (width > 1)} between {name}, as in the header, got "
             f"{len(fields)}; {remedy}"

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -15,6 +16,9 @@ from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL
 from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, remove_segments, write_tokenizer
+
+_ENCODING = threading.Lock()
+"""Truncation is a setting of a tokenizer, which threads share: it is set for one call at a time."""
 
 
 class TokenizedTexts(NamedTuple):
@@ -168,12 +172,18 @@ class EncoderVocabulary:
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""
-        return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
         """`encode` of each text, [N] int32, on all cores."""
-        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with _ENCODING:
+            encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
+
+    def encodings(self, texts: Sequence[str]) -> list[Encoding]:
+        """The tokens of each text with their positions in it, without [CLS] and [SEP]."""
+        with _ENCODING:
+            return self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
 
     def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
         """The ids of the tokens of each word, [N] int32, as after a blank in a text."""
@@ -210,11 +220,12 @@ class EncoderVocabulary:
         if max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {max_length}")
         items: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        self.tokenizer.enable_truncation(max_length, strategy="longest_first")
-        try:
-            encodings: list[Encoding] = self.tokenizer.encode_batch(items)
-        finally:
-            self.tokenizer.no_truncation()
+        with _ENCODING:
+            self.tokenizer.enable_truncation(max_length, strategy="longest_first")
+            try:
+                encodings: list[Encoding] = self.tokenizer.encode_batch(items)
+            finally:
+                self.tokenizer.no_truncation()
         return TokenizedTexts(
             [np.array(encoding.ids, np.int32) for encoding in encodings],
             [np.array(encoding.type_ids, np.int32) for encoding in encodings],

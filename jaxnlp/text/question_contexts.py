@@ -113,14 +113,13 @@ class QuestionProcessor:
 
     def windows(self, questions: Sequence[ContextQuestion]) -> list[ContextWindow]:
         """The windows of all questions, in their order; a short context is one window."""
-        tokenizer, longest = self.vocabulary.tokenizer, min(MAX_QUESTION, self.max_length // 2)
-        template, found = tokenizer.encode("", ""), list[ContextWindow]()
+        longest = min(MAX_QUESTION, self.max_length // 2)
+        template, found = self.vocabulary.tokenizer.encode("", ""), list[ContextWindow]()
         distinct = list(dict.fromkeys(text for one in questions for text in (one.question, one.context)))
         encoded = dict[str, _Tokens]()
         for begin in range(0, len(distinct), CHUNK):
             texts = distinct[begin : begin + CHUNK]
-            encodings: list[Encoding] = tokenizer.encode_batch(texts, add_special_tokens=False)
-            encoded |= zip(texts, map(_tokens, texts, encodings), strict=True)
+            encoded |= zip(texts, map(_tokens, texts, self.vocabulary.encodings(texts)), strict=True)
         long = [one.question for one in questions if len(encoded[one.question].ids) > longest]
         if long:
             _logger.warning(

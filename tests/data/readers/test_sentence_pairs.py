@@ -36,7 +36,7 @@ def test_columns_that_are_not_read_are_shown_with_those_that_are(tmp_path, caplo
     path = tmp_path / "tatoeba.tsv"
     path.write_text("1\tone\t77\teins\n2\ttwo\t78\tzwei\n", encoding="utf-8")
     read_pairs([path])
-    assert "2 of 2; the first two are read, such as '1' and 'one'" in caplog.text
+    assert "2 of 2, the first in line 1; the first two are read, such as '1' and 'one'" in caplog.text
 
 
 def test_two_tables_and_the_same_file_twice_are_refused(files, tmp_path):
@@ -227,6 +227,14 @@ def test_the_columns_and_quotes_of_a_public_data_set_need_no_warning(tmp_path, c
     assert not caplog.messages
     read([path])
     assert [sum(word in line for line in caplog.messages) for word in ("more than two columns", "quotes")] == [1, 1]
+
+
+def test_a_single_line_with_a_further_column_is_named_unless_it_is_blank(tmp_path, caplog):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("one\teins\t \ntwo\tzwei\nthree,\tfour\tdrei, vier\nfive\tfünf\n", encoding="utf-8")
+    read_pairs([path])
+    [message] = caplog.messages
+    assert all(part in message for part in ("1 of 4", "line 3", "'three,' and 'four'"))
 
 
 def test_two_tables_that_are_read_as_lines_are_reported(tmp_path, caplog):

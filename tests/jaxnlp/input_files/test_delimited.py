@@ -200,6 +200,12 @@ def test_quotes_may_follow_a_delimiter_and_blanks(text, rows):
     [
         ("a,b\nx\n", ",", "t, line 2: expected 2 fields between commas, as in the header, got 1; add the missing"),
         ("a,b\nx,y,\n", ",", "t, line 2: expected 2 fields between commas, .*, got 3; remove the commas at the end"),
+        (
+            "a,b\n1,x,y\n2,x,y\n",
+            ",",
+            "t, line 2: expected 2 fields between commas, .*, got 3; .* name of the first column",
+        ),
+        ("a,b\n1,x,y\nx,y\n", ",", "t, line 2: expected 2 fields between commas, .*, got 3; quote a field"),
         ("a\tb\nx\ty\tz\n", "\t", "line 2: expected 2 fields between tabs, .* contains a tab or a quote"),
         (
             'a,b\n"x,y\n',

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tokenizers import Tokenizer
@@ -62,6 +63,21 @@ def test_long_texts_are_cut_as_in_transformers(pair, length):
     ours.tokenize(["cat"], ["cat"], max_length=least)
     with pytest.raises(ValueError, match=f"max_length must be at least {least}, got {least - 1}"):
         ours.tokenize(["cat"], ["cat"], max_length=least - 1)
+
+
+def test_texts_of_several_threads_have_the_tokens_of_one(pair):
+    """Truncation is a setting of the tokenizer that they share."""
+    ours, _, _ = pair
+    texts = [*TEXTS, " ".join(TEXTS)] * 8
+    length = ours.min_length() + 8
+
+    def tokens(truncated):
+        rows = ours.tokenize(texts, max_length=length).tokens if truncated else ours.encode_all(texts)
+        return [row.tolist() for row in rows]
+
+    expected = [tokens(truncated) for truncated in (True, False)] * 16
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(tokens, [True, False] * 16)) == expected
 
 
 def test_what_is_written_and_json_read_back_equal(pair, tmp_path):
