@@ -1,8 +1,8 @@
 """Classification of scikit-learn's 1,797 handwritten digits by a small Vision Transformer, without a download.
 
 Source: Dosovitskiy et al. 2021 for the model.
-Cost: 18 seconds on two CPU cores with bfloat16 instructions.
-Expect: 98.3% accuracy on the 359 held-out digits.
+Cost: 2 to 3 minutes on one core of a busy machine with bfloat16 instructions.
+Expect: 98.6 to 99.4% accuracy on the 359 held-out digits.
 Command: jaxnlp train vit_digits --workdir runs/vit_digits
 """
 
