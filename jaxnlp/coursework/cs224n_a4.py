@@ -101,8 +101,11 @@ class NMT:
         return cache.memory.values, (cache.state.h, cache.state.c)
 
     def att_projection(self, enc_hiddens: Array) -> Array:
-        """The keys of attention, [b, src_len, h]. Args: enc_hiddens: [b, src_len, 2h]."""
-        return jnp.asarray(enc_hiddens) @ self._params["attention_keys"]["kernel"]
+        """The keys of attention, [b, src_len, h]. Args: enc_hiddens: [b, src_len, 2h]. Raises: ValueError otherwise."""
+        hiddens, kernel = jnp.asarray(enc_hiddens), self._params["attention_keys"]["kernel"]
+        fits = hiddens.ndim == 3 and hiddens.shape[2] == len(kernel)
+        expect(fits, f"enc_hiddens [b, src_len, 2h] with 2h = {len(kernel)}", enc_hiddens=hiddens)
+        return hiddens @ kernel
 
     def decode(self, enc_hiddens: Array, enc_masks: Array, dec_init_state: State, target_padded: Array) -> Array:
         """The combined outputs o_t of all steps, [tgt_len - 1, b, h]; the last token is not read.
@@ -118,9 +121,11 @@ class NMT:
         target = np.asarray(target_padded).T
         expect_tokens(target, self._model.vocabulary_size, "target_padded, time last,")
         h, c = map(jnp.asarray, dec_init_state)
+        shape = len(target), self._model.config.width
+        expect(h.shape == c.shape == shape, f"states [b, h], {shape}", hidden=h, cell=c)
         table = "tokens" if self._model.config.embeddings == "shared" else "target_tokens"
         embedded = self._params[table]["embedding"][target[:, :-1]]
-        memory = self._memory(enc_hiddens, self.att_projection(enc_hiddens), enc_masks)
+        memory = _memory(len(target), enc_hiddens, self.att_projection(enc_hiddens), enc_masks)
         return _decoded(self._params, embedded, memory, DecoderState(h, c, jnp.zeros_like(h))).o.swapaxes(0, 1)
 
     def step(
@@ -138,15 +143,16 @@ class NMT:
         Raises: ValueError for other shapes.
         """
         h, c = map(jnp.asarray, dec_state)
-        width = self._model.config.embedding_width
+        width, shape = self._model.config.embedding_width, (len(Ybar_t), self._model.config.width)
         expect(
-            Ybar_t.ndim == 2 and Ybar_t.shape == (len(h), width + h.shape[-1]),
-            f"Ybar_t [b, e + h] with e = {width}, and states [b, h]",
+            Ybar_t.shape == (shape[0], width + shape[1]) and h.shape == c.shape == shape,
+            f"Ybar_t [b, e + h] with e = {width}, and states [b, h] with h = {shape[1]}",
             Ybar_t=Ybar_t,
-            h=h,
+            hidden=h,
+            cell=c,
         )
         embedded, before = jnp.split(jnp.asarray(Ybar_t), [width], axis=-1)
-        memory = self._memory(enc_hiddens, enc_hiddens_proj, enc_masks)
+        memory = _memory(len(h), enc_hiddens, enc_hiddens_proj, enc_masks)
         state = _decoded(self._params, embedded[:, None], memory, DecoderState(h, c, before)).state
         e_t = jnp.where(memory.mask, scores.dot(state.h[:, None], memory.keys)[:, 0], -jnp.inf)
         return (state.h, state.c), state.o, e_t
@@ -187,11 +193,6 @@ class NMT:
     def _target_ids(self, words: Sequence[str]) -> list[int]:
         return _ids(self._processor.target, words)
 
-    def _memory(self, enc_hiddens: Array, keys: Array, enc_masks: Array | None) -> Memory:
-        values = jnp.asarray(enc_hiddens)
-        mask = jnp.ones(values.shape[:2], bool) if enc_masks is None else jnp.asarray(enc_masks) == 0
-        return Memory(jnp.asarray(keys), values, mask)
-
 
 def _ids(subwords: Any, words: Sequence[str]) -> list[int]:
     """The ids of subwords, unknown ones included."""
@@ -209,6 +210,20 @@ def _are_tokens(lengths: Sequence[int], positions: int) -> np.ndarray:
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer) or not ((given >= 1) & (given <= positions)).all():
         raise ValueError(f"expected lengths [b] of int from 1 to {positions}, got {given.tolist()}")
     return np.arange(positions)[None] < given[:, None]
+
+
+def _memory(rows: int, enc_hiddens: Array, keys: Array, enc_masks: Array | None) -> Memory:
+    """What the decoder attends to. Raises: ValueError for shapes that do not fit."""
+    values, keys = jnp.asarray(enc_hiddens), jnp.asarray(keys)
+    mask = jnp.ones(values.shape[:2], bool) if enc_masks is None else jnp.asarray(enc_masks) == 0
+    expect(
+        values.ndim == keys.ndim == 3 and len(values) == rows and values.shape[:2] == keys.shape[:2] == mask.shape,
+        f"enc_hiddens [b, src_len, 2h], their projections [b, src_len, h] and masks [b, src_len] with b = {rows}",
+        enc_hiddens=values,
+        projections=keys,
+        masks=mask,
+    )
+    return Memory(keys, values, mask)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -120,6 +120,15 @@ def test_the_best_beam_is_the_runs_translation(nmt):
         ),
         (lambda nmt, e, m: nmt.decode(e[0], m, e[1], TARGET + 1), "the model's tokens are 0 to 5, but target_padded"),
         (lambda nmt, e, m: nmt.step(e[1][0], e[1], e[0], e[0], m), "expected Ybar_t [b, e + h] with e = 3"),
+        (
+            lambda nmt, e, m: nmt.decode(e[0][:, :, 1:], m, e[1], TARGET),
+            "expected enc_hiddens [b, src_len, 2h] with 2h",
+        ),
+        (
+            lambda nmt, e, m: nmt.decode(e[0], m, e[1], TARGET[:, :2]),
+            "expected states [b, h], (2, 3), got hidden (5, 3)",
+        ),
+        (lambda nmt, e, m: nmt.decode(e[0], m[:, 1:], e[1], TARGET), "with b = 5, got enc_hiddens (5, 6, 6), proj"),
         (lambda nmt, *_: nmt.beam_search("two"), "expected a list of subwords, got the text 'two'"),
         (lambda nmt, *_: nmt.beam_search(["▁two"], 0), "num_beams must be at least 1, got 0"),
         (lambda nmt, *_: nmt.forward([["▁two"]], [["▁zwei"]]), "target 0 must start with <s> and end with </s>"),
