@@ -63,6 +63,7 @@ ALLOWED = {
     "jaxnlp.convert": (*LEAVES, *LADDER, "jaxnlp.convert"),
     "jaxnlp.tasks": (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.pages", "jaxnlp.cli.options"),  # LIKELY marks an option
     "jaxnlp.runs": BELOW_RUNS,
+    "jaxnlp.coursework": (*BELOW_RUNS, "jaxnlp.coursework"),
     "jaxnlp.cli": (*BELOW_RUNS, "jaxnlp.runs", "jaxnlp.cli"),
     "jaxnlp.cli.malloc": (),
     "jaxnlp.cli.interrupts": (),

@@ -168,6 +168,10 @@ class Subwords:
         """The tokens of a sequence of ids, as strings: `▁house`, `</s>`, `<0xE2>`, `<extra_id_0>`."""
         return [self._names[int(token_id)] for token_id in ids]
 
+    def id_of(self, token: str) -> int | None:
+        """The id of a token, as `tokens` writes it; None = the vocabulary lacks it."""
+        return self._ids_of_names.get(token)
+
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""
         return {
@@ -238,6 +242,10 @@ class Subwords:
         raw = [f"<0x{byte:02X}>" for byte in range(256)] if self.byte_fallback else []
         extra = [f"<extra_id_{index}>" for index in reversed(range(self.extra))]
         return (*SPECIAL, *raw, *self.vocabulary, *extra)
+
+    @functools.cached_property
+    def _ids_of_names(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self._names)}
 
     @functools.cached_property
     def _bytes(self) -> list[bytes]:

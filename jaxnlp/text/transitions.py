@@ -227,12 +227,14 @@ def minibatch_parse(
     """The dependencies of each sentence. The first `batch_size` unfinished parses make one transition at a time.
 
     A parse is finished when its buffer is empty and its stack has only ROOT.
+
+    Raises: ValueError for a batch_size below 1.
     """
-    parses = [PartialParse(sentence) for sentence in sentences]
-    unfinished = list(parses)
-    while unfinished:
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    parses = unfinished = [PartialParse(sentence) for sentence in sentences]
+    while unfinished := [parse for parse in unfinished if parse.buffer or len(parse.stack) > 1]:
         batch = unfinished[:batch_size]
         for parse, transition in zip(batch, model.predict(batch), strict=True):
             parse.parse_step(transition)
-        unfinished = [parse for parse in unfinished if parse.buffer or len(parse.stack) > 1]
     return [parse.dependencies for parse in parses]

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "README.md": "test_code.py",
     "attention.md": "test_attention.py",
     "bert.md": "test_bert.py",
+    "coursework.md": "test_coursework.py",
     "export.md": "test_export.py",
     "language_models.md": "test_language_models.py",
     "your_own_model.md": "test_your_own_model.py",

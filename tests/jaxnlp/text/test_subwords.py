@@ -64,6 +64,8 @@ def test_ids_are_symbols_then_bytes_then_the_vocabulary_then_extra_symbols(train
     with pytest.raises(ValueError, match="extra symbol 3 does not exist: this vocabulary has 3"):
         subwords.extra_id(3)
     assert trained["words"].tokens([4]) == [trained["words"].vocabulary[0]]
+    assert [subwords.id_of(token) for token in subwords.tokens(range(subwords.size))] == list(range(subwords.size))
+    assert subwords.id_of("▁no such token") is None
 
 
 def test_decoding_ends_at_the_end_symbol_and_skips_padding_and_start(trained):

@@ -91,6 +91,12 @@ def test_a_step_without_words_is_refused():
         PartialParse(["a"]).parse_step("X")
 
 
+def test_batches_without_parses_are_refused_and_sentences_without_words_are_finished():
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        minibatch_parse([["a"]], Unidirectional(), 0)
+    assert minibatch_parse([[], ["right"], []], Unidirectional(), 2) == [[], [("ROOT", "right")], []]
+
+
 def test_transitions_are_numbered_without_gaps():
     relations = 4
     kinds = kinds_of_transitions(relations)
