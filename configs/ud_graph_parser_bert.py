@@ -21,9 +21,9 @@ def get_config() -> TrainConfig:
             learning_rate=2e-3, blocks_lr_ratio=0.1, weight_decay=0.01, schedule=Cosine(warmup=200, min_lr_ratio=0.02)
         ),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
-        total_steps=3_000,
-        evaluate_every_steps=1_000,
-        checkpoint_every_steps=500,
+        total_steps=1_400,
+        evaluate_every_steps=700,
+        checkpoint_every_steps=350,
         **{
             "data.lengths": (16, 32, 64, 128),
             "model.bert": True,
