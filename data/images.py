@@ -8,18 +8,28 @@ import functools
 import hashlib
 import os
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor, short_reason
+from data import (
+    Corpus,
+    DataConfig,
+    DataError,
+    LazyBatch,
+    NumpyBatch,
+    Split,
+    refuse_path,
+    require_processor,
+    short_reason,
+)
 from data.download import locate_folder
-from data.pipelines.endless import batched, iterable, shuffled
+from data.pipelines.endless import batched, iterable
 from data.pipelines.fingerprints import fingerprint
-from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
+from data.pipelines.image_augmentation import cutmix, erased, flip, mixup, shift
+from data.pipelines.orders import BATCH_CHANGED, generators, shuffled_order
 from data.readers.image_files import LabelledImages, numbered, read_images
 from jaxnlp.config import BatchSize, Count, Fraction, Natural, Positive, ProperFraction, UserPath
 from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
@@ -202,23 +212,44 @@ class Images(DataConfig):
         return held_out_part(images, self.validation_fraction, self.split_seed)
 
     def _training_batches(self, train: LabelledImages, seed: int) -> Any:
-        rows = shuffled(grain.MapDataset.range(len(train.images)), seed)
-        examples = rows.random_map(functools.partial(self._row, train))
-        if self.mix == "none":
-            return iterable(batched(examples, self.batch_size))
-        mix = mixup if self.mix == "mixup" else cutmix  # of rows of the whole batch
-        batches = examples.batch(self.batch_size)
-        return iterable(batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator)))
+        order = shuffled_order(len(train.images), seed)
 
-    def _row(self, train: LabelledImages, index: int, generator: np.random.Generator) -> NumpyBatch:
-        image = train.images[index]
+        def rows(indices: np.ndarray) -> NumpyBatch:
+            chosen = order(indices)
+            images = self._augmented(train.images[chosen], generators(seed, indices))
+            labels = train.labels[chosen].astype(np.int32)
+            return {"images": images, "labels": labels, "loss_mask": np.ones(len(chosen), bool)}
+
+        batches = batched(rows, self.batch_size)
+        if self.mix == "none":
+            return iterable(batches)
+        mix = mixup if self.mix == "mixup" else cutmix  # of rows of the whole batch
+
+        def mixed(number: int, batch: LazyBatch) -> NumpyBatch:
+            return mix(batch.whole, self.mix_alpha, *generators(seed, [number], BATCH_CHANGED))
+
+        return iterable(batches.map_with_index(mixed))
+
+    def _augmented(self, images: np.ndarray, random: Iterator[np.random.Generator]) -> np.ndarray:
+        """Training images [N, I, I, R], flipped, shifted and erased with the numbers of a generator for each."""
+        if not (self.flip or self.shift or self.erase_rate):
+            return images
+        bits, rectangles = [], []
+        for generator in random:
+            # The methods random() and integers() need four times the time for the same numbers. Only once in about a
+            # billion images, integers() draws again for numbers of exactly equal probability.
+            bits.append(generator.bit_generator.random_raw(self.flip + bool(self.shift)))
+            rectangles.append(erased(images.shape[1:], self.erase_rate, generator) if self.erase_rate else None)
         if self.flip:
-            image = flip(image, generator)
+            images = flip(images, np.array([one[0] for one in bits]) < 2**63)
         if self.shift:
-            image = shift(image, self.shift, generator)
-        if self.erase_rate:
-            image = erase(image, self.erase_rate, generator)
-        return {"images": image, "labels": np.int32(train.labels[index]), "loss_mask": np.array(True)}
+            halves = np.array([(one[-1] & 0xFFFFFFFF, one[-1] >> 32) for one in np.array(bits).tolist()])
+            images = shift(images, self.shift, halves * (2 * self.shift + 1) >> 32)
+        for image, rectangle in zip(images, rectangles, strict=True):
+            if rectangle is not None:
+                rows, columns, pixels = rectangle
+                image[rows, columns] = pixels
+        return images
 
     def _split(self, labelled: LabelledImages) -> Split:
         size = self.evaluation_batch_size

@@ -149,10 +149,10 @@ class MaskedText(TextFiles):
                 f"{self.path or self.source} has fewer than two documents for training, or for validation, whose "
                 "sentences have any tokens"
             )
-        examples = shuffled(grain.MapDataset.range(parts[0].starts), seed)
+        examples = shuffled(range(parts[0].starts), seed, _Examples(self, parts[0], vocabulary))
         described = " and ".join(f"{part.count:,} ({len(part.tokens):,} tokens)" for part in parts)
         return Corpus(
-            train=iterable(batched(examples.random_map(_Examples(self, parts[0], vocabulary)), self.batch_size)),
+            train=iterable(batched(lambda indices: stacked(examples(indices)), self.batch_size)),
             splits={"validation": self._split(parts[1], vocabulary)},
             processor=vocabulary,
             description=(
@@ -169,7 +169,7 @@ class MaskedText(TextFiles):
 
         def batch_of(index: int) -> NumpyBatch:
             indices = range(index * size, min((index + 1) * size, len(starts)))
-            rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in indices]
+            rows = [examples(starts[i], np.random.default_rng((0, i))) for i in indices]
             rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
             return stacked(rows)
 
@@ -255,7 +255,7 @@ class TokenizedDocuments:
         return [array.astype("<i8") for array in (self.tokens, self.ends, self.bounds)]
 
 
-class _Examples(grain.transforms.RandomMap):
+class _Examples:
     """Examples, as a function of a start's index and a random generator."""
 
     def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: EncoderVocabulary):
@@ -271,7 +271,7 @@ class _Examples(grain.transforms.RandomMap):
         """Maximum number of tokens of both texts together."""
         return self._config.sequence_length - 3
 
-    def random_map(self, start: int, rng: np.random.Generator) -> NumpyBatch:
+    def __call__(self, start: int, rng: np.random.Generator) -> NumpyBatch:
         """`tokens`, `segments` [T] int32, `attention_mask` [T] bool, `positions`, `targets` [P] int32, `predicted` [P]
         bool, `follows` [] int32 and `loss_mask` [] bool."""
         first, second, follows = self._pair(int(start), rng)

@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.corruption import recalled_facts, salient_spans, span_corruption, split_title
-from data.pipelines.endless import iterable, shuffled
-from data.questions import Questions, as_example, question_split
+from data.pipelines.endless import Examples, iterable, shuffled
+from data.questions import Questions, as_examples, question_split
 from data.readers.birth_places import FOLDER, NamesCorpus, NamesSource, read_names
 from jaxnlp.config import Count, Fraction, UserPath
 from jaxnlp.text.characters import CharacterVocabulary
@@ -70,7 +69,7 @@ class _NamesConfig(Questions):
         self,
         names: NamesCorpus,
         vocabulary: CharacterVocabulary,
-        train: grain.MapDataset,
+        train: Examples,
         *,
         seed: int,
         known: Sequence[NumpyBatch] | None,
@@ -82,7 +81,7 @@ class _NamesConfig(Questions):
         Args:
           names: documents and questions.
           vocabulary: of their characters.
-          train: endless training examples.
+          train: the training examples.
           seed: decides the order of batches.
           known: all training examples; None = each epoch has others, up to `sequence_length`.
           description: one line for the user.
@@ -128,7 +127,7 @@ class NamesQuestions(_NamesConfig):
         return self.corpus(
             names,
             vocabulary,
-            shuffled(grain.MapDataset.source(examples), seed),
+            shuffled(examples, seed),
             seed=seed,
             known=examples,
             description=(
@@ -177,11 +176,12 @@ class NamesPretraining(_NamesConfig):
         kept, _ = self.training_questions(names)
         make = _PretrainingExample(self, names.documents, kept, vocabulary)
         order = range(len(names.documents))
-        corrupted = [make.random_map(index, np.random.default_rng((0, index))) for index in order]
+        corrupted = make([make.draw(index, np.random.default_rng((0, index))) for index in order])
+        drawn = shuffled(order, seed, make.draw)
         return self.corpus(
             names,
             vocabulary,
-            shuffled(grain.MapDataset.range(len(order)), seed).random_map(make),
+            lambda indices: make(drawn(indices)),
             seed=seed,
             known=None,
             validation=() if self.question_fraction else corrupted,
@@ -193,8 +193,8 @@ class NamesPretraining(_NamesConfig):
         )
 
 
-class _PretrainingExample(grain.transforms.RandomMap):
-    """Turns a document or a question into an example, as a function of its index and a random generator."""
+class _PretrainingExample:
+    """Turns documents and questions into examples; a text is a function of its index and a random generator."""
 
     def __init__(
         self,
@@ -207,6 +207,7 @@ class _PretrainingExample(grain.transforms.RandomMap):
         self._documents = documents
         self._questions = questions
         self._vocabulary = vocabulary
+        self._all = np.ones(config.sequence_length + 1, bool)
         if config.corruption == "facts":
             places = sorted({str(question.answer) for question in questions}, key=len, reverse=True)
             place = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
@@ -214,16 +215,24 @@ class _PretrainingExample(grain.transforms.RandomMap):
             self._spans = [salient_spans(text, title) for title, text in titles_and_texts]
             self._places = [[match.span() for match in place.finditer(text)] for _, text in titles_and_texts]
 
-    def random_map(self, index: int, rng: np.random.Generator) -> NumpyBatch:
+    def __call__(self, drawn: Sequence[tuple[str, np.ndarray, int]]) -> list[NumpyBatch]:
+        """The examples of texts, which `draw` returns."""
+        examples = as_examples([(text, scored) for text, scored, _ in drawn], self._vocabulary)
+        return [
+            {name: np.pad(x, (shift, 0)) for name, x in example.items()} if shift else example
+            for example, (_, _, shift) in zip(examples, drawn, strict=True)
+        ]
+
+    def draw(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray, int]:
+        """A text, its scored characters [n] bool, and the number of PADs before it."""
         config = self._config
         if rng.random() < config.question_fraction:
-            question = self._questions[int(rng.integers(len(self._questions)))]
-            example = config.question_example(question, self._vocabulary)
+            text, scored = config.question_text(self._questions[int(rng.integers(len(self._questions)))])
         else:
             text, scored = self._corrupted(index, rng)
-            example = as_example(text, scored, self._vocabulary)
-        shift = int(rng.integers(0, min(config.max_left_padding, config.sequence_length - len(example["tokens"])) + 1))
-        return {name: np.concatenate([np.zeros(shift, value.dtype), value]) for name, value in example.items()}
+        free = config.sequence_length - (len(text) - 1)
+        shift = int(rng.integers(0, min(config.max_left_padding, free) + 1)) if config.max_left_padding else 0
+        return text, scored, shift
 
     def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
         config, document = self._config, self._documents[index]
@@ -232,7 +241,6 @@ class _PretrainingExample(grain.transforms.RandomMap):
             if self._places[index] and rng.random() < config.place_fraction:
                 spans = self._places[index]
             text, scored = recalled_facts(document, spans, config.facts_length, rng)
-        else:
-            text = span_corruption(document, config.sequence_length, rng)
-            scored = np.ones(len(text), bool)
-        return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
+            return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
+        text = span_corruption(document, config.sequence_length, rng)
+        return text, self._all[: len(text)]

@@ -10,7 +10,7 @@ import numpy as np
 from num2words import num2words
 
 from data import Corpus, DataError, require_processor
-from data.pipelines.pair_batches import Ids, longer_side
+from data.pipelines.pair_batches import Ids, encoded, longer_side
 from data.translation import SentencePairs
 from jaxnlp.config import Count, TokenCount, Within
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -81,7 +81,7 @@ class NumberWords(SentencePairs):
 
         def training(index: int, longest: int) -> Sequence[Ids]:
             drawn = self._drawn(np.random.default_rng((seed, index, 0)), self.epoch_pairs, excluded)
-            ids = self.training_ids(self._pairs(drawn), processor, longest, seed=seed, epoch=index)
+            ids = self._training_ids(self._pairs(drawn), processor, longest, seed=seed, epoch=index)
             # Numbers that are longer than the tried ones must not stop a run.
             return [pair for pair in ids if longer_side(pair) <= longest]
 
@@ -100,6 +100,22 @@ class NumberWords(SentencePairs):
             description=description,
             content=f"{self.language} {self.highest} {self.epoch_pairs}",
         )
+
+    def _training_ids(
+        self, pairs: Sequence[SentencePair], processor: TranslationProcessor, longest: int, *, seed: int, epoch: int
+    ) -> list[Ids]:
+        """The ids of pairs, with the BPE dropout of an epoch, but without dropout if it makes a pair longer than the
+        longest."""
+        if not self.bpe_dropout:
+            return [encoded(pair, processor) for pair in pairs]
+        seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
+        encodings = [
+            encoded(pair, processor, dropout=self.bpe_dropout, seed=own) for pair, own in zip(pairs, seeds, strict=True)
+        ]
+        return [
+            ids if longer_side(ids) <= longest else encoded(pair, processor)
+            for ids, pair in zip(encodings, pairs, strict=True)
+        ]
 
     def _longest(self, processor: TranslationProcessor) -> tuple[int, int]:
         """The maximum number of tokens of a number in either language, and this number.

@@ -45,10 +45,10 @@ class Questions(DataConfig):
         """How examples become batches. Args: lengths: of all examples."""
         return array_buckets(multiples(lengths, self.sequence_length, LENGTH_MULTIPLE, few=self.few_lengths))
 
-    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
-        """`question MASK place MASK`, scored on the place and the MASK that ends it.
+    def question_text(self, question: Question) -> tuple[str, np.ndarray]:
+        """`question MASK place MASK`, scored on the place and the MASK that ends it: a mask of the characters [n] bool.
 
-        Raises: DataError, with the question, when it is too long or contains unknown characters.
+        Raises: DataError, with the question, when it is too long.
         """
         given = question.text + MASK
         text = f"{given}{question.answer or ''}{MASK}"
@@ -57,8 +57,16 @@ class Questions(DataConfig):
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
                 f"at most {self.sequence_length + 1} fit (data.sequence_length {self.sequence_length})"
             )
+        return text, np.arange(len(text)) >= len(given)
+
+    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
+        """`question_text` as an example.
+
+        Raises: DataError, with the question, when it is too long or contains unknown characters.
+        """
+        text, scored = self.question_text(question)
         try:
-            return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
+            return as_examples([(text, scored)], vocabulary)[0]
         except UnknownTokenError as error:
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
@@ -104,7 +112,17 @@ def question_split(
     return Split(batches, tuple(questions), rows)
 
 
-def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
-    """Characters 0..n-2 as `tokens`, 1..n-1 as `targets`, and their entries of `scored` [n] bool as `loss_mask`."""
-    ids = vocabulary.encode(text)
-    return {"tokens": ids[:-1], "targets": ids[1:], "loss_mask": scored[1:]}
+def as_examples(texts: Sequence[tuple[str, np.ndarray]], vocabulary: CharacterVocabulary) -> list[NumpyBatch]:
+    """Characters 0..n-2 of each text as `tokens`, 1..n-1 as `targets`, and whether these are scored as `loss_mask`.
+
+    Args:
+      texts: each with its scored characters [n] bool.
+      vocabulary: of their characters.
+    """
+    ids = vocabulary.encode("".join(text for text, _ in texts))  # one call takes a tenth of the time
+    examples, start = [], 0
+    for text, scored in texts:
+        end = start + len(text)
+        examples.append({"tokens": ids[start : end - 1], "targets": ids[start + 1 : end], "loss_mask": scored[1:]})
+        start = end
+    return examples

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
@@ -130,7 +129,7 @@ class QuestionContexts(TextFiles):
                 f"{len(windows)} training windows are fewer than a batch; set --data.batch-size to {len(windows)} or "
                 "less"
             )
-        shuffled_windows = shuffled(grain.MapDataset.source(windows), seed)
+        shuffled_windows = shuffled(windows, seed)
         counts = ", ".join(f"{len(rows):,} for {split}" for split, rows in {"training": train, **questions}.items())
         return Corpus(
             train=iterable(buckets.endless(shuffled_windows, self.batch_size, seed=seed + 1)),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
@@ -191,7 +190,7 @@ class TaggedSentences(TextFiles):
         known = list(map(processor.encode, train))
         held = {split: list(map(processor.encode, sentences)) for split, sentences in rows.items()}
         buckets = self._buckets(itertools.chain(known, *held.values()), processor)
-        examples = shuffled(grain.MapDataset.source(known), seed)
+        examples = shuffled(known, seed)
         return Corpus(
             train=iterable(buckets.endless(examples, self.batch_size, seed=seed)),
             splits={

@@ -266,7 +266,7 @@ class TextTable(TableFiles):
             sizes.append(len(examples))
             held = {split: tokenized(one, rows) for split, rows in part.splits.items()}
             buckets = self._buckets(one, itertools.chain(examples, *(texts for texts, _ in held.values())))
-            ordered = shuffled(grain.MapDataset.source(examples), seed + index)
+            ordered = shuffled(examples, seed + index)
             batches.append(buckets.endless(ordered, self.batch_size, seed=seed))
             shapes.append(buckets.of_each_shape(examples, self.batch_size))
             encoded = {

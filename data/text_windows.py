@@ -10,9 +10,10 @@ import grain
 import numpy as np
 
 from data import Corpus, DataError, NumpyBatch, Split, require_processor
-from data.pipelines.endless import batched, iterable, shuffled
+from data.pipelines.endless import batched, iterable
 from data.pipelines.epochs import Epochs
 from data.pipelines.fingerprints import fingerprint
+from data.pipelines.orders import shuffled_order
 from data.readers.file_options import TextFiles
 from data.readers.text_sources import TextSource, source_documents, tokens_to_score
 from jaxnlp.config import BatchSize, Count, ProperFraction, UserPath
@@ -151,8 +152,8 @@ def shuffled_windows(documents: Sequence[np.ndarray], sequence_length: int, batc
     windows = _Windows(documents, sequence_length)
     starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
     # Only starts are shuffled; the windows of a batch are then read in one NumPy call.
-    order = shuffled(grain.MapDataset.range(len(starts)), seed)
-    return iterable(batched(order, batch_size, lambda indices: windows(starts[np.array(indices)])))
+    order = shuffled_order(len(starts), seed)
+    return iterable(batched(lambda indices: windows(starts[order(indices)]), batch_size))
 
 
 def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int) -> grain.MapDataset:

@@ -17,6 +17,7 @@ from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import fitting
 from data.pipelines.pair_batches import (
     Ids,
+    dropped_out,
     encoded,
     endless_batches,
     longer_side,
@@ -114,21 +115,11 @@ class SentencePairs(DataConfig):
         shapes = self.evaluation_shapes(self.shapes(lengths, max(lengths)))
         return pairs_split(pairs, ids, shapes, start=processor.target.start, file=file, source=source)
 
-    def training_ids(
-        self, pairs: Sequence[SentencePair], processor: TranslationProcessor, longest: int, *, seed: int, epoch: int
-    ) -> list[Ids]:
-        """The ids of pairs, with the BPE dropout of an epoch, but without dropout if it makes a pair longer than the
-        longest."""
-        if not self.bpe_dropout:
-            return [encoded(pair, processor) for pair in pairs]
-        seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
-        encodings = [
-            encoded(pair, processor, dropout=self.bpe_dropout, seed=own) for pair, own in zip(pairs, seeds, strict=True)
-        ]
-        return [
-            ids if longer_side(ids) <= longest else encoded(pair, processor)
-            for ids, pair in zip(encodings, pairs, strict=True)
-        ]
+    def check_dropout(self, processor: TranslationProcessor) -> None:
+        """Raises DataError for BPE dropout with subwords of another kind."""
+        for subwords in (processor.source, processor.target):
+            if self.bpe_dropout and subwords.kind != "bpe":
+                raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
 
     def corpus(
         self,
@@ -160,9 +151,7 @@ class SentencePairs(DataConfig):
         Raises:
           DataError: for BPE dropout with subwords of another kind.
         """
-        for subwords in (processor.source, processor.target):
-            if self.bpe_dropout and subwords.kind != "bpe":
-                raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
+        self.check_dropout(processor)
         ids = {name: [encoded(pair, processor) for pair in pairs] for name, (pairs, _) in held.items()}
         longest = max([longest, *(longer_side(pair) for of_split in ids.values() for pair in of_split)])
         room = fitting(min(longest, self.max_length), self.lengths)
@@ -323,11 +312,14 @@ class ParallelText(SentencePairs, TextFiles):
             )
         description += "".join(f", {len(examples):,} for {name}" for name, (examples, _) in held.items())
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
+        self.check_dropout(processor)
+        dropped = dropped_out(kept, processor, self.bpe_dropout) if self.bpe_dropout else None
 
         def training(index: int, longest: int) -> Sequence[Ids]:
-            if not self.bpe_dropout:
+            if dropped is None:
                 return ids
-            return self.training_ids(kept, processor, longest, seed=seed, epoch=index)
+            drawn = dropped(np.random.default_rng((seed, index, 1)))
+            return [one if longer_side(one) <= longest else ids[row] for row, one in enumerate(drawn)]
 
         return self.corpus(
             seed,

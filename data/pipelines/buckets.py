@@ -8,8 +8,8 @@ import grain
 import numpy as np
 
 from data import LazyBatch, NumpyBatch
-from data.pipelines.endless import TOGETHER
-from data.pipelines.epochs import keeps_last
+from data.pipelines.endless import TOGETHER, Examples
+from data.pipelines.epochs import ENDLESS, keeps_last
 from data.pipelines.lengths import fitting
 
 Example = TypeVar("Example")
@@ -42,16 +42,16 @@ class Buckets(Generic[Example]):
         return LazyBatch(len(examples), lambda rows: self.pad([examples[row] for row in rows], len(rows), length))
 
     def endless(
-        self, examples: grain.MapDataset, batch_size: int, *, seed: int, pool_batches: int = POOL_BATCHES
+        self, examples: Examples, batch_size: int, *, seed: int, pool_batches: int = POOL_BATCHES
     ) -> grain.MapDataset:
-        """Batches of an endless data set.
+        """Batches of endless examples.
 
         The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches in random order.
         So lengths decide the batch within a pool, and the pools are random. A batch is a function of its index, so that
         a pipeline can start at any batch.
 
         Args:
-          examples: at least one pool.
+          examples: the examples at given indices.
           batch_size: B.
           seed: decides the order of the batches in a pool.
           pool_batches: number of batches in a pool.
@@ -60,12 +60,11 @@ class Buckets(Generic[Example]):
 
         @keeps_last  # the batches of a pool are read one after the other
         def pool(index: int) -> list[LazyBatch]:
-            pooled = [examples[i] for i in range(index * pool_size, (index + 1) * pool_size)]
-            pooled.sort(key=self.length)
+            pooled = sorted(examples(np.arange(index * pool_size, (index + 1) * pool_size)), key=self.length)
             order = np.random.default_rng((seed, index)).permutation(pool_batches)
             return [self.lazy_batch(pooled[i * batch_size : (i + 1) * batch_size]) for i in order]
 
-        return grain.MapDataset.range(len(examples) // pool_size * pool_batches).map(
+        return grain.MapDataset.range(ENDLESS // pool_size * pool_batches).map(
             lambda index: pool(index // pool_batches)[index % pool_batches]
         )
 
@@ -96,9 +95,10 @@ def array_buckets(lengths: Sequence[int]) -> Buckets[NumpyBatch]:
 
 
 def padded(examples: Sequence[NumpyBatch], batch_size: int, length: int) -> NumpyBatch:
-    """A batch [B, T] of examples of 1-D arrays, padded with 0 and False, and with whole rows of these."""
+    """A batch [B, T] of examples of 1-D arrays of equal length, padded with 0 and False, and with rows of these."""
     batch = {name: np.zeros((batch_size, length), value.dtype) for name, value in examples[0].items()}
-    for row, example in enumerate(examples):
-        for name, value in example.items():
-            batch[name][row, : len(value)] = value
+    lengths = np.array([len(example["loss_mask"]) for example in examples])
+    inside = np.arange(length) < lengths[:, None]
+    for name, rows in batch.items():
+        rows[: len(examples)][inside] = np.concatenate([example[name] for example in examples])
     return batch

@@ -8,14 +8,33 @@ import numpy as np
 
 from data import LazyBatch, NumpyBatch
 from data.pipelines.epochs import ENDLESS, Epochs
+from data.pipelines.orders import generators, shuffled_order
 
 TOGETHER = 16
 """Number of batches that a worker makes one after the other; as many as are sorted by length together."""
+Examples = Callable[[np.ndarray], list[Any]]
+"""A pure function from indices [N] of endless examples, in increasing order, to the examples at them."""
 
 
-def shuffled(examples: grain.MapDataset, seed: int) -> grain.MapDataset:
-    """The examples endlessly, reshuffled in each epoch."""
-    return examples.seed(seed).shuffle().repeat(ENDLESS // len(examples))
+def shuffled(
+    examples: Sequence[Any], seed: int, change: Callable[[Any, np.random.Generator], Any] | None = None
+) -> Examples:
+    """The examples endlessly, reshuffled in each epoch.
+
+    Args:
+      examples: at least one.
+      seed: decides the order and the random numbers.
+      change: from an example, and a generator with random numbers of its own, to what replaces it.
+    """
+    order = shuffled_order(len(examples), seed)
+
+    def at(indices: np.ndarray) -> list[Any]:
+        chosen = [examples[index] for index in order(indices).tolist()]
+        if change is None:
+            return chosen
+        return [change(one, generator) for one, generator in zip(chosen, generators(seed, indices), strict=True)]
+
+    return at
 
 
 def stacked(rows: Sequence[NumpyBatch]) -> NumpyBatch:
@@ -23,21 +42,18 @@ def stacked(rows: Sequence[NumpyBatch]) -> NumpyBatch:
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def batched(
-    examples: grain.MapDataset, batch_size: int, make: Callable[[list[Any]], NumpyBatch] = stacked
-) -> grain.MapDataset:
+def batched(rows: Callable[[np.ndarray], NumpyBatch], batch_size: int) -> grain.MapDataset:
     """Batches of B examples. Each example is made when its row is read.
 
     Args:
-      examples: dicts of arrays of equal shapes, or whatever `make` takes.
+      rows: a pure function from indices [N] of endless examples to a batch of them.
       batch_size: B.
-      make: from a batch's examples, or some of them, to these rows.
     """
 
     def batch(index: int) -> LazyBatch:
-        return LazyBatch(batch_size, lambda rows: make([examples[index * batch_size + int(row)] for row in rows]))
+        return LazyBatch(batch_size, lambda chosen: rows(index * batch_size + chosen))
 
-    return grain.MapDataset.range(len(examples) // batch_size).map(batch)
+    return grain.MapDataset.range(ENDLESS // batch_size).map(batch)
 
 
 def iterable(batches: grain.MapDataset) -> Epochs:

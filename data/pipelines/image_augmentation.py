@@ -18,49 +18,49 @@ TRIALS = 10
 """Maximum number of rectangles that are drawn until one fits."""
 
 
-def flip(image: np.ndarray, generator: Generator) -> np.ndarray:
-    """[I, I, R], flipped horizontally with probability 1/2."""
-    return image[:, ::-1] if generator.random() < 0.5 else image
+def flip(images: np.ndarray, flipped: np.ndarray) -> np.ndarray:
+    """Images [B, I, I, R], flipped horizontally where `flipped` [B] is True."""
+    changed = images.reshape(*images.shape[:2], -1).copy()  # rows of bytes
+    backwards = np.arange(changed.shape[2]).reshape(images.shape[2:])[::-1].ravel()
+    changed[flipped] = changed[flipped].take(backwards, axis=2)
+    return changed.reshape(images.shape)
 
 
-def shift(image: np.ndarray, padding: int, generator: Generator) -> np.ndarray:
-    """A random window of the image's size, in the image with `padding` black pixels on each side.
+def shift(images: np.ndarray, padding: int, corners: np.ndarray) -> np.ndarray:
+    """A window of each image's size in the image with `padding` black pixels on each side.
+
+    Args:
+      images: [B, I, I, R].
+      padding: N.
+      corners: row and column of each window, from 0 to 2 N [B, 2].
 
     Source: He et al. 2016, section 4.2.
     """
-    moved = np.zeros_like(image)
-    to, source = zip(*map(_overlap, generator.integers(0, 2 * padding + 1, 2) - padding), strict=True)
-    moved[to] = image[source]
-    return moved
+    count, size, _, channels = images.shape
+    padded = np.zeros((count, size + 2 * padding, size + 2 * padding, channels), np.uint8)
+    padded[:, padding : padding + size, padding : padding + size] = images
+    padded = padded.reshape(*padded.shape[:2], -1)  # rows of bytes, which are copied whole
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size * channels), (1, 2))
+    return windows[np.arange(count), corners[:, 0], corners[:, 1] * channels].reshape(images.shape)
 
 
-def _overlap(offset: int) -> tuple[slice, slice]:
-    """Where an axis and the same axis from `offset` on overlap: in the result, and in the axis."""
-    if offset > 0:
-        return slice(None, -offset), slice(offset, None)
-    return slice(-offset, None), slice(None, offset or None)
-
-
-def erase(image: np.ndarray, rate: float, generator: Generator) -> np.ndarray:
-    """Replaces, with probability `rate`, a rectangle of the image by random pixels.
+def erased(shape: tuple[int, ...], rate: float, generator: Generator) -> tuple[slice, slice, np.ndarray] | None:
+    """With probability `rate`, rows and columns of a rectangle of an image [I, I, R], and random pixels for it.
 
     Source: Zhong et al. 2020, algorithm 1.
     """
     if generator.random() >= rate:
-        return image
-    size = len(image)
+        return None
+    size, _, channels = shape
     for _ in range(TRIALS):
         area = generator.uniform(*ERASED_AREA) * size**2
         aspect = generator.uniform(ERASED_ASPECT, 1.0 / ERASED_ASPECT)
         height, width = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < height < size and 0 < width < size:
             top, left = generator.integers(0, size - height + 1), generator.integers(0, size - width + 1)
-            changed = image.copy()
-            changed[top : top + height, left : left + width] = generator.integers(
-                0, 256, (height, width, image.shape[-1]), np.uint8
-            )
-            return changed
-    return image
+            pixels = generator.integers(0, 256, (height, width, channels), np.uint8)
+            return slice(top, top + height), slice(left, left + width), pixels
+    return None
 
 
 def mixup(batch: NumpyBatch, alpha: float, generator: Generator) -> NumpyBatch:
@@ -71,8 +71,12 @@ def mixup(batch: NumpyBatch, alpha: float, generator: Generator) -> NumpyBatch:
     Source: Zhang et al. 2018, eq. 2.
     """
     images, other, share = _partners(batch, alpha, generator)
-    weights = share[:, None, None, None]
-    mixed = np.rint(weights * images + (1.0 - weights) * images[other]).astype(np.uint8)
+    rows = np.flatnonzero(1.0 - share > 1 / 512)  # in the others, rounding would leave each pixel unchanged
+    weights = share[rows, None, None, None]
+    mean = weights * images[rows]
+    mean += (1.0 - weights) * images[other[rows]]
+    mixed = images.copy()
+    mixed[rows] = np.rint(mean, out=mean)
     return batch | {"images": mixed, "other_labels": batch["labels"][other], "share": share}
 
 

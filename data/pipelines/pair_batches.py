@@ -9,10 +9,11 @@ from data import NumpyBatch, Split
 from data.pipelines.epochs import Epochs
 from data.pipelines.shapes import Shapes
 from jaxnlp.corpus import SourceRows
-from jaxnlp.text.subwords import START
+from jaxnlp.text.bpe_dropout import BPEDropout
+from jaxnlp.text.subwords import START, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
-Ids = tuple[list[int], list[int]]
+Ids = tuple[Sequence[int] | np.ndarray, Sequence[int] | np.ndarray]
 """The ids of a source and of its target, each with the end symbol last."""
 MOST_UNKNOWN = 0.01
 """The share of unknown tokens is reported if it is above this."""
@@ -25,20 +26,27 @@ def pair_batch(pairs: Sequence[Ids], size: int, length: int, *, start: int = STA
       `source` [B, T] int32 and `source_mask` [B, T] bool; `inputs` [B, T] int32, the start symbol first; `targets`
       [B, T] int32, the end symbol last; `loss_mask` [B, T] bool, True at targets.
     """
-    batch = {name: np.zeros((size, length), np.int32) for name in ("source", "inputs", "targets")}
-    batch |= {name: np.zeros((size, length), bool) for name in ("source_mask", "loss_mask")}
-    for row, (source, target) in enumerate(pairs):
-        batch["source"][row, : len(source)] = source
-        batch["source_mask"][row, : len(source)] = True
-        batch["inputs"][row, : len(target)] = [start, *target[:-1]]
-        batch["targets"][row, : len(target)] = target
-        batch["loss_mask"][row, : len(target)] = True
-    return batch
+    source, source_mask = _filled([source for source, _ in pairs], size, length)
+    targets, loss_mask = _filled([target for _, target in pairs], size, length)
+    inputs = np.where(loss_mask, np.roll(targets, 1, axis=1), 0)
+    inputs[loss_mask[:, 0], 0] = start
+    batch = {"source": source, "inputs": inputs, "targets": targets}
+    return batch | {"source_mask": source_mask, "loss_mask": loss_mask}
+
+
+def _filled(rows: Sequence[Sequence[int] | np.ndarray], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids [B, T] int32, and where they are [B, T] bool."""
+    lengths = np.array([*map(len, rows), *[0] * (size - len(rows))])
+    mask = np.arange(length) < lengths[:, None]
+    ids = np.zeros((size, length), np.int32)
+    ids[mask] = np.concatenate([[], *rows])
+    return ids, mask
 
 
 def longer_side(pair: Ids) -> int:
     """The number of tokens in the longer of source and target."""
-    return max(map(len, pair))
+    source, target = pair
+    return max(len(source), len(target))
 
 
 def padding_share(pairs: Sequence[Ids], shapes: Shapes) -> float:
@@ -60,6 +68,22 @@ def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: flo
         processor.encode_source(pair.source, dropout=dropout, seed=seed),
         [processor.target.end] if reference is None else processor.encode_target(reference, dropout=dropout, seed=seed),
     )
+
+
+def dropped_out(
+    pairs: Sequence[SentencePair], processor: TranslationProcessor, rate: float
+) -> Callable[[np.random.Generator], list[Ids]]:
+    """A function that draws the ids of pairs with BPE dropout. Args: rate: the probability of leaving out a merge."""
+    source, target = processor.source, processor.target
+    assert isinstance(source, Subwords)
+    assert isinstance(target, Subwords)
+    read = BPEDropout(source, [pair.source for pair in pairs], rate)
+    written = BPEDropout(target, [str(pair.reference) for pair in pairs], rate)
+
+    def draw(generator: np.random.Generator) -> list[Ids]:
+        return [*zip(read(generator), written(generator), strict=True)]
+
+    return draw
 
 
 def pairs_split(
@@ -115,10 +139,10 @@ def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, sa
         note += " from pretrained weights, an earlier run or an earlier start"
         note += ", so data.vocabulary_size and similar options are not read"
     source, target = processor.source.unknown, processor.target.unknown
-    count = sum(read.count(source) + written.count(target) for read, written in pairs)
+    count = sum([*read].count(source) + [*written].count(target) for read, written in pairs)
     unknown = count / sum(len(read) + len(written) for read, written in pairs)
     return f"{note}; {unknown:.0%} of the training tokens are unknown" if unknown > MOST_UNKNOWN else note
 
 
-def _truncated(ids: list[int], length: int) -> list[int]:
+def _truncated(ids: Sequence[int] | np.ndarray, length: int) -> Sequence[int] | np.ndarray:
     return ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]

@@ -55,8 +55,9 @@ class Shapes:
           order: the indices of the examples; those of the same bucket stay in this order.
         """
         buckets: list[list[int]] = [[] for _ in self.lengths]
+        bucket_of = np.searchsorted(self.lengths, lengths).tolist()
         for index in order:
-            buckets[int(np.searchsorted(self.lengths, lengths[index]))].append(index)
+            buckets[bucket_of[index]].append(index)
         groups: list[tuple[int, list[int]]] = []
         rest: list[int] = []
         last = max((bucket for bucket, members in enumerate(buckets) if members), default=0)

@@ -37,9 +37,8 @@ class CharacterVocabulary:
                 raise ValueError(f"characters[{index}] must be a single character, got {character!r}")
             if first.setdefault(character, index) != index:
                 raise ValueError(f"characters[{index}] and characters[{first[character]}] are both {character!r}")
-        code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
-        self._ids = np.argsort(code_points).astype(np.int32)
-        self._code_points = code_points[self._ids]
+        self._ids = np.full(max(map(ord, self.characters)) + 2, -1, np.int32)  # by code point; the last one is unknown
+        self._ids[[*map(ord, self.characters)]] = np.arange(self.size)
 
     @classmethod
     def of(cls, text: str, *, special: str = "") -> "CharacterVocabulary":
@@ -76,15 +75,15 @@ class CharacterVocabulary:
           UnknownCharacterError: names the unknown characters, the position of the first, and the known ones.
         """
         code_points = np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
-        indices = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
-        unknown = self._code_points[indices] != code_points
+        ids = self._ids[np.minimum(code_points, len(self._ids) - 1)]
+        unknown = ids < 0
         if unknown.any():
             names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
                 f"{int(unknown.argmax()) + 1}); it has {''.join(self.characters)!r}"
             )
-        return self._ids[indices]
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids."""

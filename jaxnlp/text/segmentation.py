@@ -1,10 +1,11 @@
 """Splits words into tokens of a vocabulary: by byte-pair merges, or by the most probable tokens of a unigram model."""
 
 import heapq
+import itertools
 import math
 import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 UNKNOWN_PENALTY = 10.0
 """An unknown character's score is this much below the lowest score, as in SentencePiece."""
@@ -14,14 +15,14 @@ _FLOAT32 = struct.Struct("f")
 
 
 def merged(
-    word: str, scores: Mapping[str, float], *, dropout: float = 0.0, generator: random.Random | None = None
+    word: Sequence[str], scores: Mapping[str, float], *, dropout: float = 0.0, generator: random.Random | None = None
 ) -> list[str]:
     """A word's tokens: its characters, merged step by step into the token with the highest score.
 
     Among equal scores, the leftmost is merged first. O(N log N) for N characters.
 
     Args:
-      word: the word.
+      word: the word, or the tokens that some of its characters are merged into already.
       scores: the score of each token.
       dropout: before each merge, each possible merge is left out with this probability; the word is finished when all
         are left out.
@@ -36,7 +37,8 @@ def merged(
     count = len(symbols)
     after, before = list(range(1, count + 1)), list(range(-1, count - 1))
     # Best first; it may have pairs that are no longer neighbours.
-    possible = [(-scores[word[i : i + 2]], i, word[i : i + 2]) for i in range(count - 1) if word[i : i + 2] in scores]
+    pairs = (first + second for first, second in itertools.pairwise(word))
+    possible = [(-scores[pair], i, pair) for i, pair in enumerate(pairs) if pair in scores]
     heapq.heapify(possible)
     left_out: list[tuple[float, int, str]] = []
     while possible:
@@ -60,6 +62,37 @@ def merged(
         while left_out:
             heapq.heappush(possible, left_out.pop())
     return [symbol for symbol in symbols if symbol is not None]
+
+
+def outcomes(
+    word: str, scores: Mapping[str, float], *, dropout: float, least: float
+) -> list[tuple[tuple[str, ...], float, bool]]:
+    """The outcomes of `merged` with dropout, and their probabilities, which add up to 1.
+
+    Args:
+      word: the word.
+      scores: the score of each token.
+      dropout: as for `merged`.
+      least: no merge is followed from tokens that are reached with a probability below this.
+
+    Returns:
+      For each outcome its tokens, its probability, and whether `merged` ends there; otherwise it goes on from there.
+    """
+    found, reached = list[tuple[tuple[str, ...], float, bool]](), {tuple(word): 1.0}
+    while reached:  # all of the same number of tokens
+        after: dict[tuple[str, ...], float] = {}
+        for tokens, chance in reached.items():
+            if chance < least:
+                found.append((tokens, chance, False))
+                continue
+            pairs = (first + second for first, second in itertools.pairwise(tokens))
+            for _, i, pair in sorted((-scores[pair], i, pair) for i, pair in enumerate(pairs) if pair in scores):
+                fewer = (*tokens[:i], pair, *tokens[i + 2 :])
+                after[fewer] = after.get(fewer, 0.0) + chance * (1.0 - dropout)
+                chance *= dropout
+            found.append((tokens, chance, True))
+        reached = after
+    return found
 
 
 def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unknown: float) -> tuple[list[str], bool]:

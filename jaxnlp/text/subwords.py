@@ -110,9 +110,9 @@ class Subwords:
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
         if dropout:
             generator = random.Random(seed)
-            words = self._split(blanks_swapped(self._normalization.apply(text)))
-            return _unknowns_joined([one for word in words for one in self._ids_of(word, dropout, generator)[0]])
-        return _unknowns_joined([one for ids, _, _ in self._words_of(text) for one in ids])
+            tokens = (merged(word, self.merges, dropout=dropout, generator=generator) for word in self.words(text))
+            return self.joined([one for of_word in tokens for one in self.ids_of(of_word)])
+        return self.joined([one for ids, _, _ in self._words_of(text) for one in ids])
 
     encode_target = encode
     """The ids of a target's tokens: those of any text."""
@@ -205,6 +205,10 @@ class Subwords:
         prefix = self.normalization.prefix and self.kind != "characters"
         return dataclasses.replace(self.normalization, prefix=prefix)
 
+    def words(self, text: str) -> list[str]:
+        """The words of a text, which are tokenized one by one, with ▁ for blanks."""
+        return self._split(blanks_swapped(self._normalization.apply(text)))
+
     def _split(self, text: str) -> list[str]:
         """Splits a text, with ▁ for blanks, where no token crosses the split."""
         if self.kind == "characters":
@@ -213,16 +217,18 @@ class Subwords:
             return pretokenize(text)
         return [text] if self._crosses_blanks else _SPACED.findall(text)
 
-    def _ids_of(
-        self, word: str, dropout: float = 0.0, generator: random.Random | None = None
-    ) -> tuple[list[int], bool, list[str]]:
+    def _ids_of(self, word: str) -> tuple[list[int], bool, list[str]]:
         """The ids of a word's tokens, whether rounding of the sums of scores decides between them and others, and the
         tokens, also those that are not in the vocabulary."""
         tokens, rounded = [word], False
         if self.kind == "bpe":
-            tokens = merged(word, self._scores, dropout=dropout, generator=generator)
+            tokens = merged(word, self.merges)
         elif self.kind == "unigram":
-            tokens, rounded = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
+            tokens, rounded = most_probable(word, self.merges, longest=self._longest, unknown=self._unknown_score)
+        return self.ids_of(tokens), rounded, tokens
+
+    def ids_of(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of a word's tokens; those that are not in the vocabulary become bytes or unknown."""
         ids: list[int] = []
         for token in tokens:
             token_id = self._ids.get(token)
@@ -234,7 +240,13 @@ class Subwords:
                 ids += [len(SPECIAL) + byte for byte in text.encode()]
             else:
                 ids.append(UNKNOWN)
-        return ids, rounded, tokens
+        return ids
+
+    def joined(self, ids: list[int]) -> list[int]:
+        """The ids of a text's words with one unknown token for consecutive ones, as in SentencePiece."""
+        if self.byte_fallback:
+            return ids
+        return [one for index, one in enumerate(ids) if one != UNKNOWN or ids[index - 1 : index] != [UNKNOWN]]
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
@@ -265,7 +277,8 @@ class Subwords:
         return {token: self._first + index for index, token in enumerate(self.vocabulary)}
 
     @functools.cached_property
-    def _scores(self) -> dict[str, float]:
+    def merges(self) -> dict[str, float]:
+        """The score of each token of the vocabulary."""
         return dict(zip(self.vocabulary, self.scores, strict=True))
 
     @functools.cached_property
@@ -284,11 +297,6 @@ class Subwords:
     def _kept(self) -> dict[str, tuple[list[int], bool, list[str]]]:
         """A cache of the results of `_ids_of`."""
         return {}
-
-
-def _unknowns_joined(ids: list[int]) -> list[int]:
-    """The ids with one unknown token for consecutive ones, as in SentencePiece."""
-    return [one for index, one in enumerate(ids) if one != UNKNOWN or ids[index - 1 : index] != [UNKNOWN]]
 
 
 def blanks_swapped(text: str) -> str:

@@ -1,6 +1,7 @@
 import io
 import tarfile
 
+import grain
 import numpy as np
 import pytest
 from PIL import Image
@@ -104,6 +105,21 @@ def test_each_option_changes_training_images_only(option, changed):
         assert 0.2 < same.mean() < 0.8
     held_out = [next(iter(corpus.split("validation").batches))["images"] for corpus in (plain, other)]
     np.testing.assert_array_equal(*held_out)
+
+
+def test_flips_and_shifts_draw_what_grain_and_the_methods_of_its_generators_draw():
+    images, _ = held_out_part(digits(), 0.1)
+
+    def row(index, generator):
+        image = images.images[index][:, ::-1] if generator.random() < 0.5 else images.images[index]
+        top, left = generator.integers(0, 5, 2)
+        return np.pad(image, ((2, 2), (2, 2), (0, 0)))[top : top + 8, left : left + 8]
+
+    rows = grain.MapDataset.range(len(images.images)).seed(3).shuffle().repeat(10).random_map(row)
+    batches = iter(Images(batch_size=64, flip=True, shift=2).load(3).train)
+    for number in range(3):
+        expected = [rows[index] for index in range(64 * number, 64 * (number + 1))]
+        np.testing.assert_array_equal(next(batches)["images"], expected)
 
 
 def test_batches_are_the_same_each_time_and_each_image_comes_once_an_epoch():

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from data.pipelines.buckets import array_buckets, padded
+from data.pipelines.endless import shuffled
 
 LENGTHS = np.random.default_rng(0).integers(1, 60, size=50)
 BATCH = 4
@@ -18,8 +19,8 @@ def example(number):
 
 
 def endless(seed=0):
-    examples = grain.MapDataset.range(len(LENGTHS)).seed(seed).shuffle().repeat(1000).map(example)
-    return BUCKETS.endless(examples, BATCH, seed=seed, pool_batches=POOL)
+    numbers = shuffled(range(len(LENGTHS)), seed)
+    return BUCKETS.endless(lambda indices: [*map(example, numbers(indices))], BATCH, seed=seed, pool_batches=POOL)
 
 
 def first(count, batches=None):

@@ -1,26 +1,27 @@
 import grain
 import numpy as np
 
-from data.pipelines.endless import batched, iterable, shuffled
+from data.pipelines.endless import batched, iterable, shuffled, stacked
 
 
 def test_each_epoch_has_each_example_once_in_another_order():
-    examples = shuffled(grain.MapDataset.range(20), 0)
-    first, second = ([examples[epoch * 20 + i] for i in range(20)] for epoch in (0, 1))
+    examples = shuffled(range(20), 0)
+    first, second = (examples(np.arange(20) + epoch * 20) for epoch in (0, 1))
     assert sorted(first) == sorted(second) == list(range(20))
     assert first != second
-    assert [shuffled(grain.MapDataset.range(20), 0)[i] for i in range(20)] == first
-    assert [shuffled(grain.MapDataset.range(20), 1)[i] for i in range(20)] != first
+    assert shuffled(range(20), 0)(np.arange(20)) == first
+    assert shuffled(range(20), 1)(np.arange(20)) != first
 
 
 def test_batches_are_endless_and_continue_from_a_saved_state():
-    batches = shuffled(grain.MapDataset.range(20), 0).batch(8)
+    examples = shuffled(range(20), 0)
+    batches = batched(lambda indices: {"index": np.array(examples(indices))}, 8)
     assert len(batches) > 2**30
     iterator, again = iter(iterable(batches)), iter(iterable(batches))
     next(iterator)
     again.set_state(iterator.get_state())
     for _ in range(5):
-        np.testing.assert_array_equal(next(again), next(iterator))
+        np.testing.assert_array_equal(next(again)["index"], next(iterator)["index"])
 
 
 def test_rows_of_a_batch_are_the_examples_of_grains_own_batches_and_no_other_is_made():
@@ -30,8 +31,9 @@ def test_rows_of_a_batch_are_the_examples_of_grains_own_batches_and_no_other_is_
         made.append(index)
         return {"index": np.int32(index), "noise": generator.random(3), "loss_mask": np.array(True)}
 
-    examples = shuffled(grain.MapDataset.range(20), 0).random_map(example)
-    expected, batch = examples.batch(8)[4], batched(examples, 8)[4]
+    expected = grain.MapDataset.range(20).seed(0).shuffle().repeat(100).random_map(example).batch(8)[4]
+    examples = shuffled(range(20), 0, example)
+    batch = batched(lambda indices: stacked(examples(indices)), 8)[4]
     made.clear()
     rows = batch.rows(np.array([2, 5]))
     assert made == expected["index"][[2, 5]].tolist()

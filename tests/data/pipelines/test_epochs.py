@@ -10,12 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cloudpickle
-import grain
 import numpy as np
 import pytest
 
 from data import DataError, LazyBatch
-from data.pipelines.endless import batched, iterable, shuffled
+from data.pipelines.endless import batched, iterable, shuffled, stacked
 from data.pipelines.epochs import Epochs, keeps_last
 from tests.guards import test_families as guards
 from tests.jaxnlp.tasks.test_init import CONFIGS, FURTHER
@@ -69,10 +68,8 @@ def test_an_epoch_is_made_once():
 
 @pytest.mark.thorough  # starting two processes takes seconds
 def test_processes_make_the_same_batches_and_go_on_from_the_state_of_one_process():
-    examples = shuffled(grain.MapDataset.range(20), 0).random_map(
-        lambda index, generator: {"index": np.int32(index), "noise": generator.random(3)}
-    )
-    alone = iterable(batched(examples, 4))
+    examples = shuffled(range(20), 0, lambda index, generator: {"index": np.int32(index), "noise": generator.random(3)})
+    alone = iterable(batched(lambda indices: stacked(examples(indices)), 4))
     workers = iter(alone.with_workers(2))
     expected = list(itertools.islice(alone, 40))
     found = [next(workers) for _ in range(20)]

@@ -1,25 +1,45 @@
 import numpy as np
 import pytest
 
-from data.pipelines.image_augmentation import cutmix, erase, flip, mixup, shift
+from data.pipelines.image_augmentation import cutmix, erased, flip, mixup, shift
 
 GENERATOR = np.random.default_rng
-IMAGE = GENERATOR(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+IMAGES = GENERATOR(0).integers(0, 256, (9, 6, 6, 3), dtype=np.uint8)
 
 
-def test_flips_shifts_and_erased_rectangles_keep_the_shape():
-    flipped = [flip(IMAGE, GENERATOR(seed)) for seed in range(20)]
-    assert {x.tobytes() for x in flipped} == {IMAGE.tobytes(), IMAGE[:, ::-1].tobytes()}
-    shifted = {shift(IMAGE, 1, GENERATOR(seed)).tobytes() for seed in range(100)}
-    padded = np.pad(IMAGE, ((1, 1), (1, 1), (0, 0)))
-    assert shifted == {padded[i : i + 6, j : j + 6].tobytes() for i in range(3) for j in range(3)}
-    assert erase(IMAGE, 0.0, GENERATOR(0)) is IMAGE
+def test_chosen_images_are_flipped():
+    chosen = np.arange(9) % 3 == 1
+    expected = [image[:, ::-1] if one else image for image, one in zip(IMAGES, chosen, strict=True)]
+    np.testing.assert_array_equal(flip(IMAGES, chosen), expected)
+
+
+def test_each_image_is_shifted_to_its_corner():
+    corners = np.array([(row, column) for row in range(3) for column in range(3)])
+    padded = np.pad(IMAGES, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    expected = [image[i : i + 6, j : j + 6] for image, (i, j) in zip(padded, corners, strict=True)]
+    np.testing.assert_array_equal(shift(IMAGES, 1, corners), expected)
+    np.testing.assert_array_equal(shift(IMAGES, 0, 0 * corners), IMAGES)
+
+
+def test_erased_rectangles_are_inside_and_at_most_about_a_third():
+    assert erased((6, 6, 3), 0.0, GENERATOR(0)) is None
     for seed in range(20):
-        changed = (erase(IMAGE, 1.0, GENERATOR(seed)) != IMAGE).any(axis=2)
-        rows, columns = np.flatnonzero(changed.any(axis=1)), np.flatnonzero(changed.any(axis=0))
-        assert 0 < len(rows) < 6
-        assert 0 < len(columns) < 6
-        assert (rows[-1] - rows[0] + 1) * (columns[-1] - columns[0] + 1) <= 0.5 * 36
+        image = IMAGES[0].copy()
+        rows, columns, pixels = erased(image.shape, 1.0, GENERATOR(seed))
+        assert image[rows, columns].shape == pixels.shape
+        assert 0 < pixels.shape[0] < 6
+        assert 0 < pixels.shape[1] < 6
+        assert pixels.shape[0] * pixels.shape[1] <= 0.5 * 36
+
+
+def test_mixup_is_the_rounded_mean_at_every_share():
+    images = np.concatenate([np.zeros_like(IMAGES), np.full_like(IMAGES, 255), IMAGES] * 8)
+    found = mixup({"images": images, "labels": np.arange(len(images))}, 0.1, GENERATOR(0))
+    share = found["share"][:, None, None, None]
+    assert (share > 1 - 1 / 512).any()
+    assert (share < 0.9).any()
+    expected = np.rint(share * images + (1 - share) * images[found["other_labels"]]).astype(np.uint8)
+    np.testing.assert_array_equal(found["images"], expected)
 
 
 @pytest.mark.parametrize("mix", [mixup, cutmix])
