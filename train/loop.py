@@ -18,7 +18,7 @@ from train.config import TrainConfig
 from train.evaluation.validation import Validation
 from train.logs.deferred import Deferred
 from train.logs.log import RunLog
-from train.parallel import MeshParallel, Parallel, ParallelMode, make_parallel
+from train.parallel import Parallel, ParallelMode, make_parallel
 from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
@@ -166,12 +166,12 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: RunProgress) -
 def _compile_step(ahead: Ahead, setup: Setup, layout: Parallel, program: Any) -> None:
     """Compiles the training step in a thread while the initial state is compiled, if all batches have one shape.
 
-    Several processes compile their programs in one order, and pmap takes another state.
+    Several processes compile their programs in one order.
     """
     batch, *others = setup.corpus.shapes.train
-    if not others and isinstance(layout, MeshParallel) and jax.process_count() == 1:
-        placed = layout.put_batch(batch, setup.config.accumulation_steps)
-        ahead.compile(program, layout.like(setup.abstract_state), placed)
+    state = layout.state_of_step(setup.abstract_state)
+    if not others and state is not None and jax.process_count() == 1:
+        ahead.compile(program, state, layout.put_batch(batch, setup.config.accumulation_steps))
 
 
 def _compile_further_programs(

@@ -64,6 +64,9 @@ class Parallel(Protocol):
     def like(self, tree: T) -> T:
         """An abstract state (jax.ShapeDtypeStruct), or part of one, with the shardings for reading a checkpoint."""
 
+    def state_of_step(self, state: TrainState) -> TrainState | None:
+        """The abstract state that the step takes; None = the mode knows it only from the state itself."""
+
     def place(self, tree: Any) -> Any:
         """Lays out a state, or part of one, that was read from a checkpoint, for the step."""
 

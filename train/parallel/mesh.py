@@ -153,6 +153,10 @@ class MeshParallel:
             lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree, self.shardings(tree)
         )
 
+    def state_of_step(self, state: TrainState) -> TrainState:
+        """See `Parallel`."""
+        return self.like(state)
+
     def place(self, tree: Any) -> Any:
         """See `Parallel`."""
         return jax.device_put(tree, self.shardings(tree))

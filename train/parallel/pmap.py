@@ -48,6 +48,9 @@ class PmapParallel:
         here = jax.sharding.SingleDeviceSharding(self._devices[0])
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), tree)
 
+    def state_of_step(self, state: TrainState) -> None:
+        """See `Parallel`."""
+
     def place(self, tree: Any) -> Any:
         """See `Parallel`."""
         # With the step's axis name. Otherwise the second call of the step would compile it again.
