@@ -16,14 +16,14 @@ def get_config() -> TrainConfig:
         resume_tagger.get_config(),
         recipe="weibo_tagger",
         ema_decay=0.995,
-        total_steps=1_500,
+        total_steps=3_000,
         evaluate_every_steps=250,
         checkpoint_every_steps=250,
         **{
             "data.source": "weibo_ner_zh",
             "data.zero_digits": True,
             "model.recurrent_widths": (128,),
-            "model.word_dropout_rate": 0.1,
+            "model.word_dropout_rate": 0.5,
             "optimizer.learning_rate": 2e-3,
         },
     )
