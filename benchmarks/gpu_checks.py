@@ -121,7 +121,12 @@ def dropout_bits(gpu: bool) -> Comparison:
 
     @jax.jit
     def run():
-        settings = {"dropout_rate": rate, "dropout_key": key, "first_row": first_row, "interpret": not gpu}
+        settings: dict[str, Any] = {
+            "dropout_rate": rate,
+            "dropout_key": key,
+            "first_row": first_row,
+            "interpret": not gpu,
+        }
         kept = []
         for start in range(0, length, width):
             window = jnp.eye(length, dtype=jnp.bfloat16)[:, start : start + width]
