@@ -16,7 +16,7 @@ from jaxnlp.ops.compiler_options import jit_for
 from jaxnlp.tasks import Task
 from train.optimizer import AdamW, OptimizerConfig
 from train.optimizer.chain import make_optimizer
-from train.step import init_state, train_step
+from train.step import TrainState, init_state, train_step
 
 ADAMW = AdamW(learning_rate=1e-3, weight_decay=0.01, max_grad_norm=1.0)
 
@@ -31,9 +31,14 @@ def jax_step(
     """Forward, backward, clipping, AdamW: the jitted `train.step.train_step` with a donated state."""
     use_compilation_cache(None)
     model, inputs = model_config.build(processor), model_config.inputs(processor)
-    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     optimizer = make_optimizer(config, total_steps=10_000, parameter=model_config.parameter, frozen=model_config.frozen)
-    state = init_state(params, optimizer, jax.random.key(0), ema=False)
+
+    def initial_state() -> TrainState:
+        zeros = (jnp.zeros(x.shape, x.dtype) for x in inputs)
+        params = model.init(jax.random.key(0), *zeros)["params"]
+        return init_state(params, optimizer, jax.random.key(0), ema=False)
+
+    state = jit_for(jax.devices()[0], initial_state)()  # one program, as in training
     objective = task.objective(model, Corpus((), {}, processor, "", ""))
     step_fn = functools.partial(train_step, objective=objective, optimizer=optimizer)
     compiled = jit_for(jax.devices()[0], step_fn, donate_argnums=0)

@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from jaxnlp.ops import flash_gpu_kernels
-from jaxnlp.ops.flash_tiles import Extras, Options, Parts, Shape, like, padded, slots
+from jaxnlp.ops.flash_tiles import Extras, Options, Parts, Shape, kernel_name, like, padded, slots
 
 
 def head_width(width: int, heads: int, key_heads: int) -> int:
@@ -126,7 +126,7 @@ def forward(options: Options, parts: Parts, extras: Extras) -> tuple[jax.Array, 
         ),
         width=width,
         interpret=options.interpret,
-        name="flash_forward",
+        name=kernel_name("forward", options),
     )
     return y[:, : shape.queries, 0], statistic[:, :, : shape.queries]
 
@@ -165,7 +165,7 @@ def backward(
         ],
         width=width,
         interpret=options.interpret,
-        name="flash_backward_keys",
+        name=kernel_name("backward_keys", options),
     )
     block_rows = pl.BlockSpec((None, None, shape.query_block), lambda i, h, b: (b, h, i))
     # Where q, k and v are one array, so are the gradients: that of q is written into the array of the others.
@@ -188,7 +188,7 @@ def backward(
         [_block(shape.query_block, width, at_q)],
         width=width,
         interpret=options.interpret,
-        name="flash_backward_queries",
+        name=kernel_name("backward_queries", options),
         input_output_aliases={len(jax.tree.leaves(arrays)): 0} if packed else {},
     )
     gradients = (of_queries,) if packed else (of_queries, *of_keys)

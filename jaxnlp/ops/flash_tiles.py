@@ -96,6 +96,11 @@ def like(x: jax.Array, shape: tuple[int, ...], dtype: Any = None) -> jax.ShapeDt
     return jax.ShapeDtypeStruct(shape, dtype or x.dtype, manual_axis_type=jax.typeof(x).manual_axis_type)
 
 
+def kernel_name(kernel: str, options: Options) -> str:
+    """The name that profiles and the text of a program have: `train.programs.roofline` counts products by it."""
+    return f"flash_{kernel}{'_causal' if options.causal else ''}"
+
+
 def product(x, y, summed: tuple[int, int], shape: Shape):
     """x and y [m, n] multiplied over these axes, in float32."""
     axes = (((summed[0],), (summed[1],)), ((), ()))

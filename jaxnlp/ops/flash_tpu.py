@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from jaxnlp.ops import flash_tpu_kernels
-from jaxnlp.ops.flash_tiles import Extras, Options, Parts, Shape, key_blocks, like, padded, slots
+from jaxnlp.ops.flash_tiles import Extras, Options, Parts, Shape, kernel_name, key_blocks, like, padded, slots
 from jaxnlp.ops.flash_tpu_kernels import LANES, first_query_block
 
 MAX_BLOCK = 512
@@ -121,7 +121,7 @@ class _Call:
             scratch_shapes=[pltpu.VMEM(size, jnp.float32) for size in sums],
             compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "parallel", "arbitrary")),
             interpret=self.shape.options.interpret,
-            name=f"flash_{kernel.__name__}",
+            name=kernel_name(kernel.__name__, self.shape.options),
         )(*arrays)
 
     def over_keys(self) -> tuple[Place, Place]:

@@ -1,10 +1,12 @@
-"""The tables of TPUs in docs/accelerators.md, and what they must say."""
+"""The table of programs for a TPU in docs/accelerators.md, and what it must say."""
 
 import json
 
 import pytest
 
-from benchmarks.compiled_tpu import ATTENTION, IMPLEMENTATIONS, LENGTHS, PAGE, RESULTS, RUNS, with_tables
+from benchmarks.compiled import PAGE, table
+from benchmarks.compiled_tpu import MARKERS, RESULTS, RUNS
+from benchmarks.markdown import with_table
 
 MEMORY = 16e9
 SECONDS = 60
@@ -13,28 +15,16 @@ WITHOUT_ATTENTION = ("lstm_lm_hw4", "chr_en_lstm", "conll_bilstm_crf", "ud_parse
 """Runs whose programs have no attention of several heads."""
 
 
-def rows_of(path):
-    return json.loads(path.read_text(encoding="utf-8"))
+ROWS = json.loads(RESULTS.read_text(encoding="utf-8"))
 
 
-def test_the_page_has_the_tables_of_the_recorded_rows():
+def test_the_page_has_the_table_of_the_recorded_rows():
     page = PAGE.read_text(encoding="utf-8")
-    assert page == with_tables(page)
-    assert {row["run"] for row in rows_of(RESULTS)} == {*RUNS}
-    rows = rows_of(ATTENTION)
-    assert [(row["positions"], row["implementation"]) for row in rows] == [
-        (length, name) for length in LENGTHS for name in IMPLEMENTATIONS
-    ]
+    assert page == with_table(page, table(ROWS), MARKERS)
+    assert {row["run"] for row in ROWS} == {*RUNS}
 
 
-def test_the_memory_of_flash_grows_with_the_length_and_that_of_vjp_with_its_square():
-    sizes = {(row["positions"], row["implementation"]): row["temporary_bytes"] for row in rows_of(ATTENTION)}
-    assert sizes[LENGTHS[-1], "flash"] / sizes[LENGTHS[-3], "flash"] == pytest.approx(4.0, rel=0.1)
-    assert sizes[LENGTHS[1], "vjp"] / sizes[LENGTHS[0], "vjp"] == pytest.approx(4.0, rel=0.1)
-    assert sizes[LENGTHS[-1], "vjp"] is None
-
-
-@pytest.mark.parametrize("row", rows_of(RESULTS), ids=lambda row: f"{row['run']}: {row['program']}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['run']}: {row['program']}")
 def test_each_program_has_kernels_of_attention_fits_in_the_memory_of_the_tpu_and_compiles_in_a_minute(row):
     new = 0 if row["donated_arrays"] else row["output_bytes"]
     assert row["argument_bytes"] + row["temporary_bytes"] + new < MEMORY

@@ -4,10 +4,10 @@ from typing import Any
 
 from train.programs.hlo import parse
 from train.programs.peaks import peaks_of
-from train.programs.roofline import all_flops
+from train.programs.roofline import all_flops, flash_kernel
 
-HIDDEN = ("triton", "cudnn$conv", "rnn")
-"""Parts of the names of custom calls with products of which nothing is known."""
+HIDDEN = ("triton", "tpu_custom_call", "cudnn$conv", "rnn")
+"""Parts of the names of custom calls with products of which nothing is known, but for the kernels of `ops.flash`."""
 
 
 def peak_facts(executable: Any, count: float, devices: int, device_kind: str) -> dict[str, float]:
@@ -15,7 +15,7 @@ def peak_facts(executable: Any, count: float, devices: int, device_kind: str) ->
     it counts; and `peak_flops`, the FLOP/s of all devices in bfloat16.
 
     {} for devices whose peak is not known, for a step that counts nothing, and for one with products that the program's
-    text does not show: those of cuDNN's convolutions and recurrent layers, and of kernels such as `ops.flash_kernels`.
+    text does not show: those of cuDNN's convolutions and recurrent layers, and of kernels that are not of `ops.flash`.
 
     Args:
       executable: the compiled step.
@@ -27,7 +27,8 @@ def peak_facts(executable: Any, count: float, devices: int, device_kind: str) ->
     if peaks is None or not count:
         return {}
     program = parse(executable.as_text() or "")
-    if any(part in target for target in program.custom_calls() for part in HIDDEN):
+    unknown = (one.target or "" for one, _ in program.kernels() if flash_kernel(one) is None)
+    if any(part in target for target in unknown for part in HIDDEN):
         return {}
     flops = all_flops(program) * devices
     return {"flops_per_unit": flops / count, "peak_flops": peaks.bfloat16 * devices}

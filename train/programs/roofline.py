@@ -1,7 +1,7 @@
 """A step's time by the roofline: each kernel takes as long as its products or its memory traffic, plus its launch.
 
-Source: Williams et al. 2009. The attainable shares of the peaks are those of large kernels on an H100: with them, a
-GPT-2 step of 37.3 ms was estimated at 40.8 ms.
+Source: Williams et al. 2009. The attainable shares of the peaks are those of large products and copies on an H100.
+Attention and small kernels reach less, so an estimate is a comparison of programs, and no measurement.
 """
 
 import math
@@ -14,6 +14,9 @@ from train.programs.peaks import Peaks
 
 PRODUCT_SHARE, BANDWIDTH_SHARE = 0.62, 0.87
 """Attainable shares of the peak rates of products and of memory."""
+FLASH_PRODUCTS = {"forward": 2, "backward_keys": 4, "backward_queries": 3}
+"""The products of queries and keys that each kernel of `ops.flash` computes. Both of the gradient compute the scores
+and the gradient of the weights."""
 
 
 class Estimate(NamedTuple):
@@ -68,6 +71,8 @@ def product_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]
     otherwise."""
     if one.op.startswith("custom-call") and "fmha" in (one.target or ""):
         return _attention_flops(one, types), True
+    if flash_kernel(one) is not None:
+        return _flash_flops(one, types)
     if one.op == "convolution":
         return _convolution_flops(one, types)
     if one.op != "dot" and "matmul" not in (one.target or "") and "gemm" not in (one.target or ""):
@@ -105,6 +110,24 @@ def _attention_flops(one: Instruction, types: dict[str, str]) -> float:
     return 2.0 * products * math.prod(q) * k[1] * (0.5 if "CAUSAL" in one.line else 1.0)
 
 
+def flash_kernel(one: Instruction) -> str | None:
+    """The name of the kernel of `ops.flash` that a custom call runs, such as `forward`; None for other instructions."""
+    if not one.op.startswith("custom-call") or not any(part in (one.target or "") for part in ("triton", "tpu")):
+        return None
+    found = re.search(rf"\bflash_({'|'.join(FLASH_PRODUCTS)})(?:_causal)?/pallas_call", one.line)
+    return None if found is None else found[1]
+
+
+def _flash_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
+    """Of all positions, with the padding to whole blocks; half if causal. The first operand is q, the second k: [B, S,
+    ...]; the result of the forward kernel and the fourth operand of the others are [B, T, ..., H, K] or [B, T, H K]."""
+    name = flash_kernel(one) or ""
+    (dtype, rows), *_ = arrays(one.type if name == "forward" else types[one.operands[3]])
+    keys = arrays(types[one.operands[1]])[0][1][1]
+    pairs = math.prod(rows) * keys * (0.5 if f"flash_{name}_causal" in one.line else 1.0)
+    return 2.0 * FLASH_PRODUCTS[name] * pairs, dtype in ("bf16", "f16")
+
+
 def traffic(kernel: Instruction, program: Program, types: dict[str, str]) -> float:
     """The bytes that a kernel reads and writes. Of an array that is sliced or updated in place, only that part
     counts."""
@@ -112,7 +135,8 @@ def traffic(kernel: Instruction, program: Program, types: dict[str, str]) -> flo
     if not body:
         if kernel.op == "dynamic-update-slice":
             return 2.0 * bytes_of(types.get(kernel.operands[1], ""))
-        read = 0 if kernel.op == "dynamic-slice" else sum(bytes_of(types.get(name, "")) for name in kernel.operands)
+        given = dict.fromkeys(kernel.operands)  # packed q, k and v are given three times
+        read = 0 if kernel.op == "dynamic-slice" else sum(bytes_of(types.get(name, "")) for name in given)
         return float(read + bytes_of(kernel.type) * (2 if kernel.op == "dynamic-slice" else 1))
     updated = [one for one in body if one.op == "dynamic-update-slice"]
     written = sum(bytes_of(types[one.operands[1]]) for one in updated) if updated else bytes_of(kernel.type)

@@ -7,6 +7,10 @@ import jax
 KERNELS = ("flash_forward", "flash_backward_keys", "flash_backward_queries")
 
 
+def kernel_names(causal):
+    return [f"{name}_causal" if causal else name for name in KERNELS]
+
+
 def an_h100():
     """A context in which JAX lowers kernels for a GPU that is not there; versions before 0.11 need none."""
     try:

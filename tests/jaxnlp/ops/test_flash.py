@@ -68,9 +68,12 @@ CASES = {
 }
 
 
-@pytest.mark.thorough
+QUICK = "packed, masked, narrow"
+"""The case of `make test`."""
+
+
 @pytest.mark.parametrize("platform", ["gpu", "tpu"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [x if x == QUICK else pytest.param(x, marks=pytest.mark.thorough) for x in CASES])
 def test_values_and_gradients_equal_those_of_autodiff(case, platform):
     shapes, settings = CASES[case]
     settings = dict(settings)

@@ -18,8 +18,19 @@ def test_flops_are_counted_for_each_token_on_all_devices():
     }
 
 
-def test_nothing_is_said_of_a_step_with_products_that_are_not_counted():
-    step = STEP.replace("__cublas$lt$matmul", "__gpu$xla.gpu.triton")
+@pytest.mark.parametrize("target", ["__gpu$xla.gpu.triton", "tpu_custom_call"])
+def test_kernels_of_flash_are_counted(target):
+    kernel = f"""  %y = bf16[2,256,1,1,128]{{4,3,2,1,0}} custom-call(%q, %q, %q), custom_call_target="{target}", \
+metadata={{op_name="jit(step)/flash_forward/pallas_call"}}
+  %fused ="""
+    step = STEP.replace("  %fused =", "  %q = bf16[2,256,3,1,128]{4,3,2,1,0} parameter(2)\n" + kernel)
+    facts = peak_facts(types.SimpleNamespace(as_text=lambda: step), 512.0, 1, "NVIDIA H100 80GB HBM3")
+    assert facts["flops_per_unit"] * 512 == STEP_FLOPS + 4 * 2 * 256 * 256 * 128
+
+
+@pytest.mark.parametrize("target", ["__gpu$xla.gpu.triton", "tpu_custom_call"])
+def test_nothing_is_said_of_a_step_with_products_that_are_not_counted(target):
+    step = STEP.replace("__cublas$lt$matmul", target)
     assert step != STEP
     assert peak_facts(types.SimpleNamespace(as_text=lambda: step), 512.0, 1, "NVIDIA H100 80GB HBM3") == {}
 

@@ -3,7 +3,7 @@ import pytest
 from tests.train.programs.texts import LOOP, STEP
 from train.programs.hlo import Instruction, parse
 from train.programs.peaks import Peaks
-from train.programs.roofline import BANDWIDTH_SHARE, PRODUCT_SHARE, estimate, product_flops
+from train.programs.roofline import BANDWIDTH_SHARE, PRODUCT_SHARE, estimate, product_flops, traffic
 
 FLOPS = 2 * 256 * 512 * 128
 
@@ -31,7 +31,7 @@ def test_what_crosses_the_links_takes_its_time_if_it_is_longer_than_the_kernels(
 
 def test_a_loop_takes_its_time_at_each_turn():
     found = estimate(parse(LOOP), Peaks(1.0, 1.0, 4000 / BANDWIDTH_SHARE, 1e30, launch=0.0))
-    assert found.seconds == pytest.approx(2 + 7 * 3)  # a negation reads and writes, an addition reads twice
+    assert found.seconds == pytest.approx(2 + 7 * 2)  # each operation reads an array and writes one
     assert (found.flops, found.peak_share) == (0, 0)
 
 
@@ -72,6 +72,41 @@ def test_attention_of_cudnn_has_two_products_and_its_gradient_five():
         line = f'custom_call_target="{target}", mask_type NO_MASK'
         call = Instruction("y", "(bf16[2,4,64,32])", "custom-call", ("q", "k", "v"), line)
         assert product_flops(call, types) == (products * one, True)
+
+
+def flash_flops(name, result, operands, target, types):
+    """Those of a call of a kernel, as XLA writes it."""
+    line = f'custom_call_target="{target}", metadata={{op_name="jit(step)/jvp(jit(_forward))/{name}/pallas_call"}}'
+    return product_flops(Instruction("y", result, "custom-call", operands, line), types)
+
+
+@pytest.mark.parametrize(("kernel", "products"), [("forward", 2), ("backward_keys", 4), ("backward_queries", 3)])
+def test_flash_has_two_products_forward_and_seven_backward_and_half_if_causal(kernel, products):
+    one = 2 * 2 * 4 * 384 * 384 * 64  # 2 examples, 4 heads, packed on a GPU
+    types = {"qkv": "bf16[2,384,3,4,64]", "dy": "bf16[2,384,1,4,64]", "s": "f32[2,4,384]"}
+    result = f"({types['dy']}, {types['s']})" if kernel == "forward" else types["qkv"]
+    operands = ("qkv", "qkv", "qkv", "dy", "s", "s")
+    found = flash_flops(f"flash_{kernel}_causal", result, operands, "__gpu$xla.gpu.triton", types)
+    assert found == (products * one / 2, True)
+    one = 2 * 2 * 4 * 112 * 208 * 128  # a TPU pads these heads to 128 columns
+    types = {"q": "bf16[2,112,512]", "kv": "bf16[2,208,512]", "dy": "bf16[2,112,512]", "s": "f32[2,4,1,112]"}
+    result = f"({types['dy']}, {types['s']})" if kernel == "forward" else types["kv"]
+    operands = ("q", "kv", "kv", "dy", "s", "s")
+    assert flash_flops(f"flash_{kernel}", result, operands, "tpu_custom_call", types) == (products * one, True)
+    assert flash_flops(f"other_{kernel}", result, operands, "tpu_custom_call", types) == (0, True)
+
+
+def test_a_kernel_reads_an_array_once_that_it_is_given_several_times():
+    text = """HloModule m
+
+ENTRY %main (x: bf16[2,8]) -> bf16[8] {
+  %x = bf16[2,8]{1,0} parameter(0)
+  ROOT %y = bf16[8]{0} custom-call(%x, %x, %x), custom_call_target="any"
+}
+"""
+    program = parse(text)
+    [(kernel, _)] = program.kernels()
+    assert traffic(kernel, program, {"x": "bf16[2,8]"}) == 32 + 16
 
 
 def test_an_array_that_is_updated_in_place_costs_what_is_written():
