@@ -64,7 +64,7 @@ def evaluate(run: Trained, eval_corpus_path: str | Path, outputs_path: str | Pat
     """
     run = require_run(run, QuestionAnswering, RECIPE)
     places = [one_line(place) for place in ask(run, [question for question, *_ in _rows(eval_corpus_path)])]
-    write_file(Path(outputs_path), "".join(f"{place}\n" for place in places).encode())
+    write_file(Path(outputs_path).expanduser(), "".join(f"{place}\n" for place in places).encode())
     return evaluate_places(eval_corpus_path, places)
 
 
@@ -99,5 +99,5 @@ def _attention(config: GPTConfig, params: Params, x: Array) -> Array:
 
 def _rows(path: str | Path) -> list[list[str]]:
     """The columns of each line of a file."""
-    lines = read_text_file(Path(path)).removesuffix("\n").split("\n")
+    lines = read_text_file(Path(path).expanduser()).removesuffix("\n").split("\n")
     return [line.strip().split("\t") for line in lines]

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "Task.from_pretrained": "subclasses define it",
     "classifier_of_transformers": "the task has read the folder's config before",
     "is_run": "a folder without checkpoints is none: see tests/jaxnlp/test_runs.py",
+    "evaluate": "it reads its file as evaluate_places, which is called here",
     "recipe": "it names a file that ends in .py: see tests/train/test_recipes.py",
 }
 """Functions that this test does not call, and why."""
@@ -57,6 +58,7 @@ def test_a_path_may_begin_with_the_home_folder(module, name, tmp_path, monkeypat
         (tmp_path / "here" / file).write_text("{")
     function = operator.attrgetter(name)(importlib.import_module(module))
     given = {"path": "~/here", "folder": "~/here", "workdir": "~/here", "task": None, "head": None, "words": ["a"]}
+    given |= {"filepath": "~/here", "predicted_places": []}
     if "config" in inspect.signature(function).parameters:
         given["config"] = jaxnlp.recipe("number_words")
     needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
