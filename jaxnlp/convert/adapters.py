@@ -141,10 +141,10 @@ def _indices(settings: Mapping[str, Any], module: str, name: str, count: int) ->
     if isinstance(given, dict):
         of = {key: own for key, own in given.items() if f".{module}".endswith(f".{key}")} or given  # or of a tied one
         given = next(iter(of.values()), None)
-    valid = isinstance(given, list) and all(type(index) is int and index >= 0 for index in given)
-    if not valid or len(given) != count:
+    indices = given if isinstance(given, list) else []
+    if len(indices) != count or not all(type(index) is int and index >= 0 for index in indices):
         raise WeightsError(f"{name} has {count} rows, but trainable_token_indices is {given!r:.80}")
-    return np.array(given, np.int64)
+    return np.array(indices, np.int64)
 
 
 def _with_tied(
