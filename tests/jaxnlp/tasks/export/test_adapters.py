@@ -145,3 +145,27 @@ def test_a_vision_transformer_has_the_predictions_of_the_run_in_peft(tmp_path):
     for found in (run, jaxnlp.load_pretrained(tmp_path / "adapter")):
         shares = [[one.probabilities[name] for name in names.values()] for one in found.predict(files)]
         np.testing.assert_allclose(shares, expected, atol=1e-4)
+
+
+@pytest.mark.thorough
+def test_a_classifier_with_a_decoder_and_new_tokens_has_the_predictions_of_its_adapter_in_peft(tmp_path):
+    decoder_folders.write_folder(tmp_path / "base")
+    texts = [f"{text[:30]} covidix" for text in TEXTS]
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        rows = [[text, ("bad", "good")[index % 2]] for index, text in enumerate(texts * 6)]
+        csv.writer(file).writerows([["text", "stars"], *rows])
+    data = ["--data.path", tmp_path / "reviews.csv", "--data.text", "text", "--data.label", "stars"]
+    data += ["--data.max-length", "40", "--data.batch-size", "4", "--init-new-tokens", "covidix"]
+    train("decoder_classify", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "adapter")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=2)
+    theirs.resize_token_embeddings(len(tokenizer))
+    theirs.config.pad_token_id = tokenizer.pad_token_id
+    theirs = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
+    with torch.no_grad():
+        expected = theirs(**tokenizer(texts, return_tensors="pt", padding=True)).logits.softmax(-1)
+    found = jaxnlp.load_pretrained(tmp_path / "adapter").predict(texts)
+    np.testing.assert_allclose(
+        [[one.probabilities[name] for name in ("bad", "good")] for one in found], expected, atol=1e-5
+    )
