@@ -95,14 +95,10 @@ class TrainConfig(Config):
             )
 
     def _check_new_tokens(self) -> None:
-        """Raises: ValueError for tokens that are empty or given twice, or would not be trained."""
+        """Raises: ValueError for tokens that are empty or given twice."""
         tokens = self.init_new_tokens
         if tokens and self.init_from is None:
             raise ValueError(f"init_new_tokens applies only to pretrained weights; set init_from, got {tokens}")
-        if tokens and self.optimizer.lora_rank:
-            raise ValueError(
-                "init_new_tokens needs trained embeddings, but optimizer.lora_rank leaves them as they are; set it to 0"
-            )
         for index, token in enumerate(tokens):
             if not token.strip():
                 raise ValueError(f"init_new_tokens must have texts, got {token!r}")

@@ -2,7 +2,7 @@
 
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.model_types import exported_task, is_pretrained, pretrained_types
-from jaxnlp.convert.new_tokens import with_new_tokens
+from jaxnlp.convert.new_tokens import rows_of_last_tokens, with_new_tokens
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "is_pretrained",
     "pretrained_types",
     "read_pretrained",
+    "rows_of_last_tokens",
     "save_pretrained",
     "with_new_tokens",
 ]

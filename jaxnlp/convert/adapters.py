@@ -1,7 +1,8 @@
 """LoRA's factors of weights, as PEFT has them: added to the tensors of a model, and found in the change of a model.
 
 A module's weight W [outputs, inputs] becomes W + s B A, with A [r, inputs] and B [outputs, r]; a table of embeddings
-E [V, D] becomes E + s (B A)^T, with A [r, V] and B [D, r]. Other tensors, such as those of a new head, are whole.
+E [V, D] becomes E + s (B A)^T, with A [r, V] and B [D, r]. Rows of new tokens replace those of the table of embeddings,
+and those of its output layer if that is the table. Other tensors, such as those of a new head, are whole.
 """
 
 import re
@@ -17,6 +18,9 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 _EMBEDDED_A, _EMBEDDED_B = ".lora_embedding_A", ".lora_embedding_B"
+_ROWS = ".token_adapter.trainable_tokens_delta"
+_WRAPPERS = (".token_adapter", ".base_layer", ".modules_to_save")
+"""Parts of the names of whole modules in files of PEFT, around those of the model."""
 _CONV1D = ("gpt2",)
 """Model types whose weights are [inputs, outputs]."""
 _OUTPUTS = ("lm_head", "score")
@@ -45,13 +49,13 @@ _LARGEST_REST = 0.01
 
 _UNSUPPORTED = (
     *("layer_replication", "megatron_config", "alora_invocation_tokens", "arrow_config", "kasa_config"),
-    *("use_bdlora", "monteclora_config", "velora_config", "trainable_token_indices", "target_parameters"),
+    *("use_bdlora", "monteclora_config", "velora_config", "target_parameters"),
 )
 
 SETTINGS = ForeignSettings(
     applied=(
         *("base_model_name_or_path", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"),
-        *("target_modules", "modules_to_save", "bias"),
+        *("target_modules", "modules_to_save", "bias", "trainable_token_indices"),
     ),
     supported={
         "peft_type": ("LORA",),
@@ -90,9 +94,12 @@ def add_factors(
     """
     found = _with_output_layer(tensors, model_type)
     own = {name: _renamed(_without_prefix(name), model_type, to_files=True) for name in adapter}
-    for name, module in own.items():
-        if "lora_" not in module:
-            module = module.replace(".base_layer.", ".")
+    rows = {name: module.removesuffix(_ROWS) for name, module in own.items() if module.endswith(_ROWS)}
+    # With resized embeddings a trained module is there three times: as it was, in its wrapper, and under its own name.
+    for name, module in sorted(own.items(), key=lambda item: ".modules_to_save." in item[1]):
+        if "lora_" not in module and ".original_module." not in module and name not in rows:
+            for wrapper in _WRAPPERS:
+                module = module.replace(f"{wrapper}.", ".")
             found[_name_in(tensors, module) or module] = np.asarray(adapter[name], np.float32)
     for name, module in own.items():
         a, b = (_A, _B) if module.endswith((_A, _B)) else (_EMBEDDED_A, _EMBEDDED_B)
@@ -119,8 +126,54 @@ def add_factors(
         if change.shape != found[held].shape:
             raise WeightsError(f"{name} makes {change.shape}, but {held} is {found[held].shape}")
         found[held] = np.asarray(found[held], np.float32) + change
-    _refuse_one_table(found, tensors, model_type)
+    _refuse_one_table(found, tensors, model_type, {f"{module}.weight" for module in rows.values()})
+    for name, module in rows.items():
+        own_rows = np.asarray(adapter[name], np.float32)
+        indices = _indices(settings, module, name, len(own_rows))
+        for held in _with_tied(found, tensors, module, set(rows.values()), model_type):
+            found[held] = _with_rows(found[held], indices, own_rows)
     return found
+
+
+def _indices(settings: Mapping[str, Any], module: str, name: str, count: int) -> np.ndarray:
+    """The indices of the rows of a module's new tokens. Raises: WeightsError unless there are as many as the rows."""
+    given = settings.get("trainable_token_indices")
+    if isinstance(given, dict):
+        of = {key: own for key, own in given.items() if f".{module}".endswith(f".{key}")} or given  # or of a tied one
+        given = next(iter(of.values()), None)
+    indices = given if isinstance(given, list) else []
+    if len(indices) != count or not all(type(index) is int and index >= 0 for index in indices):
+        raise WeightsError(f"{name} has {count} rows, but trainable_token_indices is {given!r:.80}")
+    return np.array(indices, np.int64)
+
+
+def _with_tied(
+    found: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], module: str, modules: set[str], model_type: str
+) -> list[str]:
+    """The names of a module's tensor, and of its output layer if that is the same table and has no rows of its own.
+
+    Args:
+      found, before: tensors [...] of the model with those of the adapter, and without them, by name.
+      modules: those that have rows.
+    """
+    output, table = _output_and_table(before, model_type)
+    own = _name_in(found, f"{module}.weight")
+    if own is None:
+        raise WeightsError(f"{module}{_ROWS}: the model has no tensor {module}.weight")
+    head = f"{output}.weight"
+    tied = own == table and output not in modules and head in found and np.array_equal(found[head], found[own])
+    return [own, head] if tied else [own]
+
+
+def _with_rows(table: np.ndarray, indices: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """A table [V, D] with these rows [N, D] at the indices [N], and longer if they follow its own. Raises:
+    WeightsError."""
+    if rows.shape[1:] != table.shape[1:]:
+        raise WeightsError(f"rows of new tokens are {rows.shape}, but the table is {table.shape}")
+    longer = np.zeros((max(len(table), int(indices.max(initial=-1)) + 1), *table.shape[1:]), np.float32)
+    longer[: len(table)] = table
+    longer[indices] = rows
+    return longer
 
 
 def _without_prefix(name: str) -> str:
@@ -130,25 +183,46 @@ def _without_prefix(name: str) -> str:
     return name.removeprefix(_PREFIX)
 
 
+def _output_and_table(tensors: Mapping[str, np.ndarray], model_type: str) -> tuple[str, str | None]:
+    """The output layer of a decoder or of masked tokens, without `.weight`, and the tensor of the embeddings."""
+    if model_type in (one := decoders.families()):
+        names = one[model_type].names
+        return names.head, _name_in(tensors, f"{names.tokens}.weight")
+    if model_type in (known := encoders.families()):
+        family = known[model_type].names
+        output = family.output if family.token_bias in tensors else ""
+        return output, _name_in(tensors, f"{family.tokens}.weight")
+    many = encoder_decoders.families()
+    return "", _name_in(tensors, f"{many[model_type].tokens}.weight") if model_type in many else None
+
+
+def num_embeddings(tensors: Mapping[str, np.ndarray], model_type: str) -> int | None:
+    """V, by the table of embeddings among tensors [...] by name; None = there is none."""
+    _, table = _output_and_table(tensors, model_type)
+    return None if table is None else len(tensors[table])
+
+
 def _with_output_layer(tensors: Mapping[str, np.ndarray], model_type: str) -> dict[str, np.ndarray]:
     """The tensors of a model, and its output layer if that is the embedding: PEFT changes one without the other."""
-    output, table = "", ""
-    if model_type in (one := decoders.families()):
-        output, table = one[model_type].names.head, one[model_type].names.tokens
-    elif model_type in (many := encoders.families()) and many[model_type].names.token_bias in tensors:
-        output, table = many[model_type].names.output, many[model_type].names.tokens
-    own = _name_in(tensors, f"{table}.weight")
-    return dict(tensors) if own is None else {f"{output}.weight": tensors[own], **tensors}
+    output, table = _output_and_table(tensors, model_type)
+    return dict(tensors) if table is None or not output else {f"{output}.weight": tensors[table], **tensors}
 
 
-def _refuse_one_table(found: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], model_type: str) -> None:
-    """Raises: WeightsError for changed embeddings of an encoder-decoder, which has one table, where PEFT has three."""
+def _refuse_one_table(
+    found: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], model_type: str, allowed: set[str]
+) -> None:
+    """Raises: WeightsError for changed embeddings of an encoder-decoder, which has one table, where PEFT has three.
+
+    Args:
+      found, before: tensors [...] of the model with those of the adapter, and without them, by name.
+      allowed: tables that change only in rows of new tokens, which PEFT changes in all three.
+    """
     if model_type not in (known := encoder_decoders.families()):
         return
     family = known[model_type]
     for table in (family.tokens, *family.copies):
         own = _name_in(before, f"{table}.weight")
-        if own is not None and not np.array_equal(found[own], before[own]):
+        if own is not None and own not in allowed and not np.array_equal(found[own], before[own]):
             raise WeightsError(f"{own}: changed embeddings of a {family.title} are not supported")
 
 
@@ -211,26 +285,42 @@ def factors_of_change(
 ) -> Adapter:
     """The adapter that makes one model of another.
 
-    Weights whose change is a product of factors have these. Other modules that change, such as new heads, are whole.
+    Weights whose change is a product of factors have these. The table of embeddings has the rows that change or are
+    new, and so has an output layer that is this table. Other modules that change, such as new heads, are whole.
 
     Args:
       base: tensors [...] of the model that was trained further, by name.
       tensors: after training.
       rank: of the factors. Where one weight has queries, keys and values, it may have three times the rank.
       model_type, task_type: in Transformers, and in PEFT; None = PEFT has no name for it.
+
+    Raises: WeightsError for what PEFT cannot store: a changed tensor in no module, and rows of new tokens of an output
+      layer in a module that is whole, such as a head of masked tokens.
     """
     held = {name: _name_in(base, name) for name in tensors}
     known = {prefix for name, own in held.items() if own is not None for prefix in _prefixes(name)}
     factors: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     whole: set[str] = set()
+    rows: dict[str, np.ndarray] = {}
+    _, table = _output_and_table(tensors, model_type)
+    copies = [name for name, x in tensors.items() if table not in (None, name) and np.array_equal(x, tensors[table])]
     for name, tensor in tensors.items():
         module, _, kind = name.rpartition(".")
         head, own = name.partition(".")[0], held[name]
-        if head in _HEADS.get(task_type or "", ()):
+        if name in copies:
+            continue  # PEFT changes it with the table
+        if name == table and own is not None:
+            old = np.asarray(base[own], np.float32)
+            changed = np.any(tensor[: len(old)] != old, axis=1)
+            indices = [*np.flatnonzero(changed), *range(len(old), len(tensor))]
+            rows |= {module: np.array(indices, np.int64)} if indices else {}
+        elif head in _HEADS.get(task_type or "", ()):
             whole.add(head)
         elif own is None:
             whole.add(next((prefix for prefix in _prefixes(name) if prefix not in known), module))
         elif not np.array_equal(before := np.asarray(base[own], np.float32), tensor):
+            if not module:
+                raise WeightsError(f"{name} changes, but is in no module, and PEFT stores only modules")
             two = None
             if kind == "weight" and tensor.ndim == 2 and before.shape == tensor.shape:
                 change = tensor - before
@@ -239,6 +329,11 @@ def factors_of_change(
                 whole.add(module)
             else:
                 factors[module] = two
+    inside = sorted({module for name in copies for module in _prefixes(name)} & whole)
+    if rows and inside:
+        raise WeightsError(
+            f"{inside[0]} changes, and has the embeddings as its output layer; PEFT cannot store it beside new tokens"
+        )
     low = {module: two for module, two in factors.items() if module not in whole}
     low = {_renamed(module, model_type, to_files=False): two for module, two in low.items()}
     stored = {f"{_PREFIX}{module}{_A}": a for module, (a, _) in low.items()}
@@ -248,11 +343,13 @@ def factors_of_change(
         for name, x in tensors.items()
         if not whole.isdisjoint(_prefixes(name))
     }
+    stored |= {f"{_PREFIX}{module}{_ROWS}": tensors[f"{module}.weight"][indices] for module, indices in rows.items()}
     patterns = {module: len(a) for module, (a, _) in low.items() if len(a) != rank}
     settings = {
         **{"peft_type": "LORA", "task_type": task_type, "inference_mode": True, "bias": "none"},
         **{"r": rank, "lora_alpha": rank, "rank_pattern": patterns, "alpha_pattern": patterns},
         **{"target_modules": sorted(low), "modules_to_save": sorted(whole) or None, "lora_dropout": 0.0},
+        "trainable_token_indices": {module: indices.tolist() for module, indices in rows.items()} or None,
         **{"fan_in_fan_out": model_type in _CONV1D, "use_rslora": False, "use_dora": False},
     }
     return Adapter(stored, settings)

@@ -13,16 +13,20 @@ from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
 
-def has_head(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, tied: bool) -> bool:
+def has_head(
+    tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, tied: bool, shared: bool = True
+) -> bool:
     """Whether the output layer is a matrix of its own. A file may also store it although it is the embedding.
 
     Args:
       tensors: of any shapes [...], by name.
       family: of the tensors.
       tied: whether a model without a stored output layer has the embedding as its output layer.
+      shared: whether sources and targets have one table of embeddings.
     """
-    held = _by_name(tensors, family)
-    head, tokens = (held.get(f"{name}.weight") for name in (family.head, family.tokens))
+    held = _by_name(tensors, family, shared=shared)
+    target = family.tokens if shared else family.copies[1]
+    head, tokens = (held.get(f"{name}.weight") for name in (family.head, target))
     if head is None or tokens is None:
         return not tied
     return not np.array_equal(head[1], tokens[1])
@@ -34,7 +38,12 @@ def has_output_bias(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFam
 
 
 def from_huggingface(
-    tensors: Mapping[str, np.ndarray], config: EncoderDecoderConfig, vocabulary_size: int, family: EncoderDecoderFamily
+    tensors: Mapping[str, np.ndarray],
+    config: EncoderDecoderConfig,
+    vocabulary_size: int,
+    family: EncoderDecoderFamily,
+    *,
+    source_size: int | None = None,
 ) -> Params:
     """Parameters of `EncoderDecoder` that compute the same function; floats of any precision become float32.
 
@@ -43,6 +52,7 @@ def from_huggingface(
       config: the model's shape.
       vocabulary_size: V, the number of embeddings.
       family: of the tensors.
+      source_size: V of sources with a table of their own; None = there is one table.
 
     Returns:
       Copies.
@@ -51,16 +61,18 @@ def from_huggingface(
       WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes, and copies
         of the embedding that differ from it.
     """
-    held = _by_name(tensors, family)
-    mark = family.encoder.norm or family.encoder.embedding_norm or family.tokens
+    held = _by_name(tensors, family, shared=config.one_table)
+    target = family.tokens if config.one_table else family.copies[1]
+    mark = family.encoder.norm or family.encoder.embedding_norm or target
     table.prefix_of(held, ("",), f"{mark}.weight", family.title)
     if not config.output_bias and not has_output_bias(tensors, family):
         held.pop(family.output_bias, None)
     if config.positions == "sinusoidal":
         _remove_sines(held, config, family)
-    same = (*family.copies, *([family.head] if config.ties_output else []))
-    copies = {f"{name}.weight": f"{family.tokens}.weight" for name in same}
-    return table.join_all(held, list(_entries(config, family, vocabulary_size)), copies, family.title)[_TREE]
+    same = (*(family.copies if config.one_table else ()), *([family.head] if config.ties_output else []))
+    copies = {f"{name}.weight": f"{target}.weight" for name in same}
+    entries = list(_entries(config, family, vocabulary_size, source_size))
+    return table.join_all(held, entries, copies, family.title)[_TREE]
 
 
 def _remove_sines(
@@ -93,9 +105,9 @@ def to_huggingface(params: Params, config: EncoderDecoderConfig, family: Encoder
     strange = unsupported(config, family)
     if strange:
         raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
-    size = len(params["tokens"]["embedding"])
-    tensors = table.split_all({_TREE: params}, _entries(config, family, size))
-    if family.separates_copies and not config.ties_output:
+    source, target = (len(params[name]["embedding"]) for name in table_names(config))
+    tensors = table.split_all({_TREE: params}, _entries(config, family, target, source))
+    if config.one_table and family.separates_copies and not config.ties_output:
         tensors |= {f"{copy}.weight": tensors[f"{family.tokens}.weight"].copy() for copy in family.copies}
     outside = (f"{family.head}.weight", family.output_bias)
     return {name if name in outside else family.prefix + name: tensor for name, tensor in tensors.items()}
@@ -108,7 +120,7 @@ def unsupported(config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> l
         for name, value in family.fixed.items()
         if getattr(config, name) != value
     ]
-    if not config.one_table:
+    if not config.one_table and not family.two_tables:
         strange.append(f"model.embeddings = {config.embeddings}")
     if (config.activation, config.gated) not in family.values[family.setting("feed_forward")].values():
         strange.append(f"model.activation = {config.activation} and model.gated = {config.gated}")
@@ -119,12 +131,19 @@ def unsupported(config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> l
     return strange
 
 
+def table_names(config: EncoderDecoderConfig) -> tuple[str, str]:
+    """The names in `params` of the embeddings of sources and of targets, which may be one table."""
+    return ("tokens", "tokens") if config.one_table else ("source_tokens", "target_tokens")
+
+
 _TREE = "encoder-decoder"
 
 
-def _by_name(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) -> dict[str, tuple[str, np.ndarray]]:
-    """The tensors and their own names, by their names without the prefix; the table of embeddings under its own name: a
-    file may have only one of its copies."""
+def _by_name(
+    tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily, *, shared: bool
+) -> dict[str, tuple[str, np.ndarray]]:
+    """The tensors and their own names, by their names without the prefix; a shared table of embeddings under its own
+    name: a file may have only one of its copies."""
 
     def short(name: str) -> str | None:
         name = name.removeprefix(family.prefix)
@@ -132,13 +151,20 @@ def _by_name(tensors: Mapping[str, np.ndarray], family: EncoderDecoderFamily) ->
 
     held = table.by_short_name(tensors, short, family.title)
     names = [f"{name}.weight" for name in (family.tokens, *family.copies, family.head)]
-    there = next((name for name in names if name in held), None)
+    there = next((name for name in names if name in held), None) if shared else None
     return held if there is None else {names[0]: held[there], **held}
 
 
-def _entries(config: EncoderDecoderConfig, family: EncoderDecoderFamily, vocabulary_size: int) -> Iterator[TensorEntry]:
+def _entries(
+    config: EncoderDecoderConfig, family: EncoderDecoderFamily, vocabulary_size: int, source_size: int | None
+) -> Iterator[TensorEntry]:
     width = config.width
-    yield table.plain(_TREE, ("tokens", "embedding"), f"{family.tokens}.weight", vocabulary_size, width)
+    if config.one_table:
+        yield table.plain(_TREE, ("tokens", "embedding"), f"{family.tokens}.weight", vocabulary_size, width)
+    else:
+        sizes = (source_size or vocabulary_size, vocabulary_size)
+        for ours, theirs, size in zip(table_names(config), family.copies, sizes, strict=True):
+            yield table.plain(_TREE, (ours, "embedding"), f"{theirs}.weight", size, width)
     for side, names, layers in (
         ("encoder", family.encoder, config.num_layers),
         ("decoder", family.decoder, config.decoder_layers),

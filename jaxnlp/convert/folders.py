@@ -20,6 +20,7 @@ from jaxnlp.convert.adapters import (
     CLASSES,
     SETTINGS,
     add_factors,
+    num_embeddings,
     without_other_heads,
 )
 from jaxnlp.convert.settings import REFUSED_FILES
@@ -321,7 +322,15 @@ def _with_adapter(tensors: dict[str, np.ndarray], adapter: Path, folder: Path) -
     if kind is not None:
         tensors = without_other_heads(tensors, model_type, kind)
     with errors_name(adapter / ADAPTER):
-        return add_factors(tensors, stored, settings, model_type)
+        found = add_factors(tensors, stored, settings, model_type)
+    before, now = (num_embeddings(held, model_type) for held in (tensors, found))
+    if before != now and not (adapter / CONFIG).is_file():
+        raise PretrainedError(
+            f"{adapter}: the adapter has {now} embeddings, but its base has {before}, and only the resized model's "
+            f"{CONFIG} and tokenizer say what they are; write both into the folder: "
+            "model.config.save_pretrained(FOLDER), tokenizer.save_pretrained(FOLDER)"
+        )
+    return found
 
 
 def _conversion(folder: Path, source: str, target: str, *further: str) -> str:

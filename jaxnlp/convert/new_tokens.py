@@ -1,7 +1,7 @@
 """Embeddings of new tokens of a pretrained model, as Transformers' `resize_token_embeddings` initialises them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,9 +11,13 @@ from jaxnlp.models import Adopted, ModelConfig
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.models.word_encoder import WordEncoderConfig
+from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.text.byte_pairs import BytePairs
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
+from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.question_contexts import QuestionProcessor
+from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.translation import TranslationProcessor
 
 _VARIANCE = 1e-9
@@ -65,6 +69,36 @@ def with_new_tokens(adopted: Adopted, tokens: Sequence[str], *, seed: int) -> Ad
     note = f"{len(tokens)} new token{'s'[: len(tokens) != 1]}: {rows} embeddings"
     padded = _padded(config, rows if size < rows else None)
     return adopted._replace(config=padded, params=params, processor=more, notes=(*adopted.notes, note))
+
+
+def rows_of_last_tokens(
+    config: ModelConfig, processor: Any, count: int
+) -> Callable[[tuple[str, ...]], tuple[slice, ...] | None]:
+    """The index of the last tokens of a pretrained tokenizer in each parameter that has a row for each token.
+
+    Args:
+      config: of the model.
+      processor: of its run, with the tokenizer in it.
+      count: number of tokens.
+
+    Returns: path -> an index of the parameter's array; None = it has no rows of these tokens.
+    """
+    size = _tokenizer(processor).size
+
+    def rows(path: tuple[str, ...]) -> tuple[slice, ...] | None:
+        axis = config.parameter(path).axes.find("V")
+        of_words = isinstance(config, WordEncoderConfig) and path[:2] != (NAME, "bert")
+        return None if of_words or axis < 0 else (*(slice(None),) * axis, slice(size - count, size))
+
+    return rows
+
+
+def _tokenizer(processor: Any) -> Any:
+    if isinstance(processor, TextClassifierProcessor | QuestionProcessor):
+        return processor.vocabulary
+    if isinstance(processor, TaggerProcessor | ParserProcessor):
+        return processor.inputs.pieces
+    return processor.source if isinstance(processor, TranslationProcessor) else processor
 
 
 def _new_rows(rows: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:

@@ -32,7 +32,7 @@ from jaxnlp.convert.sentence_transformers import (
     pooling_of,
     tokenizer_max_length,
 )
-from jaxnlp.convert.shapes import fields_of, settings_of
+from jaxnlp.convert.shapes import fields_of, label_settings, settings_of
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.targets import Problem
@@ -245,8 +245,7 @@ def save_pretrained(
         if classifier.head.name in family.dropout:
             settings[family.dropout[classifier.head.name]] = classifier.dropout_rate
         if classifier.names:
-            settings["id2label"] = {str(label): name for label, name in enumerate(classifier.names)}  # also num_labels
-            settings["label2id"] = {name: label for label, name in enumerate(classifier.names)}
+            settings |= label_settings(classifier.names)
     documents = {CONFIG: settings, **module_files(config.width, *pretrained[4:])}
     length = pretrained.max_length or config.max_positions
     tokenizer = functools.partial(vocabulary.save, max_length=length)

@@ -32,7 +32,14 @@ from jaxnlp.convert.folders import (
 )
 from jaxnlp.convert.image_processors import PREPROCESSOR, PROCESSOR, image_settings
 from jaxnlp.convert.pretrained_image_encoder import described_images, image_encoder_settings, with_params
-from jaxnlp.convert.sentence_transformers import tokenizer_max_length
+from jaxnlp.convert.sentence_transformers import (
+    embedding_settings,
+    encoder_folder,
+    input_settings,
+    pooling_of,
+    tokenizer_max_length,
+)
+from jaxnlp.convert.settings import CLIP_MODULE
 from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.clip import CLIPConfig, TextEncoderConfig
@@ -68,7 +75,8 @@ class PretrainedCLIP(NamedTuple):
 
 
 def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCLIP:
-    """Reads a CLIP, or its encoder of texts alone, from a folder that Transformers wrote, or from the Hugging Face Hub.
+    """Reads a CLIP, or its encoder of texts alone, from a folder that Transformers or sentence-transformers wrote, or
+    from the Hugging Face Hub.
 
     If the image processor makes images of another size than config.json says, the positions are interpolated, as by
     `read_image_encoder`.
@@ -81,9 +89,11 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
       PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
-    folder = find_folder(path)
+    whole = find_folder(path)
+    folder = encoder_folder(whole)
     file = folder / CONFIG
     settings = read_object(file)
+    _refuse_modules(whole)
     both = settings.get("model_type") == MODEL_TYPE
     if both:
         _check(file, settings)
@@ -103,7 +113,10 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
             padded_vocabulary_size=size if vocabulary.size < size else None,
             compute=EXACT,
         )
+    given, lowered = input_settings(folder, CLIP_MODULE)
+    vocabulary = vocabulary.lowercased() if lowered else vocabulary
     longest = tokenizer_max_length(folder, text.context_length) or text.context_length
+    longest = min(longest, given or longest)
     if not both:
         with errors_name(folder):
             return PretrainedCLIP(text, from_huggingface(tensors, text, size), vocabulary, longest, None)
@@ -118,6 +131,16 @@ def read_clip(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedCL
         params = from_huggingface(tensors, config, size, patches=patches, channels=described.processor.channels)
     image = with_params(described, params["image"], pixels, str(path))
     return PretrainedCLIP(config, {**params, "image": image.params}, vocabulary, longest, image.processor)
+
+
+def _refuse_modules(folder: Path) -> None:
+    """Raises: PretrainedError for what sentence-transformers does beside the encoders."""
+    strange = [] if pooling_of(folder) is None else ["the module Pooling"]
+    embeddings = embedding_settings(folder)
+    strange += [f"truncate_dim {embeddings.truncate_dim}"] if embeddings.truncate_dim else []
+    strange += [f"the prompt {embeddings.prompt!r} before each text"] if embeddings.prompt else []
+    if strange:
+        raise PretrainedError(f"{folder}: not supported with a {TITLE}: {', '.join(strange)}")
 
 
 def _check(file: Path, settings: Mapping[str, Any]) -> None:

@@ -3,9 +3,12 @@
 import dataclasses
 import functools
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from jaxnlp.convert.decoder import from_huggingface, has_own_head, to_huggingface
 from jaxnlp.convert.decoders import DecoderFamily, families
@@ -21,13 +24,14 @@ from jaxnlp.convert.folders import (
     write_folder,
 )
 from jaxnlp.convert.rotary import rotary_fields, rotary_settings
-from jaxnlp.convert.shapes import fields_of, settings_of
+from jaxnlp.convert.shapes import fields_of, label_settings, settings_of
 from jaxnlp.convert.sliding_windows import window_fields, window_settings
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.saving.atomic_files import refuse_contents
+from jaxnlp.targets import Problem
 from jaxnlp.text.byte_pairs import BytePairs
 from jaxnlp.typing import Params
 
@@ -46,12 +50,36 @@ class PretrainedDecoder(NamedTuple):
     vocabulary: BytePairs
 
 
-def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> PretrainedDecoder:
+class DecoderHead(NamedTuple):
+    """The head of a classifier of texts: a dense layer without a bias.
+
+    Attributes:
+      kernel: [D, C] for C outputs.
+      names: of the outputs.
+      problem: problem type of Transformers' config.
+    """
+
+    kernel: np.ndarray
+    names: tuple[str, ...]
+    problem: Problem
+
+
+CLASSIFIER_HEAD = "score."
+"""First part of the names of its tensors."""
+
+
+def classifier_name(family: DecoderFamily) -> str:
+    """The class of Transformers with such a head."""
+    return re.sub("(LMHeadModel|ForCausalLM)$", "ForSequenceClassification", family.architecture)
+
+
+def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = (), output_layer: bool = True) -> PretrainedDecoder:
     """Reads a decoder from a folder that Transformers wrote, or from the Hugging Face Hub.
 
     Args:
       path: a folder, or a name such as "openai-community/gpt2", which is downloaded once.
       ignore: names, or prefixes of names, of tensors to leave out, such as "score.".
+      output_layer: whether it has an output layer of tokens; otherwise the config says that it is the embedding.
 
     Raises:
       PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
@@ -59,6 +87,7 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretraine
     """
     folder = find_folder(path)
     family, fields, size = _fields_of(folder / CONFIG)
+    fields |= {} if output_layer else {"tie_embeddings": True}
     refuse_files(folder)
     vocabulary = read_vocabulary(folder, BytePairs.of_folder, size)
     padded = size if vocabulary.size < size else None
@@ -101,12 +130,20 @@ def family_of(config: GPTConfig) -> str:
     return min(known, key=lambda name: strange(known[name]))
 
 
-def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
+def save_decoder(
+    folder: str | Path,
+    pretrained: PretrainedDecoder,
+    *,
+    head: DecoderHead | None = None,
+    max_length: int | None = None,
+) -> str:
     """Writes a folder that Transformers' `from_pretrained` reads, atomically: one of `family_of`.
 
     Args:
       folder: a new or empty folder.
       pretrained: the decoder.
+      head: in the place of the output layer; the folder becomes a classifier of texts.
+      max_length: maximum length of a text in tokens; None = the context length.
 
     Returns: the name of its class in Transformers.
 
@@ -128,8 +165,9 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
         if family.windows != "none":
             further |= window_settings(config, some=family.windows == "some")
     ends = {f"{name}_id": vocabulary.named.get(name) for name in ("bos_token", "eos_token", "pad_token")}
+    architecture = family.architecture if head is None else classifier_name(family)
     settings: dict[str, Any] = {
-        "architectures": [family.architecture],
+        "architectures": [architecture],
         "model_type": model_type,
         **settings_of(family, ours),
         **further,
@@ -137,9 +175,12 @@ def save_decoder(folder: str | Path, pretrained: PretrainedDecoder) -> str:
         "vocab_size": len(params["tokens"]["embedding"]),
         **{name: token and vocabulary.id_of(token) for name, token in ends.items()},
     }
-    tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
+    if head is not None:
+        tensors[f"{CLASSIFIER_HEAD}weight"] = np.array(head.kernel.T, np.float32, order="C")
+        settings |= {"problem_type": head.problem, **label_settings(head.names)}
+    tokenizer = functools.partial(vocabulary.save, max_length=max_length or config.context_length)
     write_folder(folder, tensors, {CONFIG: settings}, write_tokenizer=tokenizer)
-    return family.architecture
+    return architecture
 
 
 _PROBE = "Don't  read 1234 times:\n\ncafe\u0301, \u6587."

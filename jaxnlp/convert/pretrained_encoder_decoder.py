@@ -10,6 +10,7 @@ from jaxnlp.convert.encoder_decoder import (
     from_huggingface,
     has_head,
     has_output_bias,
+    table_names,
     to_huggingface,
     unsupported,
 )
@@ -42,7 +43,7 @@ class PretrainedEncoderDecoder(NamedTuple):
     Attributes:
       config: shape of the model.
       params: parameters of `EncoderDecoder`, NumPy arrays.
-      vocabulary: the tokenizer.
+      vocabulary: the tokenizer of targets, and of sources unless its `of_sources` is another one.
     """
 
     config: EncoderDecoderConfig
@@ -67,31 +68,42 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
     settings = {**family.special, **read_object(file)}
     fields = {**family.fixed, **family.defaults, **fields}
     refuse_files(folder)
+    shared, source_size = settings.get("share_encoder_decoder_embeddings", True), size
+    if type(shared) is not bool:
+        raise PretrainedError(f"{file}: share_encoder_decoder_embeddings must be true or false, got {shared!r}")
+    if not shared:
+        size = settings.get("decoder_vocab_size") or size
+        if type(size) is not int:
+            raise PretrainedError(f"{file}: decoder_vocab_size must be a whole number, got {size!r}")
     start = _start(file, settings)
     forced = _forced(folder, settings, start, size)
 
     def read(place: Path) -> PretrainedSubwords:
         vocabulary = family.tokenizer.of_folder(place, start, **forced)
+        if shared and vocabulary.of_sources() is not vocabulary:
+            raise ValueError(f"{file}: share_encoder_decoder_embeddings true, but the tokenizer has separate_vocabs")
         # The released summarisers have a token for masks, but no embedding for it.
         unused = family.mask_is_optional and vocabulary.id_of(vocabulary.named.get("mask_token", "")) == size
         return vocabulary.without("mask_token") if unused else vocabulary
 
     vocabulary = read_vocabulary(folder, read, size)
     _check(file, settings, fields, family, vocabulary)
+    _check_tables(file, vocabulary, (source_size, size), shared=shared)
     if start >= size:
         raise PretrainedError(f"{file}: decoder_start_token_id must be below vocab_size {size}, got {start}")
     with errors_name(file):
         config = _config(settings, fields, family)
     tensors = read_tensors(folder, str(path), ignore=ignore)
-    untied = has_head(tensors, family, tied=settings.get("tie_word_embeddings", True))
+    untied = has_head(tensors, family, tied=settings.get("tie_word_embeddings", True), shared=shared)
+    kinds: Any = ("shared", "shared_inputs") if shared else ("tied", "separate")
     config = dataclasses.replace(
         config,
-        embeddings="shared_inputs" if untied else "shared",
+        embeddings=kinds[untied],
         output_bias=has_output_bias(tensors, family),
         padded_vocabulary_size=size if vocabulary.size < size else None,
     )
     with errors_name(folder):
-        params = from_huggingface(tensors, config, size, family)
+        params = from_huggingface(tensors, config, size, family, source_size=None if shared else source_size)
     return PretrainedEncoderDecoder(config, params, vocabulary)
 
 
@@ -202,11 +214,12 @@ def _check(
     activation, gated = fields["feed_forward"]
     expected: dict[str, Any] = {
         "eos_token_id": vocabulary.end,
-        "pad_token_id": vocabulary.padding,
+        "pad_token_id": vocabulary.of_sources().padding,
         "dense_act_fn": {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new"}.get(activation),
         "is_gated_act": gated,
-        "decoder_vocab_size": settings.get("decoder_vocab_size") and settings["vocab_size"],
     }
+    if settings.get("share_encoder_decoder_embeddings", True):
+        expected["decoder_vocab_size"] = settings.get("decoder_vocab_size") and settings["vocab_size"]
     same = {**family.aliases, **{name: ours for name, ours in family.fields.items() if name not in family.values}}
     expected |= {name: fields[ours] for name, ours in same.items() if ours in _NEEDED}
     for name in ("tie_word_embeddings", "scale_decoder_outputs"):
@@ -215,6 +228,21 @@ def _check(
     for name, value in expected.items():
         if settings.get(name, value) != value:
             raise PretrainedError(f"{file}: {name} {settings[name]!r}, expected {value!r}")
+
+
+def _check_tables(file: Path, vocabulary: PretrainedSubwords, sizes: tuple[int, int], *, shared: bool) -> None:
+    """Raises: PretrainedError when a model with two tables of embeddings does not fit its tokenizer.
+
+    Args: sizes: numbers of embeddings of sources and of targets.
+    """
+    source = vocabulary.of_sources()
+    if not shared and (source.size, vocabulary.size) != sizes:
+        raise PretrainedError(
+            f"{file}: vocab_size and decoder_vocab_size {sizes}, expected the sizes of both vocabularies, "
+            f"{(source.size, vocabulary.size)}: with two tables of embeddings each row needs a token"
+        )
+    if source.end != vocabulary.end:
+        raise PretrainedError(f"{file}: the end symbol has two ids, {source.end} and {vocabulary.end}, expected one")
 
 
 def save_encoder_decoder(
@@ -248,11 +276,14 @@ def save_encoder_decoder(
         "is_encoder_decoder": True,
         "tie_word_embeddings": config.ties_output,
         **({"scale_decoder_outputs": config.scale_logits} if family.scales_logits else {}),
-        "vocab_size": len(params["tokens"]["embedding"]),
-        "pad_token_id": vocabulary.padding,
+        "vocab_size": len(params[table_names(config)[0]]["embedding"]),
+        "pad_token_id": vocabulary.of_sources().padding,
         "eos_token_id": vocabulary.end,
         "decoder_start_token_id": vocabulary.start,
     }
+    if not config.one_table:
+        target = len(params[table_names(config)[1]]["embedding"])
+        settings |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": target}
     if "bos_token" in vocabulary.named:
         settings["bos_token_id"] = vocabulary.id_of(vocabulary.named["bos_token"])
     special = {name: value for name, value in settings.items() if name.endswith("_token_id")}

@@ -17,6 +17,7 @@ from jaxnlp.convert.folders import (
 )
 from jaxnlp.convert.settings import MODULE, NORMALIZE, POOLING, POOLING_MODES, SENTENCE_MODEL, TRANSFORMER
 from jaxnlp.text.embedding_settings import EmbeddingSettings
+from jaxnlp.text.foreign_settings import ForeignSettings
 
 
 def encoder_folder(folder: Path) -> Path:
@@ -27,7 +28,8 @@ def encoder_folder(folder: Path) -> Path:
 
 
 def modules_of(folder: Path) -> list[tuple[str, Path]]:
-    """The modules of a sentence-transformers model, in order: their types, such as Pooling, and their folders.
+    """The modules of a sentence-transformers model, in order: their types, such as Pooling, and their folders. The
+    older type CLIPModel is a Transformer.
 
     Raises: PretrainedError for modules of other packages, and unless they are a Transformer, one pooling, and others.
     """
@@ -44,6 +46,7 @@ def modules_of(folder: Path) -> list[tuple[str, Path]]:
     for module in modules:
         refuse_settings(file, module, MODULE)
     kinds = [kind.rpartition(".")[2] for kind in types]
+    kinds = ["Transformer" if kind == "CLIPModel" else kind for kind in kinds]
     if (
         kinds[:1] != ["Transformer"]
         or kinds.count("Pooling") > 1
@@ -173,13 +176,13 @@ _FIRST_MODES = ("cls", "mean", "max", "mean_sqrt_len_tokens")
 """Poolings that every version of sentence-transformers writes."""
 
 
-def input_settings(folder: Path) -> tuple[int | None, bool]:
-    """The maximum length in tokens, and whether texts are lowercased first."""
+def input_settings(folder: Path, rules: ForeignSettings = TRANSFORMER) -> tuple[int | None, bool]:
+    """The maximum length in tokens, and whether texts are lowercased first. Args: rules: of the settings."""
     file = next((folder / name for name in LENGTH_FILES if (folder / name).is_file()), None)
     if file is None:
         return None, False
     settings = read_object(file)
-    refuse_settings(file, settings, TRANSFORMER)
+    refuse_settings(file, settings, rules)
     max_length = settings.get("max_seq_length")
     if max_length is not None and (type(max_length) is not int or max_length < 3):
         raise PretrainedError(f"{file}: max_seq_length must be at least 3, got {max_length!r}")

@@ -141,6 +141,17 @@ TRANSFORMER = ForeignSettings(
 )
 """sentence_bert_config.json."""
 
+_FEATURES = {"method_output_name": "pooler_output"}
+CLIP_MODULE = TRANSFORMER._replace(
+    supported={
+        **TRANSFORMER.supported,
+        "transformer_task": ("feature-extraction",),
+        "modality_config": ({name: {"method": f"get_{name}_features", **_FEATURES} for name in ("text", "image")},),
+        "module_output_name": ("sentence_embedding",),
+    }
+)
+"""The same file of a CLIP."""
+
 POOLING_MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",

@@ -110,6 +110,14 @@ def settings_of(family: StoredModels, ours: Mapping[str, Any]) -> dict[str, Any]
     return settings
 
 
+def label_settings(names: Sequence[str]) -> dict[str, Any]:
+    """The settings of config.json with the names of a head's outputs, which also say how many there are."""
+    return {
+        "id2label": {str(label): name for label, name in enumerate(names)},
+        "label2id": {name: label for label, name in enumerate(names)},
+    }
+
+
 def class_names(settings: Mapping[str, Any], outputs: int, *, adapted: bool = False) -> tuple[str, ...]:
     """The names of a head's outputs in the config of Transformers.
 

@@ -113,6 +113,26 @@ def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[l
         stop = max(0, stop - shape.rows)
 
 
+def packed_rows(lengths: Sequence[int], longest: int, most: int) -> list[list[int]]:
+    """Divides inputs into rows without padding between them; inputs of similar length share a row.
+
+    Args:
+      lengths: of each input [N].
+      longest: length of a row; a longer input has a row of its own.
+      most: number of inputs in a row.
+
+    Returns: the indices of the inputs in each row.
+    """
+    rows, room = list[list[int]](), 0
+    for input_ in np.argsort(np.asarray(lengths, np.int64), kind="stable").tolist():
+        if not rows or lengths[input_] > room or len(rows[-1]) == most:
+            rows.append([])
+            room = longest
+        rows[-1].append(input_)
+        room -= lengths[input_]
+    return rows
+
+
 def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: BatchFunction) -> list[PyTree]:
     """The results of a function of batches for each input, in their order: trees of NumPy arrays.
 

@@ -125,12 +125,15 @@ class ModelConfig(Config):
         return {name: value for name, value in rest.items() if name != "compute" and not name.endswith("dropout_rate")}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The parts of a pretrained model that this model uses: by default all parameters of the same architecture.
+        """The parts of a pretrained model that this model uses: by default all parameters, with its architecture.
+
+        Dropout rates and `compute` stay those of this config. Training refuses fields that the user has set otherwise.
 
         Args:
           pretrained: a `jaxnlp.tasks.Trained`.
 
-        Raises: ValueError when they do not fit; the message names the fields that differ.
+        Raises: ValueError for a model of another class, and for an architecture that does not fit this config's other
+          fields.
         """
         theirs = pretrained.model.config
         if type(theirs) is not type(self):
@@ -138,11 +141,11 @@ class ModelConfig(Config):
                 f"its model is a {type(theirs).__name__}, expected {type(self).__name__}; give a run with such a model"
             )
         before, now = theirs.architecture(), self.architecture()
-        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if changed:
-            lines = "".join(f"\n  model.{name}: {before.get(name)!r} -> {now.get(name)!r}" for name in changed)
-            raise ValueError(f"its model has another architecture; set the --model options to its values:{lines}")
-        return Adopted(self, pretrained.params, pretrained.processor)
+        names = [name for name, value in before.items() if value != now[name]]
+        fields = {name: getattr(theirs, name) for name in names if getattr(theirs, name) != getattr(self, name)}
+        values = ", ".join(f"model.{name} {value}" for name, value in fields.items())
+        notes = (f"from {pretrained.name}: {values}",) if fields else ()
+        return Adopted(dataclasses.replace(self, **fields), pretrained.params, pretrained.processor, notes)
 
 
 def parameter_shapes(model: nn.Module, *inputs: Any, **options: Any) -> Any:

@@ -34,7 +34,7 @@ from jaxnlp.nn.transformer import TransformerBlock, stack
 from jaxnlp.ops import masks
 from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.matrix_products import added
-from jaxnlp.ops.positions import sinusoidal_positions
+from jaxnlp.ops.positions import ranks, sinusoidal_positions
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
@@ -298,9 +298,10 @@ class Bert(nn.Module):
         segments: jax.Array | None = None,
         attention_mask: jax.Array | None = None,
         *,
+        texts: jax.Array | None = None,
         deterministic: bool = True,
     ) -> BertOutput:
-        """Encodes texts.
+        """Encodes texts, one a row; or several packed in a row, without padding between them.
 
         Args:
           tokens: [B, T] int, in [0, V); T is at most `max_positions`.
@@ -308,6 +309,8 @@ class Bert(nn.Module):
             they are not read.
           attention_mask: [B, T] bool, False for padding, which does not change the vectors of other tokens; None = no
             padding. Padding before a text moves its positions, unless it has the id `padding_id`.
+          texts: [B, T] int, the number of each token's text in a row with several, from 1; 0 = padding. It takes the
+            place of the mask. There is no vector of the whole text then.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Raises:
@@ -321,7 +324,7 @@ class Bert(nn.Module):
             raise ValueError(
                 f"the text has {positions} tokens, but the model has only {config.max_positions} positions"
             )
-        x = self._embed(tokens, segments)
+        x = self._embed(tokens, segments, texts)
         norm = functools.partial(LayerNorm, config.epsilon, config.use_bias, self.compute)
         dense = functools.partial(Dense, config.width, config.use_bias, compute=self.compute)
         x = norm(name="embedding_norm")(x)
@@ -353,6 +356,7 @@ class Bert(nn.Module):
             order="pre" if config.pre_norm else "post",
         )
         mask = None if attention_mask is None else attention_mask[:, None, None]
+        mask = mask if texts is None else masks.segments(texts)
         hidden, after, _ = stack(
             block,
             config.num_layers,
@@ -368,7 +372,7 @@ class Bert(nn.Module):
         if config.pre_norm:
             hidden = norm(name="final_norm")(hidden)
         pooled = None
-        if config.use_pooler:
+        if config.use_pooler and (texts is None or not config.pools):
             activation = {"tanh": jnp.tanh, "relu": nn.relu, "gelu": gelu}[config.pooler_activation]
             vectors = hidden.reshape(-1, config.width) if config.pooler_input == "each" else hidden[:, 0]
             if config.pooler_input == "mean":
@@ -380,7 +384,7 @@ class Bert(nn.Module):
         return BertOutput(hidden, pooled, layers)
 
     def _layer_inputs(self, positions: int, mask: jax.Array | None) -> Callable[[jax.Array], dict[str, Any]] | None:
-        """What differs among layers, for `stack`; None = nothing. Args: positions: T; mask: [B, 1, 1, T]."""
+        """What differs among layers, for `stack`; None = nothing. Args: positions: T; mask: [B, 1, 1 or T, T]."""
         config = self.config
         if config.first_norm and not config.local_layers:
             return None
@@ -398,7 +402,7 @@ class Bert(nn.Module):
 
         return inputs
 
-    def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
+    def _embed(self, tokens: jax.Array, segments: jax.Array | None, texts: jax.Array | None) -> jax.Array:
         """The sum of the embeddings of token, position and segment [B, T, E]."""
         config, dtype, initial = self.config, self.compute.activation_dtype, normal(INITIAL_STDDEV)
         width = config.embedded_width
@@ -411,12 +415,12 @@ class Bert(nn.Module):
         elif config.positions == "sinusoidal":
             table = sinusoidal_positions(config.position_rows, width)
         if table is not None:
-            if config.padding_id is None:
+            if config.padding_id is None and texts is None:
                 x = added(x, table[None, : tokens.shape[1]])
             else:
-                counted = tokens != config.padding_id
-                places = config.padding_id + jnp.where(counted, jnp.cumsum(counted, axis=1), 0)
-                x = added(x, embed(table, places, dtype))
+                counted = jnp.ones_like(tokens, bool) if config.padding_id is None else tokens != config.padding_id
+                first = -1 if config.padding_id is None else config.padding_id
+                x = added(x, embed(table, first + ranks(counted, texts), dtype))
         if not config.num_segments:
             return x
         kinds = self.param("segments", initial, (config.num_segments, width))

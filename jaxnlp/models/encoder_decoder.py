@@ -139,8 +139,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         return super().architecture() | full | {"head_width": self.key_width}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters: of a run with the same architecture, or of weights of another library with their shape;
-        dropout rates stay those of this config, and so does the context length unless positions are learned."""
+        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of
+        this config, and so does the context length, of weights of another library and unless positions are learned."""
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)

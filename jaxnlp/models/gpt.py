@@ -116,8 +116,8 @@ class GPTConfig(ModelConfig):
         return padded
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters: of a run with the same architecture, or of weights of another library with their shape;
-        dropout rates stay those of this config."""
+        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of
+        this config."""
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)

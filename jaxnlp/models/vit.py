@@ -158,10 +158,10 @@ class ViTConfig(ClassifierConfig):
         return parameter_table.find(table, path)
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters: of a run with the same architecture, or of weights of another library with their shape;
-        dropout rates stay those of this config. The heads are used only if the classes are the same. Learned positions
-        are interpolated to the size of the images. A pooler or a projection of another library is left out: its
-        classifiers have none. Of a model of images and texts these are the parameters of its encoder of images.
+        """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of
+        this config. The heads are used only if the classes are the same. Learned positions are interpolated to the size
+        of the images. A pooler or a projection of another library is left out: its classifiers have none. Of a model of
+        images and texts these are the parameters of its encoder of images.
         """
         theirs = pretrained.model.config
         if hasattr(theirs, "image_encoder"):
@@ -177,11 +177,13 @@ class ViTConfig(ClassifierConfig):
             notes += [] if like.pooler_width is None else ["its pooler is not used"]
             notes += [] if like.projection_width is None else ["its projection is not used"]
         adopted = super(ViTConfig, like).adopt(pretrained)
-        config = dataclasses.replace(like, pooler_width=None, projection_width=None) if foreign else like
+        config: Any = adopted.config
+        if foreign:
+            config = dataclasses.replace(like, pooler_width=None, projection_width=None)
         apart = (HEAD, DISTILLATION_HEAD, "positions", *(("pooler", "projection") if foreign else ()))
         params = {name: value for name, value in adopted.params.items() if name not in apart}
         fitting = functools.partial(_fitting, config, pretrained)
-        return Adopted(config, params, adopted.processor, tuple(notes), fitting)
+        return Adopted(config, params, adopted.processor, (*notes, *adopted.notes), fitting)
 
 
 def _fitting(config: ViTConfig, pretrained: Any, processor: Any) -> Params:

@@ -199,7 +199,7 @@ class WordEncoderConfig(ModelConfig):
         return fields | {"encoder": self.encoder.architecture() if self.bert else None}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters of a model of the same class and architecture, or only the BERT of any other model."""
+        """All parameters of a model of the same class, with its shape, or only the BERT of any other model."""
         theirs = pretrained.model.config
         if type(theirs) is type(self):
             if self.bert and theirs.bert:

@@ -104,3 +104,24 @@ def rotary(
     cos, sin = jnp.cos(angles), jnp.sin(angles)
     first, second = x[..., : width // 2].astype(wide), x[..., width // 2 :].astype(wide)
     return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1).astype(x.dtype)
+
+
+def ranks(counted: jax.Array, texts: jax.Array | None = None) -> jax.Array:
+    """The rank of each counted token among those of its text, from 1, and 0 for the others.
+
+    Args:
+      counted: [B, T] bool.
+      texts: [B, T] int, the number of each token's text, whose tokens are next to each other; None = a text a row.
+
+    Returns:
+      [B, T] int32.
+
+    >>> ranks(jnp.array([[True, True, False, True]]), jnp.array([[1, 1, 1, 2]])).tolist()
+    [[1, 2, 0, 1]]
+    """
+    ones = counted.astype(jnp.int32)
+    order = jnp.cumsum(ones, axis=1)
+    if texts is not None:  # less those of earlier texts
+        starts = jnp.diff(texts, axis=1, prepend=0) != 0
+        order -= jax.lax.cummax(jnp.where(starts, order - ones, 0), axis=1)
+    return ones * order

@@ -15,8 +15,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.input_files.text_files import has_surrogate
 from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_files import read_decoder_tokenizer, write_decoder_tokenizer
 
 _PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
@@ -29,6 +31,8 @@ _PIECES = 16
 _LETTER = r"[^\W\d_]"
 _CUT = re.compile(rf"(?<={_LETTER})(?=[ \n]{_LETTER})")
 """Where every common pre-tokenizer cuts, whatever the rest of the text is: after a word, before a blank and a word."""
+_MANY = 16
+"""More tokens than a text of one letter has."""
 _LINE = "\n"
 """What a tokenizer that puts a blank before a text seldom has in a token with other characters."""
 _CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
@@ -126,6 +130,19 @@ class BytePairs:
     def with_tokens(self, tokens: Sequence[str]) -> Self:
         """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
         return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, starts=self.start is not None)
+
+    def of_whole_texts(self) -> EncoderVocabulary:
+        """The same tokens of whole texts, as a classifier reads them: with those that Transformers adds to each."""
+        end = self.named.get("eos_token", str(self._tokenizer.id_to_token(0)))
+        pad, unk, cls = (self.named.get(f"{name}_token", end) for name in ("pad", "unk", "bos"))
+        return EncoderVocabulary(self._tokenizer, SpecialTokens(pad, unk, cls, end, end))
+
+    @classmethod
+    def of_whole(cls, vocabulary: EncoderVocabulary, named: Mapping[str, str]) -> Self:
+        """The tokenizer of `of_whole_texts`, with these special tokens."""
+        start, ids = named.get("bos_token", ""), vocabulary.tokenize(["a"], max_length=_MANY).tokens[0]
+        starts = len(ids) > len(vocabulary.encode("a")) and ids[0] == vocabulary.tokenizer.token_to_id(start)
+        return cls(Tokenizer.from_str(vocabulary.tokenizer.to_str()), named, starts=starts)
 
     def id_of(self, token: str) -> int | None:
         """The id of a token; None = there is no such token."""

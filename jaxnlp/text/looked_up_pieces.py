@@ -24,8 +24,9 @@ from jaxnlp.text.tokenizer_files import (
     TOKENIZER_SETTINGS,
 )
 
-MODELS, TABLE = ("source.spm", "target.spm"), "vocab.json"
-FILES = (*MODELS, TABLE)
+MODELS, TABLE, TARGET_TABLE = ("source.spm", "target.spm"), "vocab.json", "target_vocab.json"
+NEEDED = (*MODELS, TABLE)
+FILES = (*NEEDED, TARGET_TABLE)
 CLASS = "MarianTokenizer"
 """The class of Transformers."""
 _DEFAULTS = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -37,7 +38,7 @@ _RULES = TOKENIZER_SETTINGS._replace(
         **TOKENIZER_SETTINGS.supported,
         "tokenizer_class": (CLASS, None),
         "backend": ("custom",),
-        "separate_vocabs": (False,),
+        "separate_vocabs": (False, True),
         "sp_model_kwargs": ({}, None),
         **dict.fromkeys(("extra_special_tokens", "additional_special_tokens"), (None, [], {})),
         "clean_up_tokenization_spaces": (None, False, True),
@@ -53,7 +54,8 @@ _RULES = TOKENIZER_SETTINGS._replace(
 
 
 class LookedUpPieces(PretrainedSubwords):
-    """Two SentencePiece models, one for sources and one for targets, and one table of V ids for their pieces.
+    """Two SentencePiece models, one for sources and one for targets, and one table of V ids for their pieces; or the
+    tokenizer of targets of a model with two tables, see `of_sources`.
 
     A piece without an id is unknown. A name such as `</s>` in a text becomes the token, and so does a code of a
     language at the start of a text, such as `>>fra<<`, if it is in the table.
@@ -71,6 +73,7 @@ class LookedUpPieces(PretrainedSubwords):
         start: int,
         *,
         clean_up: bool = False,
+        source_table: Mapping[str, int] | None = None,
         forced_first: int | None = None,
         forced_end: bool = False,
         never: Iterable[int] = (),
@@ -78,11 +81,12 @@ class LookedUpPieces(PretrainedSubwords):
         renormalised: bool = False,
     ):
         """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
-        removed from decoded texts.
+        removed from decoded texts; source_table: the table of sources, if they have one of their own.
 
         Raises: ValueError for special tokens that are not in the table, and models that are not supported.
         """
         self._table, self._models, self._clean_up = dict(table), models, clean_up
+        self._source_table = None if source_table is None else dict(source_table)
         self._source, self._target = (subwords_of(raw, name) for raw, name in zip(models, MODELS, strict=True))
         if self._source.byte_fallback or self._target.byte_fallback:
             raise ValueError(f"{' and '.join(MODELS)}: tokens for bytes are not supported")
@@ -90,15 +94,19 @@ class LookedUpPieces(PretrainedSubwords):
 
     @classmethod
     def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
-        missing = [name for name in FILES if not (folder / name).is_file()]
+        missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which {CLASS} needs")
         table, config = (settings_in(folder / name) for name in (TABLE, "config.json"))
         given = {"tokenizer_class": config.get("tokenizer_class")}
         given |= settings_in(folder / SPECIAL_MAP) | settings_in(folder / SETTINGS)
         _RULES.check(folder / SETTINGS, given)
-        if not all(type(one) is int and one >= 0 for one in table.values()):
-            raise ValueError(f"{folder / TABLE}: expected the id of each piece")
+        second = settings_in(folder / TARGET_TABLE) if given.get("separate_vocabs") else None
+        if second == {}:
+            raise FileNotFoundError(f"{folder} has no {TARGET_TABLE}, which {CLASS} needs with separate_vocabs")
+        for name, one in ((TABLE, table), (TARGET_TABLE, second or {})):
+            if not all(type(token_id) is int and token_id >= 0 for token_id in one.values()):
+                raise ValueError(f"{folder / name}: expected the id of each piece")
         tokens = {name: given.get(name, token) for name, token in _DEFAULTS.items()}
         listed = given.get("added_tokens_decoder") or {}
         added = [
@@ -118,9 +126,15 @@ class LookedUpPieces(PretrainedSubwords):
         source, target = ((folder / name).read_bytes() for name in MODELS)
         clean_up = bool(given.get("clean_up_tokenization_spaces"))
         try:
-            return cls(table, (source, target), named, start, clean_up=clean_up, **forced)
+            both: dict[str, Any] = {"source_table": None if second is None else table, "clean_up": clean_up, **forced}
+            return cls(table if second is None else second, (source, target), named, start, **both)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
+
+    def of_sources(self) -> Self:
+        if self._source_table is None:
+            return self
+        return type(self)(self._source_table, self._models, self.named, self.start, clean_up=self._clean_up)
 
     def with_tokens(self, tokens: Sequence[str]) -> Self:
         raise ValueError(f"a {CLASS} takes no new tokens: its SentencePiece models make the pieces of texts")
@@ -128,8 +142,11 @@ class LookedUpPieces(PretrainedSubwords):
     def save(self, folder: Path, *, max_length: int) -> None:
         for name, raw in zip(MODELS, self._models, strict=True):
             (folder / name).write_bytes(raw)
-        (folder / TABLE).write_text(json.dumps(self._table, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        settings = {"tokenizer_class": CLASS, "model_max_length": max_length, "separate_vocabs": False, **self.named}
+        separate = self._source_table is not None
+        tables = {TABLE: self._source_table, TARGET_TABLE: self._table} if separate else {TABLE: self._table}
+        for name, table in tables.items():
+            (folder / name).write_text(json.dumps(table, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        settings = {"tokenizer_class": CLASS, "model_max_length": max_length, "separate_vocabs": separate, **self.named}
         settings["clean_up_tokenization_spaces"] = self._clean_up
         (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
@@ -155,15 +172,16 @@ class LookedUpPieces(PretrainedSubwords):
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
         if has_surrogate(text):
             raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
-        pieces: list[str] = []
+        ids: list[int] = []
         for index, part in enumerate(self._special_tokens.split(text)):
-            if index % 2:
-                pieces.append(part)
+            if index % 2:  # Transformers gives special tokens their ids in the table of sources
+                ids.append((self._source_table or self._table)[part])
             elif part:
                 code = _CODE.match(part)
-                pieces += [code.group()] if code else []
+                pieces = [code.group()] if code else []
                 pieces += model.pieces(part[code.end() if code else 0 :])
-        return [self._table.get(piece, self.unknown) for piece in pieces]
+                ids += [self._table.get(piece, self.unknown) for piece in pieces]
+        return ids
 
     @functools.cached_property
     def _special_tokens(self) -> re.Pattern[str]:
@@ -179,16 +197,17 @@ class LookedUpPieces(PretrainedSubwords):
             if token in self.named.values():
                 text, run = f"{text}{run}{token} ", ""
             else:
-                run += token.removeprefix(BLANK) if not run and token in self._of_source else token
+                run += token.removeprefix(BLANK) if not run and token in self._decoding else token
         text = (text + run).replace(BLANK, " ").strip()
         for blank in CLEANED if self._clean_up else ():
             text = text.replace(*blank)
         return text
 
     @functools.cached_property
-    def _of_source(self) -> frozenset[str]:
-        """The pieces whose blank is left out at the start of a decoded text: Transformers decodes with this model."""
-        return frozenset(self._source.vocabulary)
+    def _decoding(self) -> frozenset[str]:
+        """The pieces whose blank is left out at the start of a decoded text: those of the model with which Transformers
+        decodes."""
+        return frozenset((self._source if self._source_table is None else self._target).vocabulary)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces.get(int(one), f"<id {int(one)}>") for one in ids]
@@ -205,6 +224,7 @@ class LookedUpPieces(PretrainedSubwords):
             "named": self.named,
             "start": self.start,
             "clean_up": self._clean_up,
+            "source_pieces": self._source_table,
             **self.forced,
             "never": list(self.never),
         }
@@ -216,7 +236,10 @@ class LookedUpPieces(PretrainedSubwords):
             source, target = (base64.b64decode(raw, validate=True) for raw in fields["models"])
         except (binascii.Error, ValueError, TypeError) as error:
             raise ValueError(f"subwords: models: expected two files in base64: {error}") from error
-        return cls(fields["pieces"], (source, target), clean_up=fields["clean_up"], **described(fields))
+        own: dict[str, Any] = {"clean_up": fields["clean_up"], "source_table": fields.get("source_pieces")}
+        if not isinstance(own["source_table"], dict | None):
+            raise ValueError(f"subwords: source_pieces must be an object or null, got {own['source_table']!r:.80}")
+        return cls(fields["pieces"], (source, target), **own, **described(fields))
 
 
 def _content(token: Any) -> str:

@@ -106,6 +106,10 @@ class PretrainedSubwords:
         named = {other: text for other, text in self.named.items() if other != name}
         return type(self).from_json({**fields, "tokenizer": whole, "named": named})
 
+    def of_sources(self) -> Self:
+        """The tokenizer of the texts that the model reads: this one, unless they have a vocabulary of their own."""
+        return self
+
     def with_tokens(self, tokens: Sequence[str]) -> Self:
         """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
         return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, self.start, **self.forced)

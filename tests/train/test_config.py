@@ -96,10 +96,6 @@ def test_a_model_that_starts_from_nothing_is_refused_on_streams():
         ({"init_new_tokens": ("new",)}, "init_new_tokens applies only to pretrained weights"),
         ({"init_from": "x", "init_new_tokens": ("a", " ")}, "init_new_tokens must have texts, got ' '"),
         ({"init_from": "x", "init_new_tokens": ("a", "b", "a")}, "init_new_tokens has 'a' twice"),
-        (
-            {"init_from": "x", "init_new_tokens": ("a",), "optimizer": AdamW(lora_rank=2)},
-            "init_new_tokens needs trained embeddings, but optimizer.lora_rank leaves them",
-        ),
         ({"stop_after": 0}, "stop_after must be at least 1, got 0"),
         (
             {"stop_after": 3, "evaluate_every_steps": 9, "total_steps": 9},

@@ -368,11 +368,12 @@ def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
     beginning, tiny_config, tiny_gpt, tmp_path
 ):
     config = tiny_config(model=tiny_gpt, init_from=str(beginning[0]))
-    with pytest.raises(RunError, match=r"another architecture.*\n  model\.width: 8 -> 4"):
+    with pytest.raises(ConfigError, match=r"sets these fields of the model; remove them:\n  model\.width: 4 -> 8$"):
         begin(update(config, **{"model.width": 4}))
-    # Parameters of the same shapes, and another function.
-    with pytest.raises(RunError, match=r"another architecture.*\n  model\.num_heads: 2 -> 4"):
-        begin(update(config, **{"model.num_heads": 4}))
+    # The kernels have the same shapes, but another function. A field with its default was not set.
+    with pytest.raises(ConfigError, match=r"remove them:\n  model\.num_heads: 1 -> 2$"):
+        begin(update(config, **{"model.num_heads": 1}))
+    assert begin(update(config, **{"model.num_heads": 4})).config.model == tiny_gpt
     begin(update(config, **{"model.attention_dropout_rate": 0.7, "model.compute.scan_layers": True}))
     other = tmp_path / "other.txt"
     other.write_text("xyz " * 200)

@@ -16,6 +16,9 @@ from train.optimizer.layer_rates import scale_by_layer
 from train.optimizer.lora import A, B, adapted, low_rank, with_factors
 from train.optimizer.parameters import Describe, describe, names
 
+Index = tuple[slice, ...]
+"""Of an array."""
+
 
 def make_optimizer(
     config: OptimizerConfig,
@@ -23,6 +26,7 @@ def make_optimizer(
     total_steps: int,
     parameter: Callable[[tuple[str, ...]], Parameter],
     frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
+    rows: Callable[[tuple[str, ...]], Index | None] = lambda path: None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Gradient clipping, the optimizer, weight decay, layer-wise rates, the learning rate and the bound on the output
@@ -37,6 +41,7 @@ def make_optimizer(
       parameter: the model's table, `ModelConfig.parameter`. Matrices have weight decay; matrices that are not heads
         have Muon; heads have bounded norms; the depth gives layer-wise rates.
       frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
+      rows: index of the rows of the parameter at a path that LoRA trains, too: those of new tokens; None = none.
       seed: of the first factors of LoRA, around all of this: see `train.optimizer.lora`.
     """
     described = functools.partial(describe, with_factors(parameter))
@@ -54,13 +59,16 @@ def make_optimizer(
     if not config.lora_rank:
         return leave_frozen(optax.chain(*steps), frozen)
 
-    def frozen_beside_factors(path: tuple[str, ...]) -> bool:
-        return path[-1] not in (A, B) and (frozen(path) or not (config.lora_heads and parameter(path).head))
+    def whole(path: tuple[str, ...]) -> bool:
+        return path[-1] in (A, B) or (config.lora_heads and parameter(path).head and not frozen(path))
+
+    def trained_rows(path: tuple[str, ...]) -> Index | None:
+        return None if whole(path) or frozen(path) else rows(path)
 
     has_factors = adapted(parameter, config.lora_targets)
-    trained = leave_frozen(optax.chain(*steps), frozen_beside_factors)
+    trained = leave_frozen(optax.chain(*steps), lambda path: not whole(path) and trained_rows(path) is None)
     return low_rank(
-        trained,
+        leave_other_rows(trained, trained_rows),
         lambda path: has_factors(path) and not frozen(path),
         parameter,
         rank=config.lora_rank,
@@ -161,6 +169,37 @@ def leave_frozen(
             updates,
             is_leaf=lambda node: isinstance(node, optax.MaskedNode),
         ), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def leave_other_rows(
+    optimizer: optax.GradientTransformationExtraArgs, rows: Callable[[tuple[str, ...]], Index | None]
+) -> optax.GradientTransformationExtraArgs:
+    """Shows an optimizer only some rows of parameters: the update of others is 0, and they have no optimizer state.
+
+    Args:
+      optimizer: for parameters, some of which have fewer rows.
+      rows: the index of these rows of the parameter at a path; None = all.
+    """
+
+    def part(path: tuple[Any, ...], x: Array) -> Array:
+        index = rows(names(path))
+        return x if index is None else x[index]
+
+    def whole(path: tuple[Any, ...], x: Array, new: Array) -> Array:
+        index = rows(names(path))
+        return new if index is None else jnp.zeros_like(x).at[index].set(new)
+
+    def seen(tree: PyTree) -> PyTree:
+        return jax.tree_util.tree_map_with_path(part, tree)
+
+    def init(params: Params) -> PyTree:
+        return optimizer.init(seen(params))
+
+    def update(updates: PyTree, state: PyTree, params: Params | None = None, **extra: Any):
+        moved, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
+        return jax.tree_util.tree_map_with_path(whole, updates, moved), state
 
     return optax.GradientTransformationExtraArgs(init, update)
 

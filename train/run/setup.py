@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from jaxnlp.convert import rows_of_last_tokens
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.saving.checkpoints import RunError
 from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
@@ -126,11 +127,14 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
         raise ConfigError(
             f"rows carry state from batch to batch, so accumulation_steps must be 1, got {config.accumulation_steps}"
         )
+    tokens = len(config.init_new_tokens)
+    new_rows = rows_of_last_tokens(config.model, corpus.processor, tokens) if tokens else lambda path: None
     optimizer = make_optimizer(
         config.optimizer,
         total_steps=config.total_steps,
         parameter=config.model.parameter,
         frozen=config.model.frozen,
+        rows=new_rows,
         seed=config.seed,
     )
     step = functools.partial(

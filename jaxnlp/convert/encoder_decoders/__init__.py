@@ -40,7 +40,7 @@ class EncoderDecoderFamily(NamedTuple):
       title: its name in messages.
       architecture: its class with the output layer.
       tokens: the table of embeddings, without `.weight`.
-      copies: the same table, which files may have besides it or in its place.
+      copies: the same table, which files may have besides it or in its place; or those of sources and of targets.
       head: the output layer, which some files store although it is the table.
       encoder, decoder: the other tensors.
       buffers: whole names of tensors that mean nothing.
@@ -56,6 +56,7 @@ class EncoderDecoderFamily(NamedTuple):
       separates_copies: whether a model with an output layer of its own also has the copies of the table.
       mask_is_optional: whether a model may have one embedding less than its tokenizer has tokens, if the last is
         `mask_token`.
+      two_tables: whether sources and targets may have tables of their own: `share_encoder_decoder_embeddings` false.
       aliases: further names of fields, which a config.json may have besides the settings.
       special: ids of special tokens that a config.json may leave out.
       tokenizer: the class of its tokenizer here.
@@ -79,6 +80,7 @@ class EncoderDecoderFamily(NamedTuple):
     output_bias: str = ""
     separates_copies: bool = False
     mask_is_optional: bool = False
+    two_tables: bool = False
     aliases: Mapping[str, str] = {}
     special: Mapping[str, int] = {"pad_token_id": 0}
     tokenizer: type[PretrainedSubwords] = PretrainedSubwords

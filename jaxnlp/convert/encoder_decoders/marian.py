@@ -1,4 +1,5 @@
-"""Marian, as Transformers stores it: the layers of a BART, sines as positions, and no normalised embeddings.
+"""Marian, as Transformers stores it: the layers of a BART, sines as positions, and no normalised embeddings. Sources
+and targets may have tables of embeddings of their own.
 
 Differs in training: no dropout inside feed-forward layers, no layer is left out, and the embedding of padding, which is
 also the start symbol, gets the whole gradient.
@@ -21,11 +22,11 @@ FAMILY = BART._replace(
             *ALIASES,
             *("tie_word_embeddings", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
             *("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids", "decoder_vocab_size"),
+            "share_encoder_decoder_embeddings",
         ),
         supported={
             "activation_function": tuple(ACTIVATIONS),
             "is_encoder_decoder": (True,),
-            "share_encoder_decoder_embeddings": (True,),
             "normalize_before": (False,),
             "normalize_embedding": (False,),
             "add_final_layer_norm": (False,),
@@ -45,6 +46,7 @@ FAMILY = BART._replace(
         **{"positions": "sinusoidal", "sines_first": True, "embedding_norm": False},
     },
     mask_is_optional=False,
+    two_tables=True,
     special={"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100},
     tokenizer=LookedUpPieces,
 )

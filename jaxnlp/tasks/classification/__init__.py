@@ -25,6 +25,7 @@ from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
+from jaxnlp.tasks.classification.decoders import decoder_classes, decoder_classifier_of_transformers
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.export import exports
 from jaxnlp.tasks.classification.image_weights import ExportClassifier, image_encoder_of_transformers
@@ -37,6 +38,8 @@ from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 CLASSIFIERS = classes()
 """Classes of Transformers that this task reads with their heads, and their families."""
+DECODERS = decoder_classes()
+"""Those with a decoder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Classification(Task):
     each part. Training then logs no plain `loss`, which would depend on the order of the batches.
     """
 
-    model_types = (*families(), *CLASSIFIERS, *image_encoders.families())
+    model_types = (*families(), *CLASSIFIERS, *DECODERS, *image_encoders.families())
 
     label_smoothing: Rate = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
@@ -213,4 +216,6 @@ class Classification(Task):
             return image_encoder_of_transformers(cls(), path, ignore=ignore)
         if kinds and kinds[0] in CLASSIFIERS and not ignore:
             return classifier_of_transformers(cls(), path, CLASSIFIERS[kinds[0]])
+        if kinds and kinds[0] in DECODERS and not ignore:
+            return decoder_classifier_of_transformers(cls(), path)
         return encoder_of_similarity(cls(), path, ignore=ignore)

@@ -9,9 +9,11 @@ import numpy as np
 
 from jaxnlp.convert.pretrained_image_encoder import PretrainedImageEncoder, read_image_encoder, save_image_encoder
 from jaxnlp.convert.tensors import WeightsError
+from jaxnlp.models.decoder_classifier import DecoderClassifierConfig
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Export
+from jaxnlp.tasks.classification.decoders import save_decoder_classifier
 from jaxnlp.tasks.classification.kept_threshold import kept_threshold
 
 
@@ -35,6 +37,8 @@ class ExportClassifier(Export):
     so they are saved separately in heads.safetensors. Classes of Transformers that would initialise these heads at
     random refuse the directory.
 
+    With a decoder: a GPT2ForSequenceClassification, or that of a Llama, a Qwen2 or a Qwen3.
+
     Of images: a Vision Transformer with the layers of Transformers becomes a ViTForImageClassification, a
     DeiTForImageClassification or a DeiTForImageClassificationWithTeacher, with its preprocessor_config.json and the
     names of its classes; without a head it becomes a ViTModel or a DeiTModel.
@@ -53,12 +57,15 @@ class ExportClassifier(Export):
 
     def write_transformers(self, trained: Trained) -> None:
         model: Any = trained.model
-        if not isinstance(model.config, ViTConfig):
+        if not isinstance(model.config, ViTConfig | DecoderClassifierConfig):
             super().write_transformers(trained)
             return
         params = jax.tree.map(np.asarray, dict(trained.params))
         try:
-            kind = save_image_encoder(self.folder, PretrainedImageEncoder(model.config, params, trained.processor))
+            if isinstance(model.config, ViTConfig):
+                kind = save_image_encoder(self.folder, PretrainedImageEncoder(model.config, params, trained.processor))
+            else:
+                kind = save_decoder_classifier(self.folder, trained)
         except WeightsError as error:
             raise WeightsError(f"{trained.name}: {error}; give --format jax") from error
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp")

@@ -41,7 +41,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     try:
         if not pretrained.config.pools:
             raise ValueError("the weights have no pooler, which the head reads")
-        targets = _targets(settings, head[HEAD]["bias"].size, adapted=adapted_class(str(path)) is not None)
+        targets = targets_of(settings, head[HEAD]["bias"].size, adapted=adapted_class(str(path)) is not None)
         if pretrained.embeddings.prompt:
             raise ValueError(f"a prompt before each text is not supported: {pretrained.embeddings.prompt!r}")
         if isinstance(targets, AnyNumber):
@@ -66,7 +66,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     return _trained(task, path, config, processor, {"encoder": pretrained.params} | head)
 
 
-def _targets(settings: dict[str, Any], outputs: int, *, adapted: bool) -> Targets:
+def targets_of(settings: dict[str, Any], outputs: int, *, adapted: bool = False) -> Targets:
     """What a head of Transformers predicts. Args: adapted: as for `class_names`.
 
     Raises: ValueError for names that do not fit its outputs.

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, factors_of_change
 from jaxnlp.convert.folders import CONFIG, WEIGHTS, find_folder, is_adapter, read_object, read_tensors
 from jaxnlp.convert.sentence_transformers import encoder_folder
+from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.saving.atomic_files import new_folder, refuse_contents
 from jaxnlp.tasks import Trained
 
@@ -63,7 +64,10 @@ def write_adapter(command: "ExportCommand", trained: Trained) -> None:
         after, settings = read_tensors(whole, str(whole)), read_object(whole / CONFIG)
         (kind, *_), model_type = settings["architectures"], settings["model_type"]
         task = next((name for end, name in _TASKS.items() if kind.endswith(end)), None)
-        adapter = factors_of_change(before, after, rank=rank, model_type=model_type, task_type=task)
+        try:
+            adapter = factors_of_change(before, after, rank=rank, model_type=model_type, task_type=task)
+        except WeightsError as error:
+            raise ValueError(f"{trained.name}: {error}; give another --format") from error
         name = str(held.resolve()) if Path(base).expanduser().is_dir() else base
         (whole / WEIGHTS).unlink()
         save_file(adapter.tensors, whole / ADAPTER, metadata={"format": "pt"})

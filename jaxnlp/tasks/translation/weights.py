@@ -24,7 +24,7 @@ def encoder_decoder_of_transformers(task: Task, path: str | Path, *, ignore: tup
     `read_encoder_decoder`."""
     config, params, vocabulary = read_encoder_decoder(path, ignore=ignore)
     params = jax.device_put(params, jax.local_devices()[0])
-    processor = TranslationProcessor(vocabulary, vocabulary)
+    processor = TranslationProcessor(vocabulary.of_sources(), vocabulary)
     return Trained(task, config.build(processor), params, processor, name=str(path))
 
 

@@ -41,7 +41,7 @@ def adapted(model, **options):
     model = peft.get_peft_model(model, peft.LoraConfig(init_lora_weights=False, **options)).eval()
     with torch.no_grad():
         for name, tensor in model.named_parameters():
-            if ".modules_to_save." in name:
+            if ".modules_to_save." in name or "trainable_tokens_delta" in name:
                 tensor.add_(0.3 * torch.randn(tensor.shape))
     return model
 
@@ -61,6 +61,8 @@ def adapted(model, **options):
         *(
             pytest.param({"r": 2, **further}, marks=pytest.mark.thorough)
             for further in (
+                {"target_modules": ["c_attn"], "trainable_token_indices": [3, 9]},
+                {"target_modules": ["c_attn"], "trainable_token_indices": {"wte": [3, 9]}},
                 {"target_modules": ["wpe"], "modules_to_save": ["wte"], "ensure_weight_tying": True},
                 {"target_modules": ["wte"], "ensure_weight_tying": True},
                 {"target_modules": ["c_attn"], "modules_to_save": ["lm_head"]},
@@ -192,6 +194,38 @@ def test_a_vision_transformer_takes_an_adapter_although_its_modules_have_other_n
     np.testing.assert_allclose(found.model.apply({"params": found.params}, pixels), logits, atol=2e-5)
 
 
+def test_embeddings_of_new_tokens_are_read_if_the_folder_has_their_config_and_tokenizer(base, tmp_path):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    model = transformers.AutoModelForCausalLM.from_pretrained(base)
+    tokenizer.add_tokens(["covidix", "<code>"])
+    model.resize_token_embeddings(len(tokenizer))
+    theirs = adapted(model, task_type="CAUSAL_LM", target_modules=["c_attn"], trainable_token_indices=[341, 342])
+    theirs.save_pretrained(tmp_path)
+    with pytest.raises(PretrainedError, match=r"the adapter has 343 embeddings, but its base has 341, .*tokenizer"):
+        jaxnlp.load_pretrained(tmp_path)
+    model.config.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    ours, text = jaxnlp.load_pretrained(tmp_path), "A covidix cat <code>"
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    assert ours.processor.encode(text).tolist() == ids[0].tolist()
+    with torch.no_grad():
+        expected = theirs(ids).logits.numpy()
+    np.testing.assert_allclose(ours.model.apply({"params": ours.params}, ids.numpy()), expected, atol=2e-5)
+
+
+def test_rows_of_tokens_of_an_encoder_decoder_change_its_one_table(tmp_path):
+    encoder_decoder_folders.write_folder(tmp_path / "t5")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "t5")
+    options = {"target_modules": ["q"], "trainable_token_indices": {"shared": [7, 40]}}
+    theirs = adapted(model, task_type="SEQ_2_SEQ_LM", r=2, **options)
+    theirs.save_pretrained(tmp_path / "adapter")
+    ours, tokens = jaxnlp.load_pretrained(tmp_path / "adapter"), np.array([[7, 40, 3, 1]])
+    with torch.no_grad():
+        expected = theirs(torch.tensor(tokens), decoder_input_ids=torch.tensor(tokens)).logits.numpy()
+    found = ours.model.apply({"params": ours.params}, tokens, tokens)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
 def draw(*shape):
     return np.random.default_rng(len(shape) + shape[0]).normal(size=shape).astype(np.float32)
 
@@ -237,6 +271,23 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
     np.testing.assert_allclose(again["packed.weight"], after["bert.packed.weight"], atol=1e-5)
 
 
+def test_rows_of_new_tokens_are_stored_with_their_indices_also_for_a_tied_output_layer():
+    base = {"model.embed_tokens.weight": draw(5, 4), "lm_head.bias": draw(5)}
+    table = np.concatenate([base["model.embed_tokens.weight"], draw(2, 4)])
+    after = base | {"model.embed_tokens.weight": table, "lm_head.weight": table.copy()}
+    found = factors_of_change(base, after, rank=1, model_type="llama", task_type="CAUSAL_LM")
+    assert found.settings["trainable_token_indices"] == {"model.embed_tokens": [5, 6]}
+    assert found.settings["modules_to_save"] is None
+    assert [x.shape for x in found.tensors.values()] == [(2, 4)]
+    again = add_factors(base, found.tensors, found.settings, "llama")
+    for name, tensor in after.items():
+        np.testing.assert_array_equal(again[name], tensor)
+    with pytest.raises(WeightsError, match=r"^lm_head changes, .*PEFT cannot store it beside new tokens"):
+        factors_of_change(base, after | {"lm_head.bias": draw(5) + 1}, rank=1, model_type="llama", task_type=None)
+    with pytest.raises(WeightsError, match=r"^bias changes, but is in no module"):
+        factors_of_change({"bias": draw(2)}, {"bias": draw(2) + 1}, rank=1, model_type="bart", task_type=None)
+
+
 @pytest.mark.parametrize(
     ("settings", "tensors", "words"),
     [
@@ -259,6 +310,16 @@ def test_a_change_of_any_rank_is_stored_whole_and_names_may_lack_the_prefix_of_t
             r"lora_A\.weight is not supported, expected factors of a dense layer",
         ),
         ({}, {"base_model.model.wte.lora_magnitude": draw(1)}, r"lora_magnitude is not supported, expected factors"),
+        (
+            {"trainable_token_indices": [3]},
+            {"base_model.model.wte.token_adapter.trainable_tokens_delta": draw(2, 16)},
+            r"trainable_tokens_delta has 2 rows, but trainable_token_indices is \[3\]",
+        ),
+        (
+            {"trainable_token_indices": [3]},
+            {"base_model.model.wte.token_adapter.trainable_tokens_delta": draw(1, 4)},
+            r"rows of new tokens are \(1, 4\), but the table is \(341, 16\)",
+        ),
         (
             {},
             {

@@ -1,25 +1,29 @@
 """Models with further tokens: as those that Transformers resizes."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 import torch
 import transformers
+from flax.traverse_util import flatten_dict
 
 import jaxnlp
-from jaxnlp.convert import with_new_tokens
+from jaxnlp.convert import rows_of_last_tokens, with_new_tokens
 from jaxnlp.convert.new_tokens import _new_rows
 from jaxnlp.models import Adopted
 from jaxnlp.models.bert import Bert
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.tagger_processor import TaggerProcessor
 from tests import bart_folders, decoder_folders, encoder_decoder_folders, encoder_folders, marian_folders
 
 NEW = ("covidix", "<code>", "zZq")
@@ -178,6 +182,21 @@ def test_equal_seeds_give_equal_rows_and_each_table_its_own(tmp_path):
     noise = [one["tokens"]["embedding"][-3:] - one["tokens"]["embedding"][:-3].mean(0)]
     noise += [one["head"]["kernel"].T[-3:] - one["head"]["kernel"].T[:-3].mean(0)]
     assert np.abs(np.corrcoef(noise[0].ravel(), noise[1].ravel())[0, 1]) < 0.7
+
+
+def test_each_table_of_tokens_has_the_rows_of_the_last_tokens_and_a_table_of_words_has_none(tmp_path):
+    marian_folders.write_folder(tmp_path / "marian")
+    trained = jaxnlp.load_pretrained(tmp_path / "marian")
+    size, rows = trained.processor.source.size, rows_of_last_tokens(trained.model.config, trained.processor, 2)
+    found = {path: rows(path) for path in flatten_dict(trained.params)}
+    assert found["tokens", "embedding"] == (slice(size - 2, size),)
+    assert {path[0] for path, index in found.items() if index is not None} <= {"tokens", "output_bias"}
+    tagger = TaggerConfig(bert=True, word_width=4)
+    vocabulary = SimpleNamespace(size=9)
+    processor = TaggerProcessor(SimpleNamespace(pieces=vocabulary), ("a",), "none")
+    rows = rows_of_last_tokens(tagger, processor, 2)
+    assert rows(("encoder", "bert", "tokens", "embedding")) == (slice(7, 9),)
+    assert rows(("encoder", "words", "embedding")) is None
 
 
 def test_models_that_cannot_learn_new_tokens_are_refused(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import shutil
 
 import chex
 import jax
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from PIL import Image
 from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
 
+import jaxnlp
 from jaxnlp.convert.clip import IMAGE, RULES, TEXT, to_huggingface
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained_clip import IMAGE_DEFAULTS, TEXT_DEFAULTS, read_clip, save_clip
@@ -320,3 +324,58 @@ def test_other_models_and_folders_that_are_not_empty_are_refused(tiny, tmp_path)
     with pytest.raises(WeightsError, match="Transformers' CLIP text encoder does not support end_id = 2"):
         save_clip(tmp_path / "out", held._replace(config=strange))
     assert not (tmp_path / "out").exists()
+
+
+def older_folder(folder, clip, kind="sentence_transformers.models.CLIPModel"):
+    """A folder as older sentence-transformers wrote it, with the CLIP in a folder of its own."""
+    shutil.copytree(clip, folder / "0_CLIPModel")
+    modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": kind}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"__version__": {"transformers": "4.7.0"}}))
+
+
+@pytest.mark.parametrize("layout", ["older", pytest.param("newer", marks=pytest.mark.thorough)])
+def test_folders_of_sentence_transformers_give_the_same_vectors(layout, tiny, tmp_path):
+    clip = tiny["CLIPModel"][0]
+    if layout == "older":
+        older_folder(tmp_path / "model", clip)
+    else:
+        SentenceTransformer(str(clip)).save(str(tmp_path / "model"))
+    theirs, run = SentenceTransformer(str(tmp_path / "model")), jaxnlp.load_pretrained(tmp_path / "model")
+    texts, images = TEXTS[:3], [Image.fromarray(one) for one in PIXELS]
+    np.testing.assert_allclose(run.embed(texts), theirs.encode(texts), atol=1e-5)
+    np.testing.assert_allclose(run.embed(images), theirs.encode(images), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("config_sentence_transformers.json", {"truncate_dim": 4}, r"not supported with a CLIP: truncate_dim 4"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"q": "query: "}, "default_prompt_name": "q"},
+            r"the prompt 'query: ' before each text",
+        ),
+        (
+            "0_CLIPModel/sentence_bert_config.json",
+            {"module_output_name": "token_embeddings"},
+            r"module_output_name 'token_embeddings', expected 'sentence_embedding'",
+        ),
+    ],
+)
+def test_what_sentence_transformers_does_beside_the_encoders_is_refused(file, content, words, tiny, tmp_path):
+    older_folder(tmp_path, tiny["CLIPModel"][0])
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(PretrainedError, match=words):
+        read_clip(tmp_path)
+
+
+def test_a_module_after_the_encoders_is_refused_and_a_maximum_length_is_read(tiny, tmp_path):
+    older_folder(tmp_path, tiny["CLIPModel"][0])
+    (tmp_path / "0_CLIPModel" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 9}))
+    assert read_clip(tmp_path).max_length == 9
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    modules.append({"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(PretrainedError, match=r"expected the modules .*, got Transformer, Normalize$"):
+        read_clip(tmp_path)

@@ -11,6 +11,7 @@ from jaxnlp.inference.batches import (
     batches,
     decoding_shapes,
     in_batches,
+    packed_rows,
     padded_length,
     row_shapes,
     text_shapes,
@@ -113,3 +114,10 @@ def test_a_thousand_calls_compile_no_program_that_warming_up_did_not():
     for _ in range(1000):
         in_batches(RNG.integers(1, 513, RNG.integers(1, 16)).tolist(), shapes, compute)
     assert len(traced) == 9
+
+
+def test_inputs_share_rows_of_at_most_so_many_positions_and_inputs_and_a_longer_one_has_its_own():
+    lengths = [5, 3, 9, 4, 2, 30, 2, 2]
+    rows = packed_rows(lengths, 10, 3)
+    assert rows == [[4, 6, 7], [1, 3], [0], [2], [5]]
+    assert packed_rows([], 10, 3) == []

@@ -14,6 +14,7 @@ from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.runs import load
 from jaxnlp.targets import OneClass
@@ -50,13 +51,16 @@ def weights(params, tmp_path_factory):
     return load(folder)
 
 
-def test_another_architecture_is_refused_with_its_differences():
-    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=4)
-    run = Trained(LanguageModel(), config.build(sized(5)), {}, None, name="gpt", folder=Path("runs/gpt"))
-    for name, old, new in (("width", 8, 4), ("num_heads", 2, 4)):
-        with pytest.raises(ValueError, match=rf"another architecture.*\n  model\.{name}: {old} -> {new}"):
-            dataclasses.replace(config, **{name: new}).adopt(run)
-    dataclasses.replace(config, attention_dropout_rate=0.7, compute=TransformerCompute(scan_layers=True)).adopt(run)
+def test_the_shape_is_that_of_a_run_and_dropout_and_compute_are_the_configs_own():
+    theirs = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=4, residual_dropout_rate=0.1)
+    run = Trained(LanguageModel(), theirs.build(sized(5)), {"positions": 1}, None, name="gpt", folder=Path("runs/gpt"))
+    compute = TransformerCompute(scan_layers=True)
+    found = GPTConfig(num_heads=2, width=4, residual_dropout_rate=0.7, compute=compute).adopt(run)
+    assert found.config == dataclasses.replace(theirs, residual_dropout_rate=0.7, compute=compute)
+    assert found.params == run.params
+    assert found.notes == ("from gpt: model.num_layers 1, model.width 8, model.context_length 4",)
+    with pytest.raises(ValueError, match=r"its model is a GPTConfig, expected LlamaConfig; give a run with"):
+        LlamaConfig().adopt(run)
 
 
 def test_a_gpt_takes_the_shape_of_weights_of_another_library_but_not_their_dropout_and_computation():

@@ -149,6 +149,30 @@ def test_padding_changes_nothing_and_texts_do_not_see_each_other():
     np.testing.assert_allclose(alone.hidden[0], expected.hidden[0, :count], atol=1e-5)
 
 
+MODERN = {"positions": "rotary", "local_layers": (1,), "local_window": 4, "pre_norm": True, "first_norm": False}
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"padding_id": 1}, {"positions": "sinusoidal"}, MODERN, {"use_pooler": True, "pooler_input": "each"}],
+    ids=str,
+)
+def test_texts_that_share_a_row_have_the_vectors_that_each_has_alone(changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    model, params = Bert(config, VOCABULARY), initial(config)
+    tokens = np.array([[5, 9, 7, 3, 8, 1, 2, 1, 4, 6, 0, 0]])
+    counts = (4, 1, 5)
+    texts = np.concatenate([np.repeat([1, 2, 3], counts), [0, 0]])[None]
+    segments = np.array([[0, 0, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0]])
+    found = encode(model, params, tokens, segments, texts=texts)
+    assert found.pooled is None
+    for stop, count in zip(np.cumsum(counts), counts, strict=True):
+        own = np.s_[:, stop - count : stop]
+        alone = encode(model, params, tokens[own], segments[own])
+        np.testing.assert_allclose(found.hidden[own], alone.hidden, atol=1e-5)
+
+
 @pytest.mark.thorough
 def test_segments_and_positions_count():
     model, params, (tokens, segments, _) = Bert(CONFIG, VOCABULARY), initial(), batch()

@@ -11,7 +11,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
-from jaxnlp.ops.positions import RotaryScaling, rotary, sinusoidal_positions
+from jaxnlp.ops.positions import RotaryScaling, ranks, rotary, sinusoidal_positions
 
 BATCH, POSITIONS, HEADS, WIDTH = 2, 5, 3, 8
 X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, HEADS, WIDTH))
@@ -128,3 +128,15 @@ def test_scaled_rates_are_those_of_transformers(length):
     found = np.asarray(RotaryScaling(8.0, original_length=length).scaled(jnp.asarray(rates, jnp.float32)))
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
     assert len({*np.round(rates / found, 3)}) > 3 or length is None  # some rates are kept, and some lie between
+
+
+def test_ranks_count_the_counted_tokens_of_each_text():
+    generator = np.random.default_rng(0)
+    counted = generator.random((3, 20)) < 0.7
+    texts = np.sort(generator.integers(0, 4, (3, 20)), axis=1)
+    expected = [
+        [sum(c for c, own in zip(row[: t + 1], text, strict=False) if own == text[t]) * row[t] for t in range(20)]
+        for row, text in zip(counted.tolist(), texts.tolist(), strict=True)
+    ]
+    np.testing.assert_array_equal(ranks(jnp.asarray(counted), jnp.asarray(texts)), expected)
+    np.testing.assert_array_equal(ranks(jnp.asarray(counted)), counted * np.cumsum(counted, axis=1))

@@ -80,8 +80,29 @@ def test_a_processor_is_read_back_equal_and_written_again_with_the_same_files(ti
     assert LookedUpPieces.of_folder(tmp_path, held.start) == held
 
 
+def test_two_tables_have_the_ids_of_transformers_and_are_written_again(tmp_path):
+    tokenizer = save_tokenizer(tmp_path, separate=True)
+    target = LookedUpPieces.of_folder(tmp_path, tokenizer.pad_token_id)
+    source = target.of_sources()
+    processor = TranslationProcessor(source, target)
+    assert not processor.shared
+    assert processor_from_json(json.loads(json.dumps(processor_to_json(processor)))) == processor
+    assert (source.size, target.size) == (len(tokenizer.encoder), len(tokenizer.target_encoder))
+    for text in CASES:
+        assert processor.encode_source(text) == tokenizer(text)["input_ids"], text
+        ids = processor.encode_target(text)
+        assert ids == tokenizer(text_target=text)["input_ids"], text
+        ids = [one for one in ids if one not in (target.end, target.padding, target.start)]
+        assert target.decode(ids) == tokenizer.decode(ids), text
+    target.save(tmp_path, max_length=77)
+    assert LookedUpPieces.of_folder(tmp_path, target.start) == target
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path).target_encoder == tokenizer.target_encoder
+    (tmp_path / "target_vocab.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no target_vocab\.json, which MarianTokenizer needs with separate"):
+        LookedUpPieces.of_folder(tmp_path, 3)
+
+
 REFUSED = [
-    ({"separate_vocabs": True}, "separate_vocabs True, expected False"),
     ({"sp_model_kwargs": {"enable_sampling": True}}, "sp_model_kwargs"),
     ({"tokenizer_class": "T5Tokenizer"}, "tokenizer_class 'T5Tokenizer', expected 'MarianTokenizer'"),
     ({"additional_special_tokens": ["<eop>"]}, "additional_special_tokens"),

@@ -40,9 +40,9 @@ def gpt():
     return random_parameters(MODEL.build(sized(7)), np.zeros((1, 4), np.int32))
 
 
-def optimizer(**changes):
+def optimizer(rows=lambda path: None, **changes):
     config = dataclasses.replace(AdamW(lora_rank=2, max_grad_norm=None), **changes)
-    return make_optimizer(config, total_steps=9, parameter=MODEL.parameter, frozen=MODEL.frozen)
+    return make_optimizer(config, total_steps=9, parameter=MODEL.parameter, frozen=MODEL.frozen, rows=rows)
 
 
 def updated(optimizer, params, steps=2):
@@ -156,6 +156,21 @@ def test_only_targets_and_heads_change(fields, expected):
     if "up/kernel" in expected:
         (change,) = (change for path, change in changes.items() if path[-2:] == ("up", "kernel"))
         assert [*np.linalg.matrix_rank(change, tol=1e-6)] == [2, 2]
+
+
+def test_rows_of_new_tokens_change_as_in_a_run_that_trains_all_rows():
+    last = {"tokens": (slice(5, 7),), "head": (slice(None), slice(5, 7))}
+    changes, state = updated(optimizer(lambda path: last.get(path[0]), lora_heads=False), gpt())
+    assert moving(changes) == DENSE | {"tokens/embedding", "head/kernel"}
+    whole, _ = updated(make_optimizer(AdamW(max_grad_norm=None), total_steps=9, parameter=MODEL.parameter), gpt())
+    for path in (("tokens", "embedding"), ("head", "kernel")):
+        index, expected = last[path[0]], np.zeros_like(whole[path])
+        expected[index] = whole[path][index]
+        np.testing.assert_allclose(changes[path], expected, rtol=1e-5, atol=1e-9)
+    shapes = [x.shape for path, x in jax.tree_util.tree_leaves_with_path(state.optimizer) if "'tokens'" in str(path)]
+    assert shapes == [(2, 4)] * 2  # of both moments
+    heads, _ = updated(optimizer(lambda path: last.get(path[0])), gpt())
+    assert heads["head", "kernel"].all()
 
 
 @pytest.mark.thorough

@@ -26,7 +26,7 @@ def logits_of(model, params, *arrays):
 
 def built(held, compute=EXACT):
     config = type(held.config)(**{**vars(held.config), "compute": compute})
-    return config.build(TranslationProcessor(held.vocabulary, held.vocabulary))
+    return config.build(TranslationProcessor(held.vocabulary.of_sources(), held.vocabulary))
 
 
 def ours(held, batch, compute=EXACT):

@@ -25,7 +25,7 @@ from tests.jaxnlp.convert.encoder_decoders.parity import (
     assert_near_in_bfloat16,
     theirs,
 )
-from tests.marian_folders import make_model, write_folder
+from tests.marian_folders import make_model, write_folder, write_two_tables
 
 SIZE = 94
 TARGETS = torch.as_tensor(np.random.default_rng(0).integers(3, SIZE - 1, (len(TEXTS), 7)))
@@ -143,10 +143,43 @@ def test_options_of_the_config_change_logits_as_in_transformers(changes, tiny, t
     assert_written_as_it_was_read(held, model, tiny[2], tmp_path / "out")
 
 
+@pytest.mark.parametrize("changes", [{}, pytest.param({"tie_word_embeddings": False}, marks=pytest.mark.thorough)])
+def test_two_vocabularies_have_a_table_each_and_go_in_and_out(changes, tmp_path):
+    model, tokenizer = write_two_tables(tmp_path / "in", **changes)
+    held = read_encoder_decoder(tmp_path / "in")
+    assert held.config.embeddings == ("separate" if changes else "tied")
+    of_targets = {"targets": TARGETS % 70 + 3, "start": tokenizer.pad_token_id}
+    parity.assert_equal_logits(held, model, tokenizer, **of_targets)
+    assert save_encoder_decoder(tmp_path / "out", held) == "MarianMTModel"
+    again = read_encoder_decoder(tmp_path / "out")
+    assert (again.config, again.vocabulary) == (held.config, held.vocabulary)
+    chex.assert_trees_all_equal(again.params, held.params)
+    found, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report.values())
+    batch = parity.inputs_of(transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), **of_targets)
+    np.testing.assert_allclose(theirs(found.eval(), batch), theirs(model, batch), atol=1e-6)
+    run, sources = jaxnlp.load_pretrained(tmp_path / "in"), [TEXTS[1], "the cat"]
+    expected = []
+    for text in sources:
+        ids = tokenizer(text, return_tensors="pt")
+        most = 2 * ids["input_ids"].shape[1] + 10
+        (written,) = model.generate(**ids, max_new_tokens=most, do_sample=False, num_beams=1).tolist()
+        expected.append(run.processor.target.decode(written))
+    assert run.translate(sources, num_beams=1) == expected
+    settings = json.loads((tmp_path / "in" / "config.json").read_text())
+    (tmp_path / "in" / "config.json").write_text(json.dumps(settings | {"share_encoder_decoder_embeddings": True}))
+    with pytest.raises(PretrainedError, match=r"embeddings true, but the tokenizer has separate_vocabs"):
+        read_encoder_decoder(tmp_path / "in")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings False, expected True"),
+        ({"share_encoder_decoder_embeddings": 1}, "share_encoder_decoder_embeddings must be true or false, got 1"),
+        (
+            {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 99},
+            r"vocab_size and decoder_vocab_size \(94, 99\), expected the sizes of both vocabularies, \(94, 94\)",
+        ),
         ({"decoder_vocab_size": 90}, "decoder_vocab_size 90, expected 94"),
         ({"activation_function": "tanh"}, "activation_function 'tanh', expected 'gelu' or"),
         ({"decoder_attention_heads": 4}, "encoder_attention_heads 2, expected 4"),

@@ -1,11 +1,12 @@
 import dataclasses
+from typing import get_args
 
 import jax
 import numpy as np
 import pytest
 
 from jaxnlp.models.bert import Bert, BertConfig
-from jaxnlp.models.text_vectors import pool
+from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks.bert_verbs import encodings
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed_texts
 from jaxnlp.text.embedding_settings import EmbeddingSettings
@@ -34,6 +35,24 @@ def test_embeddings_are_the_models_vectors(trained):
     assert (found.values.dtype, found.values.shape) == (np.float32, (6, 8))
 
 
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("pooling", [None, "weightedmean", *sorted(set(get_args(Pooling)) - {"weightedmean"})])
+def test_texts_that_share_a_row_have_the_vectors_that_each_has_alone(trained, pooling):
+    rows = encodings.packed_rows([len(trained.processor.vocabulary.encode(text)) + 2 for text in TEXTS], 40, 32)
+    assert max(map(len, rows)) > 2
+    found = embed_texts(trained, TEXTS, pooling=pooling).values
+    alone = [embed_texts(trained, [text], pooling=pooling).values[0] for text in TEXTS]
+    np.testing.assert_allclose(found, alone, atol=1e-5)
+
+
+def test_a_prompt_that_the_pooling_leaves_out_is_left_out_of_each_text_of_a_row(trained):
+    settings = EmbeddingSettings((("q", "the cat "),), "q", include_prompt=False)
+    asked = dataclasses.replace(trained, processor=dataclasses.replace(trained.processor, embeddings=settings))
+    found = embed_texts(asked, TEXTS).values
+    np.testing.assert_allclose(found, [embed_texts(asked, [text]).values[0] for text in TEXTS], atol=1e-5)
+    assert np.abs(found - embed_texts(trained, TEXTS).values).max() > 1e-3
+
+
 def test_many_lengths_are_few_shapes(trained, monkeypatch):
     shapes = []
 
@@ -42,6 +61,7 @@ def test_many_lengths_are_few_shapes(trained, monkeypatch):
         return np.zeros((len(tokens), 8), np.float32)
 
     monkeypatch.setattr(encodings, "_embed", look)
+    monkeypatch.setattr(encodings, "_packed", lambda *_: None)  # as on other devices than CPUs
     many = [" ".join(["cat"] * number) for number in range(1, 39)] * 4
     assert embed_texts(trained, many).values.shape == (152, 8)
     embed_texts(trained, ["cat"])
@@ -51,13 +71,15 @@ def test_many_lengths_are_few_shapes(trained, monkeypatch):
 
 @pytest.mark.thorough
 def test_warming_up_compiles_all_programs_of_later_calls(trained):
-    encodings._embed.clear_cache()
+    programs = (encodings._embed, encodings._embed_packed)
+    for program in programs:
+        program.clear_cache()
     trained.warm_up("embed")
-    compiled = encodings._embed._cache_size()
-    assert compiled == 7
+    compiled = [program._cache_size() for program in programs]
+    assert compiled == [7, 1]
     for number in (1, 3, 20, 90):
         trained.embed([" ".join(["cat"] * (n % 40 + 1)) for n in range(number)])
-    assert encodings._embed._cache_size() == compiled
+    assert [program._cache_size() for program in programs] == compiled
 
 
 @pytest.mark.thorough

@@ -28,6 +28,8 @@ pytestmark = [
 STEPS = ["--total-steps", "4", "--evaluate-every-steps", "4", "--checkpoint-every-steps", "2"]
 STEPS += ["--optimizer.schedule.warmup", "0", "--optimizer.learning-rate", "0.01", "--optimizer.lora-rank", "2"]
 
+NEW = ("covidix", "<code>")
+
 
 def train(*words):
     with jax.numpy_dtype_promotion("standard"):  # as users have it
@@ -36,12 +38,14 @@ def train(*words):
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory):
-    """Folders of a tiny GPT-2, of a run with LoRA on a text, and of its adapter."""
+    """Folders of a tiny GPT-2, of a run with LoRA and new tokens on a text, and of its adapter."""
     folder = tmp_path_factory.mktemp("decoder")
     decoder_folders.write_folder(folder / "base")
-    (folder / "text.txt").write_text("\n".join(TEXTS * 12))
+    (folder / "text.txt").write_text("\n".join(f"{text} {' '.join(NEW)}" for text in TEXTS * 12))
     data = ["--data.path", folder / "text.txt", "--data.sequence-length", "16", "--task.sample-prompt", "None"]
-    train("gpt2_finetune", "--init-from", folder / "base", *data, "--workdir", folder / "run")
+    train(
+        "gpt2_finetune", "--init-from", folder / "base", *data, "--init-new-tokens", *NEW, "--workdir", folder / "run"
+    )
     assert main(["export", str(folder / "run"), str(folder / "adapter"), "--format", "peft"]) == 0
     return folder
 
@@ -52,11 +56,16 @@ def test_a_decoder_has_the_logits_of_the_run_in_peft_and_here(decoder):
     expected = flatten_dict(run.params)
     for path, tensor in flatten_dict(again.params).items():
         np.testing.assert_allclose(tensor, expected[path], atol=1e-6, err_msg="/".join(path))
-    moved = {path[-2] for path, tensor in flatten_dict(before.params).items() if (tensor != expected[path]).any()}
-    assert moved == {"qkv", "out", "up", "down"}
+    tables, rows = flatten_dict(before.params), before.processor.size
+    moved = {
+        path[-2] for path, x in tables.items() if (x != expected[path][: rows if "tokens" in path else None]).any()
+    }
+    assert moved == {"qkv", "out", "up", "down"}  # no embedding of the base
     theirs = transformers.AutoModelForCausalLM.from_pretrained(decoder / "base")
+    theirs.resize_token_embeddings(rows + len(NEW))
     theirs = peft.PeftModel.from_pretrained(theirs, decoder / "adapter").eval()
-    tokens = run.processor.encode(TEXTS[0])[None]
+    tokens = run.processor.encode(f"{TEXTS[0]} {' '.join(NEW)}")[None]
+    assert {rows, rows + 1} < {*tokens[0].tolist()}
     with torch.no_grad():
         logits = theirs(torch.tensor(tokens)).logits.numpy()
     found = jax.jit(again.model.apply)({"params": again.params}, tokens)
@@ -67,6 +76,7 @@ def test_the_factors_of_the_run_are_in_the_adapter(decoder):
     config = peft.LoraConfig.from_pretrained(decoder / "adapter")
     assert (config.r, config.task_type, config.fan_in_fan_out) == (2, "CAUSAL_LM", True)
     assert config.modules_to_save is None
+    assert config.trainable_token_indices == {"transformer.wte": [341, 342]}
     ranks = {module.rpartition(".")[2]: rank for module, rank in config.rank_pattern.items()}
     assert ranks == {"c_attn": 6}  # queries, keys and values have factors of their own
     assert sum(file.stat().st_size for file in (decoder / "adapter").iterdir()) < 40_000
@@ -135,3 +145,27 @@ def test_a_vision_transformer_has_the_predictions_of_the_run_in_peft(tmp_path):
     for found in (run, jaxnlp.load_pretrained(tmp_path / "adapter")):
         shares = [[one.probabilities[name] for name in names.values()] for one in found.predict(files)]
         np.testing.assert_allclose(shares, expected, atol=1e-4)
+
+
+@pytest.mark.thorough
+def test_a_classifier_with_a_decoder_and_new_tokens_has_the_predictions_of_its_adapter_in_peft(tmp_path):
+    decoder_folders.write_folder(tmp_path / "base")
+    texts = [f"{text[:30]} covidix" for text in TEXTS]
+    with (tmp_path / "reviews.csv").open("w", newline="") as file:
+        rows = [[text, ("bad", "good")[index % 2]] for index, text in enumerate(texts * 6)]
+        csv.writer(file).writerows([["text", "stars"], *rows])
+    data = ["--data.path", tmp_path / "reviews.csv", "--data.text", "text", "--data.label", "stars"]
+    data += ["--data.max-length", "40", "--data.batch-size", "4", "--init-new-tokens", "covidix"]
+    train("decoder_classify", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "adapter")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=2)
+    theirs.resize_token_embeddings(len(tokenizer))
+    theirs.config.pad_token_id = tokenizer.pad_token_id
+    theirs = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
+    with torch.no_grad():
+        expected = theirs(**tokenizer(texts, return_tensors="pt", padding=True)).logits.softmax(-1)
+    found = jaxnlp.load_pretrained(tmp_path / "adapter").predict(texts)
+    np.testing.assert_allclose(
+        [[one.probabilities[name] for name in ("bad", "good")] for one in found], expected, atol=1e-5
+    )
