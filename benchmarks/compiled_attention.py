@@ -32,10 +32,12 @@ RESULTS = {
 LENGTHS = (1024, 2048, 4096, 8192, 16384, 32768)
 ROWS, HEADS, WIDTH = 64, 2, 64
 IMPLEMENTATIONS = ("flash", "vjp")
+H100_BYTES = 80e9
+"""XLA refuses a program that needs more than a TPU has, but not one that needs more than a GPU has."""
 
 
 def attention_bytes(target: Target, length: int, implementation: str) -> int | None:
-    """Temporary bytes of a layer's attention with its gradient; None = more than the device has.
+    """Temporary bytes of a layer's attention with its gradient; None = more than the TPU has.
 
     It is causal, in bfloat16, with dropout: projection of x [B, T, D] to q, k and v, attention, and the gradients.
     """
@@ -71,27 +73,31 @@ def attention_rows(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def attention_table(rows: list[dict[str, Any]]) -> str:
-    """MB of temporary arrays by length and implementation."""
+def attention_table(name: str, rows: list[dict[str, Any]]) -> str:
+    """MB of temporary arrays on a target, by length and implementation."""
     found = {(row["positions"], row["implementation"]): row["temporary_bytes"] for row in rows}
     lines = [
-        f"Compiled with jax {rows[0]['jax']}, {rows[0]['date']}, at commit {short_commit(rows[0]['commit'])}.",
+        f"For the target {name}, compiled with jax {rows[0]['jax']}, {rows[0]['date']}, at commit "
+        f"{short_commit(rows[0]['commit'])}.",
         "",
         "| positions | " + " | ".join(f"`{name}`: MB" for name in IMPLEMENTATIONS) + " |",
         "| ---: |" + " ---: |" * len(IMPLEMENTATIONS),
     ]
     for length in LENGTHS:
         sizes = (found[length, name] for name in IMPLEMENTATIONS)
-        cells = ("more than the device has" if size is None else f"{size / 1e6:,.1f}" for size in sizes)
+        cells = (
+            "more than the device has" if size is None or size > H100_BYTES else f"{size / 1e6:,.1f}" for size in sizes
+        )
         lines.append(f"| {length:,} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def with_tables(page: str) -> str:
     """The page with the table of each target that has recorded rows."""
-    for path in filter(Path.exists, RESULTS.values()):
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        page = with_table(page, attention_table(rows), (f"<!-- begin {path.stem} -->", f"<!-- end {path.stem} -->"))
+    for name, path in RESULTS.items():
+        if path.exists():
+            table = attention_table(name, json.loads(path.read_text(encoding="utf-8")))
+            page = with_table(page, table, (f"<!-- begin {path.stem} -->", f"<!-- end {path.stem} -->"))
     return page
 
 
@@ -100,10 +106,13 @@ def main() -> None:
         print(json.dumps(attention_rows(sys.argv[2])))
         return
     if sys.argv[1:] != ["--table"]:
+        found = {}
         for name, path in RESULTS.items():  # a process each: it keeps the compiler to itself
             command = [sys.executable, "-m", "benchmarks.compiled_attention", "--target", name]
-            rows = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-            path.write_text(json.dumps([row | where() for row in rows], indent=1) + "\n", encoding="utf-8")
+            found[path] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        here = where()  # before a file is changed, so that the commit is that of the programs
+        for path, rows in found.items():
+            path.write_text(json.dumps([row | here for row in rows], indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

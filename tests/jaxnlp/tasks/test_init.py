@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import pydoc
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,19 @@ import numpy as np
 import pytest
 
 from configs import invented_people_qa, number_words, small_grammar_parser, small_grammar_tagger, vit_digits
+from data.text_table import TextTable
 from jaxnlp.inference import compilation
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.graph_parser import GraphParserConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
+from jaxnlp.models.text_rnn import TextRNNConfig
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import Task, Trained, every_task
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.few_lengths import with_few_lengths
@@ -76,6 +83,22 @@ def small_parser():
 def small_graph_parser():
     model = GraphParserConfig(word_width=8, recurrent_widths=(8,), arc_width=8, relation_width=8)
     return update(small_parser(), model=model, **{"data.system": "graph"})
+
+
+def reviews(files, model, **data):
+    """Classification of short texts by this model: whether a text has a certain word. A tenth of the labels is wrong,
+    so that no loss comes near 0, where rounding would be amplified."""
+    path, draw = Path(files("reviews.csv")), np.random.default_rng(0)
+    texts = [" ".join(draw.choice(guards.WORDS, size=5)) for _ in range(400)]
+    path.write_text(
+        "\n".join(["text,label", *(f"{text},{('film' in text) != (draw.random() < 0.1)}" for text in texts)])
+    )
+    sizes = {"batch_size": 8, "max_length": 16, "evaluation_batch_size": 8}
+    return guards.run(TextTable(path=path, **sizes, **data), model, task=Classification())
+
+
+def translator(**fields):
+    return EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=32, embeddings="shared", **fields)
 
 
 CONFIGS = {
@@ -292,6 +315,41 @@ FURTHER = {
         small_parser(), task=Parsing(), model=RecurrentParserConfig(word_width=8, recurrent_widths=(8,), hidden_width=8)
     ),
     "graph_parser": lambda files: small_graph_parser(),
+    "text_rnn": lambda files: reviews(
+        files,
+        TextRNNConfig(embedding_width=8, widths=(8,), dropout_rate=0.1, embedding_dropout_rate=0.1),
+        tokens="words",
+    ),
+    "bert_classifier": lambda files: dataclasses.replace(
+        reviews(files, BertClassifierConfig(pooling="mean")), init_from=files("weights")
+    ),
+    "bert_tagger": lambda files: update(
+        small_tagger(),
+        **{"init_from": files("weights"), "model.bert": True, "data.max_pieces": 16, "data.max_length": 14},
+    ),
+    "llama": lambda files: dataclasses.replace(
+        guards.gpt_characters(files),
+        model=LlamaConfig(
+            num_layers=1, num_heads=2, num_key_heads=1, width=8, feed_forward_width=12, context_length=12
+        ),
+    ),
+    "t5": lambda files: dataclasses.replace(
+        translation(files),
+        model=translator(
+            normalization="rms", use_bias=False, positions="shared_relative_bias", scale_attention=False, gated=True
+        ),
+    ),
+    "bart": lambda files: dataclasses.replace(
+        translation(files),
+        model=translator(
+            norm="post",
+            positions="learned",
+            activation="gelu",
+            embedding_norm=True,
+            output_bias=True,
+            position_offset=2,
+        ),
+    ),
 }
 """Families that share their task with another one."""
 
