@@ -217,23 +217,28 @@ class EncoderVocabulary:
             raise ValueError(f"max_length must be at least {least}, got {max_length}")
         room = max_length - least + len(columns)
         template = self._template(len(columns))
+        segments = np.array([part.segment for part in template], np.int32)
         found = TokenizedTexts([], [], [])
         for index, row in enumerate(zip(*map(self.encode_all, columns), strict=True)):
             lengths = _lengths_kept([len(text) for text in row], room)
             kept = [text[:length] for text, length in zip(row, lengths, strict=True)]
             parts = [part.ids if part.text is None else kept[part.text] for part in template]
             found.tokens.append(np.concatenate(parts))
-            found.segments.append(np.repeat(np.int32([part.segment for part in template]), [*map(len, parts)]))
+            found.segments.append(np.repeat(segments, [*map(len, parts)]))
             if sum(lengths) < sum(map(len, row)):
                 found.truncated_rows.append(index)
         return found
 
     def _template(self, texts: int) -> list["_Part"]:
         """The parts of an input of one or two texts."""
-        example = self.tokenizer.encode(*[self.special.mask] * texts)
+        mask = self.special.mask
+        example = self.tokenizer.encode(mask, mask if texts == 2 else None)
         tokens = zip(example.sequence_ids, example.type_ids, example.ids, strict=True)
         groups = itertools.groupby(tokens, lambda token: token[:2])
-        return [_Part(*key, np.array([token[2] for token in group], np.int32)) for key, group in groups]
+        return [
+            _Part(text, segment, np.array([token for *_, token in group], np.int32))
+            for (text, segment), group in groups
+        ]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings."""
