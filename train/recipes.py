@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which take
 
 _given: dict[str, Path] = {}
 """The recipes that were given by a path, by their names."""
+_sources: dict[str, bytes] = {}
+"""The contents of these files when they were last imported."""
 
 
 class UnknownRecipeError(ValueError):
@@ -39,28 +41,49 @@ def load_recipe(name: str) -> "TrainConfig":
     """A recipe's config, which has the name of its file.
 
     Args:
-      name: of a file in `configs`, or a path that ends in .py. Later calls may use the file's name.
+      name: of a file in `configs`, or a path that ends in .py. Later calls may use the file's name, if `configs` has no
+        recipe of this name. A file that has changed since is read again.
 
     Raises: UnknownRecipeError for an unknown recipe; it suggests similar names.
     """
+    path = Path(name).expanduser()
     if name.endswith(".py"):
-        path = Path(name).expanduser()
         if not path.is_file():
             raise UnknownRecipeError(f"the recipe {path} does not exist; jaxnlp train --list shows the recipes")
-        name = path.stem
-        _given[name] = path
+        if "." in path.stem:
+            raise UnknownRecipeError(f"{path} has a dot before .py, which no module's name may have; rename the file")
+        _given[path.stem] = path
+        return _config(path.stem, _imported(path))
     names = recipe_names()
-    if name not in names and name not in _given:
-        if Path(name).expanduser().is_dir():
-            hint = f"jaxnlp train --resume {shlex.quote(name)} continues a run"
-            raise UnknownRecipeError(f"{name} is a folder, not a recipe; {hint}")
-        nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
-        raise UnknownRecipeError(f"unknown recipe {name!r}; {hint}")
-    module = _imported(_given[name]) if name in _given else importlib.import_module(f"configs.{name}")
+    if name in names:
+        return _config(name, importlib.import_module(f"configs.{name}"))
+    if name in _given:
+        return _config(name, importlib.import_module(name))
+    if path.is_dir():
+        hint = f"jaxnlp train --resume {shlex.quote(name)} continues a run"
+        raise UnknownRecipeError(f"{name} is a folder, not a recipe; {hint}")
+    nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
+    raise UnknownRecipeError(f"unknown recipe {name!r}; {hint}")
+
+
+def recipe_of(config: "TrainConfig") -> "TrainConfig":
+    """The recipe whose name a config has: that of the user's file, if both have such a recipe. Raises: as there."""
+    name = config.recipe
+    return _config(name, importlib.import_module(name)) if name in _given else load_recipe(name)
+
+
+def _config(name: str, module: ModuleType) -> "TrainConfig":
+    """The config of a recipe's module, with the recipe's name. Raises: UnknownRecipeError when it has none."""
+    from train.config import TrainConfig
+
     if "get_config" not in module.__dict__:
-        raise UnknownRecipeError(f"{_given[name]} must define get_config, a function that returns a config")
-    return dataclasses.replace(module.get_config(), recipe=name)
+        raise UnknownRecipeError(f"{module.__file__} must define get_config, a function that returns a config")
+    config = module.get_config()
+    if not isinstance(config, TrainConfig):
+        expected = "expected a config, such as update(gpt_python_docs.get_config(), total_steps=300)"
+        raise UnknownRecipeError(f"{module.__file__}: {expected}; get_config returns {type(config).__name__}")
+    return dataclasses.replace(config, recipe=name)
 
 
 def show_recipes(arguments: list[str], program: str, summary: str = "") -> int | None:
@@ -90,13 +113,19 @@ def _needs(config: "TrainConfig") -> str:
 
 
 def _imported(path: Path) -> ModuleType:
-    """Imports a file under its own name, so that saved configs can name classes in it and in files next to it."""
+    """Imports a file under its own name, so that saved configs can name classes in it and in files next to it.
+
+    In a notebook the file may have changed since its last import.
+    """
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.append(folder)  # last: its files must not replace libraries
-    module = importlib.import_module(path.stem)
+    module, source = importlib.import_module(path.stem), path.read_bytes()
     if Path(str(module.__file__)).resolve() != path.resolve():
         raise UnknownRecipeError(f"{path} has the name of another module, {module.__file__}; rename the file")
+    if _sources.get(path.stem, source) != source:
+        module = importlib.reload(module)
+    _sources[path.stem] = source
     return module
 
 

@@ -1,8 +1,8 @@
 """The tokens of an encoder's texts: any tokenizer of the `tokenizers` library with an encoder's special tokens."""
 
 import functools
+import itertools
 import json
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,9 +16,6 @@ from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL
 from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, remove_segments, write_tokenizer
-
-_ENCODING = threading.Lock()
-"""Truncation is a setting of a tokenizer, which threads share: it is set for one call at a time."""
 
 
 class TokenizedTexts(NamedTuple):
@@ -176,14 +173,12 @@ class EncoderVocabulary:
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
         """`encode` of each text, [N] int32, on all cores."""
-        with _ENCODING:
-            encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def encodings(self, texts: Sequence[str]) -> list[Encoding]:
         """The tokens of each text with their positions in it, without [CLS] and [SEP]."""
-        with _ENCODING:
-            return self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
 
     def encode_words(self, words: Sequence[str]) -> list[np.ndarray]:
         """The ids of the tokens of each word, [N] int32, as after a blank in a text."""
@@ -216,21 +211,34 @@ class EncoderVocabulary:
             raise ValueError(
                 f"expected a second text for each text; got {len(texts)} texts and {len(pairs)} second texts"
             )
-        least = self.min_length(1 if pairs is None else 2)
+        columns = [texts] if pairs is None else [texts, pairs]
+        least = self.min_length(len(columns))
         if max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {max_length}")
-        items: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        with _ENCODING:
-            self.tokenizer.enable_truncation(max_length, strategy="longest_first")
-            try:
-                encodings: list[Encoding] = self.tokenizer.encode_batch(items)
-            finally:
-                self.tokenizer.no_truncation()
-        return TokenizedTexts(
-            [np.array(encoding.ids, np.int32) for encoding in encodings],
-            [np.array(encoding.type_ids, np.int32) for encoding in encodings],
-            [index for index, encoding in enumerate(encodings) if encoding.overflowing],
-        )
+        room = max_length - least + len(columns)
+        template = self._template(len(columns))
+        segments = np.array([part.segment for part in template], np.int32)
+        found = TokenizedTexts([], [], [])
+        for index, row in enumerate(zip(*map(self.encode_all, columns), strict=True)):
+            lengths = _lengths_kept([len(text) for text in row], room)
+            kept = [text[:length] for text, length in zip(row, lengths, strict=True)]
+            parts = [part.ids if part.text is None else kept[part.text] for part in template]
+            found.tokens.append(np.concatenate(parts))
+            found.segments.append(np.repeat(segments, [*map(len, parts)]))
+            if sum(lengths) < sum(map(len, row)):
+                found.truncated_rows.append(index)
+        return found
+
+    def _template(self, texts: int) -> list["_Part"]:
+        """The parts of an input of one or two texts."""
+        mask = self.special.mask
+        example = self.tokenizer.encode(mask, mask if texts == 2 else None)
+        tokens = zip(example.sequence_ids, example.type_ids, example.ids, strict=True)
+        groups = itertools.groupby(tokens, lambda token: token[:2])
+        return [
+            _Part(text, segment, np.array([token for *_, token in group], np.int32))
+            for (text, segment), group in groups
+        ]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings."""
@@ -264,6 +272,34 @@ class EncoderVocabulary:
           max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
         """
         write_tokenizer(self.tokenizer, self.special, folder, max_length=max_length)
+
+
+class _Part(NamedTuple):
+    """A part of an encoder's input.
+
+    Attributes:
+      text: the index of the text that is here; None = special tokens.
+      segment: the segment of its tokens.
+      ids: of the special tokens.
+    """
+
+    text: int | None
+    segment: int
+    ids: np.ndarray
+
+
+def _lengths_kept(lengths: Sequence[int], room: int) -> Sequence[int]:
+    """The numbers of tokens that are kept of one or two texts, at most `room` together.
+
+    The `tokenizers` library truncates by the same rule. It also returns all combinations of the parts that it cuts
+    off: the memory for two long texts grows with the product of their lengths.
+    """
+    if sum(lengths) <= room:
+        return lengths
+    if len(lengths) == 1:
+        return [room]
+    shorter = min(*lengths, room // 2)
+    return [shorter, room - shorter] if lengths[0] <= lengths[1] else [room - shorter, shorter]
 
 
 def refuse_lacking(pieces: Iterable[str], special: SpecialTokens) -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 import json
 import re
@@ -27,7 +28,7 @@ from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
-from train.recipes import UnknownRecipeError, load_recipe, recipe_names, show_recipes
+from train.recipes import UnknownRecipeError, load_recipe, recipe_names, recipe_of, show_recipes
 
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
 RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
@@ -49,6 +50,8 @@ def test_all_recipes_are_found_by_their_file_name():
         ("FOLDER/nothing.py", "does not exist"),
         ("FOLDER/empty.py", "empty.py must define get_config"),
         ("~/other.py", "other.py must define get_config"),
+        ("FOLDER/my.own.py", "my.own.py has a dot before .py, .*; rename the file"),
+        ("FOLDER/of_a_dict.py", "of_a_dict.py: expected a config, .*; get_config returns dict"),
         ("FOLDER", "is a folder, not a recipe; jaxnlp train --resume .* continues a run"),
         ("FOLDER/train.py", "train.py has the name of another module, .*; rename the file"),
         ("FOLDER/data.py", "data.py has the name of another module, .*; rename the file"),
@@ -61,11 +64,34 @@ def test_a_recipe_that_there_is_not_is_refused_and_hides_no_module(tmp_path, mon
     monkeypatch.setenv("HOME", str(tmp_path))
     for module in ("train", "data", "numpy"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit")
-    for module in ("empty", "other"):
+    for module in ("empty", "other", "my.own"):
         (tmp_path / f"{module}.py").write_text("")
+    (tmp_path / "of_a_dict.py").write_text("get_config = dict")
     with pytest.raises(UnknownRecipeError, match=message):
         load_recipe(name.replace("FOLDER", str(tmp_path)))
     assert str(tmp_path) not in sys.path[:-1]
+
+
+def test_a_file_that_has_changed_is_read_again_and_hides_no_recipe(tmp_path, monkeypatch):
+    """In a notebook all calls are of one process."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("train.recipes._given", {})
+    file = tmp_path / "text_cnn.py"
+
+    def own(steps):
+        file.write_text(
+            f"from configs import names_pretrain\nfrom train.config import update\n\n\ndef get_config():\n"
+            f"    return update(names_pretrain.get_config(), total_steps={steps})\n"
+        )
+        return load_recipe(str(file))
+
+    try:
+        assert [own(steps).total_steps for steps in (3, 1_000_000)] == [3, 1_000_000]
+        library = importlib.import_module("configs.text_cnn").get_config()
+        assert load_recipe("text_cnn") == dataclasses.replace(library, recipe="text_cnn")
+        assert recipe_of(own(50)).total_steps == 50
+    finally:
+        sys.modules.pop("text_cnn", None)
 
 
 def test_the_list_says_which_data_each_recipe_needs(capsys, monkeypatch):

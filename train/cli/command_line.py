@@ -17,7 +17,7 @@ from jaxnlp.saving.serialization import differences
 from train.cli.help import help_topic, show_topic
 from train.config import TrainConfig, update
 from train.parallel import DeviceOptions
-from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring
+from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring, recipe_of
 from train.run import folder as run_folder
 from train.run.processes import ProcessOptions
 
@@ -149,7 +149,7 @@ def similar(option: str, known: list[str]) -> list[str]:
 def print_config(console: Console, config: TrainConfig) -> None:
     """Prints the differences between a config and its recipe."""
     try:
-        recipe = load_recipe(config.recipe)
+        recipe = recipe_of(config)
     except UnknownRecipeError:  # a run that continues, whose recipe was given by a path
         console.print(f"recipe {config.recipe}")
         return

@@ -18,7 +18,7 @@ from jaxnlp.saving.checksums import array_bytes
 from jaxnlp.saving.serialization import ConfigError, differences, from_json, processor_from_json, to_json
 from jaxnlp.typing import Params
 from train.config import TrainConfig
-from train.recipes import UnknownRecipeError, load_recipe
+from train.recipes import UnknownRecipeError, recipe_of
 from train.run import folder as run_folder
 
 
@@ -117,7 +117,7 @@ def _typed(config: TrainConfig, section: str) -> set[str]:
     part: Any = getattr(config, section)
     recipe: Any
     try:
-        recipe = getattr(load_recipe(config.recipe), section)
+        recipe = getattr(recipe_of(config), section)
     except UnknownRecipeError:
         fields, missing = dataclasses.fields(part), dataclasses.MISSING
         made = {f.name: f.default if f.default_factory is missing else f.default_factory() for f in fields}

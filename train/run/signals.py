@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -23,7 +24,7 @@ class StopSignal:
     SIGTERM has no effect.
 
     If SIGHUP is ignored, as under nohup, it stays ignored. SIGINT is always handled, although shells ignore it for
-    background jobs.
+    background jobs. In another thread than the main one, such as that of a web server, no signal is handled.
 
     Attributes:
       received: name of the signal; None = no signal was received.
@@ -39,6 +40,8 @@ class StopSignal:
         heeded = [number for number in STOP_SIGNALS if hang_up or number != signal.SIGHUP]
         if jax.process_count() > 1:
             heeded.remove(signal.SIGTERM)  # JAX's own handler passes it on
+        if threading.current_thread() is not threading.main_thread():
+            heeded = []  # Python lets only the main thread handle signals
         self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 

@@ -1,6 +1,7 @@
 import os
 import signal
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -104,3 +105,16 @@ def test_stop_signal_can_be_used_again():
         with stop:
             signal.raise_signal(signal.SIGTERM)
     assert stop.received == "SIGTERM"
+
+
+def test_training_in_another_thread_goes_on_without_signals():
+    """Such as the thread of a web server: Python lets only the main one handle signals."""
+
+    def stopped():
+        with StopSignal() as stop:
+            return stop.stops_at(1)
+
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(stopped).result() is False
+    assert signal.getsignal(signal.SIGINT) is before
