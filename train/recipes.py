@@ -81,7 +81,9 @@ def _config(name: str, module: ModuleType) -> "TrainConfig":
         raise UnknownRecipeError(f"{module.__file__} must define get_config, a function that returns a config")
     config = module.get_config()
     if not isinstance(config, TrainConfig):
-        expected = "expected a config, such as update(gpt_python_docs.get_config(), total_steps=300)"
+        expected = (
+            "expected a config, such as another recipe's with changes: update(recipe.get_config(), total_steps=300)"
+        )
         raise UnknownRecipeError(f"{module.__file__}: {expected}; get_config returns {type(config).__name__}")
     return dataclasses.replace(config, recipe=name)
 

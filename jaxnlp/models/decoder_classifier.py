@@ -43,6 +43,10 @@ class DecoderClassifierConfig(ClassifierConfig):
             raise ValueError("model.tie_embeddings must be True for a classifier, got False")
 
     @property
+    def usual(self) -> tuple[str, ...]:
+        return ()  # pretrained weights give the shape
+
+    @property
     def decoder(self) -> Any:
         """The config of the decoder alone."""
         kind = next(kind for kind, own in _CLASSIFIERS.items() if own is type(self))

@@ -101,6 +101,7 @@ MAY_ASK = {
     ("train/parallel/rules.py", "isinstance(x, Placement)"): "a placement is a leaf of its tree",
     ("train/parallel/rows.py", "isinstance(batch, LazyBatch)"): "both kinds of batches",
     ("train/step.py", "isinstance(batch, LazyBatch)"): "a lazy batch is no batch of several parts",
+    ("train/recipes.py", "isinstance(config, TrainConfig)"): "what a user's recipe returns",
     ("train/run/folder.py", "hasattr(os, 'sched_getaffinity')"): "the operating system",
 }
 
