@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from train.programs.hlo import Instruction, Program, arrays, bytes_of
 from train.programs.peaks import Peaks
 
@@ -87,19 +89,41 @@ def product_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]
 
 
 def _convolution_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
-    """A TPU computes products of matrices as convolutions: those of a batch as windows over the batch's axes, in which
-    a dilated operand leaves one value."""
-    labels = re.search(r"dim_labels=\w+_(\w+)->", one.line)
-    (dtype, kernel), (_, result) = arrays(types[one.operands[1]])[0], arrays(one.type)[0]
-    features = 1 if labels is None else kernel[labels[1].index("o")]
-    size, dilation = (_numbers(rf"\bwindow={{.*?\b{name}=([\dx]+)", one.line) for name in ("size", "lhs_dilate"))
-    empty = math.prod(n / max(1, n // d) for n, d in zip(size, dilation, strict=False))
-    return 2.0 * math.prod(result) * math.prod(kernel) / features / empty, dtype in ("bf16", "f16")
+    """A TPU computes products of matrices as convolutions: those of a batch as windows over the batch's axes, most of
+    whose elements are padding, or lie between those of a dilated operand. They count as no products."""
+    labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", one.line)
+    if labels is None:
+        return 0.0, True
+    (dtype, left), (_, kernel) = (arrays(types[name])[0] for name in one.operands[:2])
+    sizes = [
+        dict(zip(names, shape, strict=True))
+        for names, shape in zip(labels.groups(), (left, kernel, arrays(one.type)[0][1]), strict=True)
+    ]
+    pairs = sizes[2]["b"] * sizes[2]["f"] * sizes[1]["i"]
+    for axis, window in enumerate(_windows(one.line, sum(name.isdigit() for name in sizes[0]))):
+        inputs, taps, outputs = (size[str(axis)] for size in sizes)
+        pairs *= _products(inputs, taps, outputs, window)
+    return 2.0 * pairs, dtype in ("bf16", "f16")
 
 
-def _numbers(pattern: str, line: str) -> list[int]:
-    found = re.search(pattern, line)
-    return [] if found is None else [int(n) for n in found[1].split("x")]
+def _windows(line: str, axes: int) -> list[tuple[int, int, int, int]]:
+    """For each axis of a convolution's windows: their stride, the padding before the input, and the dilations of input
+    and kernel."""
+
+    def numbers(name: str, default: str) -> list[int]:
+        found = re.search(rf"\bwindow={{[^}}]*\b{name}=([-\dx_]+)", line)
+        values = [default] * axes if found is None else found[1].split("x")
+        return [int(value.partition("_")[0]) for value in values]
+
+    columns = [numbers("stride", "1"), numbers("pad", "0"), numbers("lhs_dilate", "1"), numbers("rhs_dilate", "1")]
+    return list(zip(*columns, strict=True))
+
+
+def _products(inputs: int, taps: int, outputs: int, window: tuple[int, int, int, int]) -> int:
+    """How many of the outputs' windows' elements along an axis are elements of the input."""
+    stride, before, spread, gap = window
+    places = np.arange(outputs)[:, None] * stride + np.arange(taps) * gap - before
+    return int(((places >= 0) & (places <= (inputs - 1) * spread) & (places % spread == 0)).sum())
 
 
 def _attention_flops(one: Instruction, types: dict[str, str]) -> float:

@@ -59,6 +59,13 @@ def test_products_of_a_batch_on_a_tpu_count_once_each(window):
     assert product_flops(scores, types) == (2 * 4 * 16 * 32 * 64 * 8, True)
 
 
+def test_the_gradient_of_a_kernel_of_several_axes_on_a_tpu_counts_no_padding():
+    types = {"x": "bf16[8,4,1,1]{1,0,3,2}", "dy": "bf16[3,2,5,8]{3,2,1,0}"}
+    line = "window={size=3x2 pad=2_2x1_1 rhs_reversal=1x1}, dim_labels=fb01_01oi->b01f, metadata={}"
+    gradient = Instruction("dw", "bf16[4,3,2,5]{3,0,2,1}", "convolution", ("x", "dy"), line)
+    assert product_flops(gradient, types) == (2 * 8 * 4 * 3 * 2 * 5, True)
+
+
 def test_a_window_that_is_not_dilated_counts_whole():
     types = {"x": "bf16[2,9,9,3]{3,2,1,0}", "w": "bf16[3,3,3,5]{3,2,1,0}"}
     one = Instruction("y", "f32[2,7,7,5]", "convolution", ("x", "w"), "window={size=3x3}, dim_labels=b01f_01io->b01f")
