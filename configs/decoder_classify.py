@@ -1,4 +1,4 @@
-"""Classification of your own texts, or pairs of texts, from a table, by a pretrained decoder: a GPT-2, Llama or Qwen.
+"""Classification of your own texts, or pairs of texts, from a table, by a pretrained GPT-2, Llama, Mistral or Qwen.
 
 The table is that of `bert_classify`. A dense layer without a bias reads the vector of the last token, as in
 Transformers' GPT2ForSequenceClassification, so that `jaxnlp export` writes this class.

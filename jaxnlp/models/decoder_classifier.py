@@ -81,7 +81,8 @@ class DecoderClassifierConfig(ClassifierConfig):
             return ClassifierConfig.adopt(ours, pretrained)
         if type(theirs) not in _CLASSIFIERS or not isinstance(processor, BytePairs):
             raise ValueError(
-                f"its model is a {type(theirs).__name__}, expected a GPT-2, a Llama or a Qwen, or a classifier with one"
+                f"its model is a {type(theirs).__name__}, expected a GPT-2, Llama, Mistral or Qwen, or a classifier "
+                "with one"
             )
         padding = processor.named.get("pad_token", processor.named.get("eos_token"))
         config = classifier_of(

@@ -80,5 +80,5 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"set data\.pairs to together"):
         GPTClassifierConfig().check(PROCESSOR)
     other = SimpleNamespace(model=SimpleNamespace(config=ClassifierConfig()), processor=None, params={}, name="x")
-    with pytest.raises(ValueError, match=r"its model is a ClassifierConfig, expected a GPT-2, a Llama or a Qwen"):
+    with pytest.raises(ValueError, match=r"its model is a ClassifierConfig, expected a GPT-2, Llama, Mistral or Qwen"):
         GPTClassifierConfig().adopt(other)

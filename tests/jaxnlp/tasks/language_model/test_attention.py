@@ -105,7 +105,10 @@ def test_the_maps_are_those_of_the_equations(variant):
     assert [maps.name for maps in rest] == (["blocks", "up project"] if variant in ("prefix", "along") else [])
     for maps in found.maps:
         assert maps.weights.shape[2:] == (len(maps.rows), len(maps.columns))
-        np.testing.assert_array_equal(maps.weights > 0.0, np.broadcast_to(maps.visible, maps.weights.shape))
+        sees = np.array(np.broadcast_to(maps.visible, maps.weights.shape))
+        for layer in getattr(trained.model.config, "local_layers", ()):
+            sees[layer] &= ~np.tri(LENGTH, k=-trained.model.config.local_window, dtype=bool)
+        np.testing.assert_array_equal(maps.weights > 0.0, sees)
 
 
 @pytest.mark.thorough
