@@ -44,6 +44,7 @@ MODULES = (
     "one_call",
     "encode",
     "complete",
+    "rewrite",
     "first_answer",
     "parse",
 )

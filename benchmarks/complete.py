@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.case import Case, Step
-from benchmarks.foreign import DECODERS, NEW, PROMPT, bits_of_weights, implementations, with_folder
+from benchmarks.foreign import DECODERS, NEW, PROMPT, bits_of_weights, implementations, read, with_folder
 from jaxnlp.tasks import Weights
 
 
@@ -17,11 +17,11 @@ def ours(model_type: str, weights: Weights) -> Step:
 def theirs(model_type: str, weights: Weights) -> Step:
     """In 32 bits where ours has 8."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     def load(folder: Path):
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32" if weights == "int8" else weights)
-        return AutoTokenizer.from_pretrained(folder), model.eval()
+        model = read(model_type, folder, "float32" if weights == "int8" else weights)
+        return AutoTokenizer.from_pretrained(folder), model
 
     tokenizer, model = with_folder(load, model_type)
 

@@ -1,6 +1,7 @@
-"""The vector of a text of 30 words and of an image, by encoders of Transformers: with jaxnlp and Transformers.
+"""Vectors of texts and images, by encoders of Transformers: with jaxnlp and with Transformers.
 
-BERT also reads 32 texts at once, and a ViT eight images.
+Each encoder reads a text of 30 words or an image. A BERT also reads 32 texts of 30 words and 32 texts of 2 to 60 words,
+and a ViT eight images.
 """
 
 from pathlib import Path
@@ -12,36 +13,48 @@ from benchmarks.case import Case, Step
 from benchmarks.foreign import (
     ENCODERS,
     IMAGE_ENCODERS,
-    SENTENCE,
     SIDE,
     bits_of_weights,
     implementations,
+    read,
+    sentence,
     with_folder,
 )
 
+TEXTS = {
+    "1 of 32 tokens": (30,),
+    "32 of 32 tokens": (30,) * 32,
+    "32 of 4 to 62 tokens": (*range(2, 62, 2), 2, 60),
+}
+"""Numbers of words, by the words for such texts: each text has two tokens more."""
 
-def ours(model_type: str, batch: int, weights: Weights) -> Step:
+
+def ours(model_type: str, texts: str, weights: Weights) -> Step:
     import jaxnlp
 
     run = with_folder(jaxnlp.load_pretrained, model_type).rounded(weights)
-    return lambda: run.embed([SENTENCE] * batch)
+    given = [sentence(words) for words in TEXTS[texts]]
+    return lambda: run.embed(given)
 
 
-def theirs(model_type: str, batch: int, weights: Weights) -> Step:
-    """The mean over tokens, as `run.embed` computes it."""
+def theirs(model_type: str, texts: str, weights: Weights) -> Step:
+    """The mean over tokens, as `run.embed` computes it; the projection of a CLIP."""
     import torch
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoTokenizer
 
     def load(folder: Path):
-        return AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder, dtype=weights).eval()
+        return AutoTokenizer.from_pretrained(folder), read(model_type, folder, weights)
 
     tokenizer, model = with_folder(load, model_type)
+    given = [sentence(words) for words in TEXTS[texts]]
 
     @torch.no_grad()
     def step() -> object:
-        inputs = tokenizer([SENTENCE] * batch, padding=True, return_tensors="pt")
-        hidden, mask = model(**inputs).last_hidden_state, inputs["attention_mask"][..., None]
-        return ((hidden * mask).sum(dim=1) / mask.sum(dim=1)).float().numpy()
+        inputs = tokenizer(given, padding=True, return_tensors="pt")
+        outputs, mask = model(**inputs), inputs["attention_mask"][..., None]
+        if "text_embeds" in outputs:
+            return outputs.text_embeds.float().numpy()
+        return ((outputs.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)).float().numpy()
 
     return step
 
@@ -58,13 +71,12 @@ def ours_of_images(model_type: str, batch: int, weights: Weights) -> Step:
 
 
 def theirs_of_images(model_type: str, batch: int, weights: Weights) -> Step:
-    """The last vector of the class token."""
+    """The last vector of the class token; the projection of a CLIP."""
     import torch
-    from transformers import AutoImageProcessor, AutoModel
+    from transformers import AutoImageProcessor
 
     def load(folder: Path):
-        model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype=weights)
-        return AutoImageProcessor.from_pretrained(folder), model.eval()
+        return AutoImageProcessor.from_pretrained(folder), read(model_type, folder, weights)
 
     processor, model = with_folder(load, model_type)
     given = images(batch)
@@ -72,7 +84,9 @@ def theirs_of_images(model_type: str, batch: int, weights: Weights) -> Step:
     @torch.no_grad()
     def step() -> object:
         pixels = processor(given, return_tensors="pt")["pixel_values"].to(model.dtype)
-        return model(pixels).last_hidden_state[:, 0].float().numpy()
+        outputs = model(pixels)
+        vectors = outputs.image_embeds if "image_embeds" in outputs else outputs.last_hidden_state[:, 0]
+        return vectors.float().numpy()
 
     return step
 
@@ -81,13 +95,13 @@ def cases() -> list[Case]:
     of_texts = [
         Case(
             "encode",
-            implementations(ours, theirs, model_type, batch, weights),
-            f"{model_type}, {batch} of 32 tokens, {bits}",
-            32 * batch,
+            implementations(ours, theirs, model_type, texts, weights),
+            f"{model_type}, {texts}, {bits}",
+            sum(TEXTS[texts]) + 2 * len(TEXTS[texts]),
         )
         for model_type in ENCODERS
         for bits, weights in bits_of_weights().items()
-        for batch in ((1, 32) if model_type == "bert" else (1,))
+        for texts in (TEXTS if model_type == "bert" else ["1 of 32 tokens"])
     ]
     of_images = [
         Case(

@@ -25,8 +25,9 @@ _CONV1D = ("gpt2",)
 """Model types whose weights are [inputs, outputs]."""
 _OUTPUTS = ("lm_head", "score")
 """Their modules with weights [outputs, inputs]."""
-CLASSES = {
-    "SEQ_CLS": "ForSequenceClassification",
+_OF_TEXTS = "SEQ_CLS"
+_CLASSES = {
+    _OF_TEXTS: "ForSequenceClassification",
     "TOKEN_CLS": "ForTokenClassification",
     "QUESTION_ANS": "ForQuestionAnswering",
 }
@@ -226,19 +227,28 @@ def _refuse_one_table(
             raise WeightsError(f"{own}: changed embeddings of a {family.title} are not supported")
 
 
+def class_of_task(model_type: str, task_type: str) -> str | None:
+    """The class of Transformers with the head of PEFT's task, such as GPT2ForSequenceClassification; None = without a
+    head of its own, or not one of ours."""
+    if model_type in (known := encoders.families()) and task_type in _CLASSES:
+        return f"{known[model_type].prefix}{_CLASSES[task_type]}"
+    one = decoders.families()
+    return one[model_type].classifier if model_type in one and task_type == _OF_TEXTS else None
+
+
 def without_other_heads(tensors: Mapping[str, np.ndarray], model_type: str, kind: str) -> dict[str, np.ndarray]:
     """The tensors of a model that a class of encoders reads: those of other heads are left out, as in Transformers.
 
     Args:
       tensors: [...] each, by name.
-      model_type: of the model.
-      kind: the end of the name of the class, one of `CLASSES`.
+      model_type: of an encoder; `read_decoder` leaves the output layer of a decoder out.
+      kind: the class, see `class_of_task`.
     """
     family = encoders.families()[model_type]
     names = family.names
     kept = (f"{family.classifier_pooler}.", *([f"{names.pooler_norm}."] if names.pooler_norm else ()))
     left = {name: x for name, x in tensors.items() if not name.startswith(family.outside) or name.startswith(kept)}
-    if kind == CLASSES["SEQ_CLS"] or not family.dense_heads:
+    if kind == class_of_task(model_type, _OF_TEXTS) or not family.dense_heads:
         return left
     return {name: x for name, x in left.items() if f".{names.pooler}." not in f".{name}"}
 

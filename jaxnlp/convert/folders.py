@@ -17,9 +17,9 @@ from jaxnlp.convert import encoders
 from jaxnlp.convert.adapters import (
     ADAPTER,
     ADAPTER_CONFIG,
-    CLASSES,
     SETTINGS,
     add_factors,
+    class_of_task,
     num_embeddings,
     without_other_heads,
 )
@@ -88,17 +88,16 @@ def is_adapter(name: str) -> bool:
 
 
 def adapted_class(name: str) -> str | None:
-    """The end of the name of the class that an adapter of an encoder belongs to, such as ForTokenClassification, if it
-    has no config of its own, and PEFT's name of its task says so. Otherwise None: the class is that of a config.json.
+    """The class that an adapter belongs to, such as BertForTokenClassification, if it has no config of its own, and
+    PEFT's name of its task says so. Otherwise None: the class is that of a config.json.
 
     Args: name: which the user gave and `find_folder` has found.
     """
     folder = _given_folder(name, again=True)
     if not _is_adapter(folder) or (folder / CONFIG).is_file():
         return None
-    if read_object(_base_of(folder) / CONFIG).get("model_type") not in tuple(encoders.families()):
-        return None
-    return CLASSES.get(str(read_object(folder / ADAPTER_CONFIG).get("task_type")))
+    model_type = read_object(_base_of(folder) / CONFIG).get("model_type")
+    return class_of_task(str(model_type), str(read_object(folder / ADAPTER_CONFIG).get("task_type")))
 
 
 def _is_adapter(folder: Path) -> bool:
@@ -319,7 +318,7 @@ def _with_adapter(tensors: dict[str, np.ndarray], adapter: Path, folder: Path) -
     with _opened(adapter / ADAPTER) as held:
         stored = {name: _tensor(held, name, adapter / ADAPTER) for name in held.keys()}  # noqa: SIM118 (not a dict)
     model_type, kind = str(read_object(folder / CONFIG).get("model_type")), adapted_class(str(adapter))
-    if kind is not None:
+    if kind is not None and model_type in encoders.families():
         tensors = without_other_heads(tensors, model_type, kind)
     with errors_name(adapter / ADAPTER):
         found = add_factors(tensors, stored, settings, model_type)

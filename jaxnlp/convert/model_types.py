@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxnlp.convert.adapters import ADAPTER_CONFIG
-from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import (
     CONFIG,
     EXPORTED,
@@ -37,7 +36,7 @@ def pretrained_types(path: str | Path) -> list[str]:
         raise PretrainedError(f"{file}: expected a text as model_type, got {model_type!r}")
     adapted = adapted_class(str(path))
     if adapted is not None:
-        classes = [f"{families()[model_type].prefix}{adapted}"]
+        classes = [adapted]
     return [*(name for name in classes if isinstance(name, str)), model_type]
 
 

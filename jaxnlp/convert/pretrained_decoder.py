@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import re
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,11 +67,6 @@ CLASSIFIER_HEAD = "score."
 """First part of the names of its tensors."""
 
 
-def classifier_name(family: DecoderFamily) -> str:
-    """The class of Transformers with such a head."""
-    return re.sub("(LMHeadModel|ForCausalLM)$", "ForSequenceClassification", family.architecture)
-
-
 def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = (), output_layer: bool = True) -> PretrainedDecoder:
     """Reads a decoder from a folder that Transformers wrote, or from the Hugging Face Hub.
 
@@ -95,6 +89,8 @@ def read_decoder(path: str | Path, *, ignore: tuple[str, ...] = (), output_layer
         config = family.config(
             **{**family.fixed, **family.defaults, **fields}, padded_vocabulary_size=padded, compute=EXACT
         )
+    if not output_layer and is_adapter(str(path)):
+        ignore += (f"{family.names.head}.",)  # the base may have one
     tensors = read_tensors(folder, str(path), ignore=ignore)
     if config.tie_embeddings and is_adapter(str(path)) and has_own_head(tensors, family):
         config = dataclasses.replace(config, tie_embeddings=False)
@@ -165,7 +161,7 @@ def save_decoder(
         if family.windows != "none":
             further |= window_settings(config, some=family.windows == "some")
     ends = {f"{name}_id": vocabulary.named.get(name) for name in ("bos_token", "eos_token", "pad_token")}
-    architecture = family.architecture if head is None else classifier_name(family)
+    architecture = family.architecture if head is None else family.classifier
     settings: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": model_type,

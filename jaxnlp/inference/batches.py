@@ -23,6 +23,8 @@ are padding. Without indices all rows are padding, as in `warm_up`."""
 
 SHORT, LONGER = 32, 128
 """Lengths for most texts."""
+FAR = 16 * LONGER
+"""If texts may be longer than this, one text has one length more, and 64 texts have one less."""
 OVERHEAD = 100
 """Cost of a batch in positions: on a CPU, reading the weights takes as long as computing about so many positions."""
 
@@ -39,9 +41,9 @@ def text_shapes(longest: int) -> tuple[Shape, ...]:
     if target_platform() != "cpu":
         return decoding_shapes(longest)
     lengths = {
-        1: (SHORT // 2, SHORT, LONGER, _between(LONGER, longest), longest),
+        1: (SHORT // 2, SHORT, *_up_to(longest)),
         8: (SHORT, LONGER),
-        64: (SHORT, 2 * SHORT),
+        64: (SHORT,) if longest > FAR else (SHORT, 2 * SHORT),
     }
     return _shapes(lengths, longest)
 
@@ -54,11 +56,13 @@ def decoding_shapes(longest: int) -> tuple[Shape, ...]:
     Args:
       longest: maximum length of a text.
     """
-    lengths = {
+    lengths: dict[int, tuple[int, ...]] = {
         1: (SHORT, LONGER, longest),
-        8: (SHORT, LONGER, _between(LONGER, longest), longest),
+        8: (SHORT, *_up_to(longest)),
         64: (SHORT, 2 * SHORT),
     }
+    if longest > FAR:
+        lengths = {1: lengths[8], 8: lengths[1], 64: (SHORT,)}
     return _shapes(lengths, longest)
 
 
@@ -71,9 +75,11 @@ def _shapes(lengths: Mapping[int, Sequence[int]], longest: int) -> tuple[Shape, 
     )
 
 
-def _between(shorter: int, longer: int) -> int:
-    """The geometric mean of two lengths, rounded up to a multiple of 16."""
-    return -(-round((shorter * longer) ** 0.5) // 16) * 16
+def _up_to(longest: int) -> list[int]:
+    """Lengths from `LONGER` to the longest, each the same multiple of the one before, rounded up to multiples of 16."""
+    steps = 3 if longest > FAR else 2
+    exact = [round(LONGER * (longest / LONGER) ** (step / steps)) for step in range(steps)]
+    return [-(-length // 16) * 16 for length in exact] + [longest]
 
 
 def row_shapes() -> tuple[Shape, ...]:

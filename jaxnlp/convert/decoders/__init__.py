@@ -6,6 +6,7 @@ Each is a variant of `jaxnlp.models.gpt.GPT` or of `jaxnlp.models.llama.Llama`. 
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -68,6 +69,11 @@ class DecoderFamily(NamedTuple):
     end: str
     rotary: bool = False
     windows: Literal["none", "some", "all"] = "none"
+
+    @property
+    def classifier(self) -> str:
+        """Its class with a head for classes of texts."""
+        return re.sub("(LMHeadModel|ForCausalLM)$", "ForSequenceClassification", self.architecture)
 
 
 def families() -> dict[str, DecoderFamily]:

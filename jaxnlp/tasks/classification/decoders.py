@@ -9,12 +9,11 @@ import numpy as np
 
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.decoders import families
-from jaxnlp.convert.folders import CONFIG, find_folder, read_object, read_tensors
+from jaxnlp.convert.folders import CONFIG, adapted_class, find_folder, read_object, read_tensors
 from jaxnlp.convert.pretrained_decoder import (
     CLASSIFIER_HEAD,
     DecoderHead,
     PretrainedDecoder,
-    classifier_name,
     read_decoder,
     save_decoder,
 )
@@ -31,7 +30,7 @@ from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
 
 def decoder_classes() -> tuple[str, ...]:
     """The names of the classes in Transformers."""
-    return tuple(map(classifier_name, families().values()))
+    return tuple(family.classifier for family in families().values())
 
 
 def decoder_classifier_of_transformers(task: Task, path: str | Path) -> Trained:
@@ -49,7 +48,7 @@ def decoder_classifier_of_transformers(task: Task, path: str | Path) -> Trained:
     kernel = np.ascontiguousarray(np.asarray(tensors[name], np.float32).T)
     padding, size = settings.get("pad_token_id"), len(pretrained.params["tokens"]["embedding"])
     try:
-        targets = targets_of(settings, kernel.shape[-1])
+        targets = targets_of(settings, kernel.shape[-1], adapted=adapted_class(str(path)) is not None)
         if padding is not None and not (type(padding) is int and 0 <= padding < size):
             raise ValueError(f"pad_token_id must be the id of a token or null, got {padding!r}")
     except ValueError as error:

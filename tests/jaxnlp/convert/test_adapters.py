@@ -148,6 +148,31 @@ def test_a_classifier_on_a_base_without_a_head_is_read_with_the_heads_of_the_ada
     assert [*found.probabilities] == [f"LABEL_{index}" for index in range(labels)]
 
 
+@pytest.mark.parametrize(
+    ("model_type", "modules", "changes"),
+    [
+        ("gpt2", ["c_attn"], {}),
+        pytest.param("gpt2", ["wte", "c_attn"], {}, marks=pytest.mark.thorough),  # the output layer stays as it was
+        pytest.param("llama", "all-linear", {"tie_word_embeddings": False}, marks=pytest.mark.thorough),
+    ],
+)
+def test_a_classifier_on_a_decoder_with_an_output_layer_has_the_head_of_the_adapter(
+    model_type, modules, changes, tmp_path
+):
+    decoder_folders.write_folder(tmp_path / "base", model_type=model_type, **changes)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=3)
+    theirs = adapted(model, task_type="SEQ_CLS", target_modules=modules, r=2)
+    theirs.save_pretrained(tmp_path / "adapter")
+    text = encoder_folders.TEXTS[0]
+    with torch.no_grad():
+        inputs = transformers.AutoTokenizer.from_pretrained(tmp_path / "base")(text, return_tensors="pt")
+        expected = theirs(**inputs).logits.softmax(-1)[0]
+    found = jaxnlp.load_pretrained(tmp_path / "adapter").predict(text)
+    np.testing.assert_allclose([*found.probabilities.values()], expected, atol=1e-5)
+    assert np.ptp(expected.numpy()) > 0.01
+    assert [*found.probabilities] == ["LABEL_0", "LABEL_1", "LABEL_2"]
+
+
 @pytest.mark.parametrize("kind", ["TokenClassification", "QuestionAnswering"])
 def test_classes_of_tokens_on_a_base_without_a_head_are_read_with_the_heads_of_the_adapter(kind, tmp_path):
     encoder_folders.write_folder("bert", tmp_path / "base")  # with a pooler, which these classes do not have

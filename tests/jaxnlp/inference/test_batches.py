@@ -63,6 +63,11 @@ def test_one_short_text_costs_one_row():
     assert [shape for _, shape in batches([64] * 9, row_shapes())] == [Shape(1, 64), Shape(8, 64)]
 
 
+def test_a_long_text_is_not_padded_to_a_far_longest_one():
+    for function in (text_shapes, decoding_shapes):
+        assert [padded_length(length, function(8192)) for length in (100, 300, 1100, 2049)] == [128, 512, 2048, 8192]
+
+
 def test_the_division_has_the_least_cost():
     """Against all divisions of sorted inputs into batches."""
     shapes = (Shape(1, 32), Shape(1, 128), Shape(4, 32), Shape(4, 128))
