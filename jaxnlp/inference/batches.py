@@ -40,11 +40,10 @@ def text_shapes(longest: int) -> tuple[Shape, ...]:
     """
     if target_platform() != "cpu":
         return decoding_shapes(longest)
-    lengths = {
-        1: (SHORT // 2, SHORT, *_up_to(longest)),
-        8: (SHORT, LONGER),
-        64: (SHORT,) if longest > FAR else (SHORT, 2 * SHORT),
-    }
+    many: tuple[int, ...] = (SHORT // 2, SHORT, 3 * SHORT // 2, 2 * SHORT)
+    if longest > LONGER:  # one text has more lengths then
+        many = (SHORT,) if longest > FAR else (SHORT, 2 * SHORT)
+    lengths = {1: (SHORT // 2, SHORT, *_up_to(longest)), 8: (SHORT, LONGER), 64: many}
     return _shapes(lengths, longest)
 
 

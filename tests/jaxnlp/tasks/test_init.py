@@ -21,6 +21,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.graph_parser import GraphParserConfig
 from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
+from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.models.text_rnn import TextRNNConfig
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.saving.serialization import ConfigError
@@ -291,9 +292,8 @@ def test_on_accelerators_only_activations_are_in_bfloat16(setup):
     assert [name for name in IN_FLOAT32 if "bfloat16" in found.get(name, ())] == []
 
 
-def first_losses(config, dtype):
+def first_losses(config, dtype, rate):
     """The loss at each of the first 100 steps, on one device, and the types of the state's arrays."""
-    rate = 2.0 if config.optimizer.kind == "sgd" else 0.01
     changes = {"total_steps": 100, "optimizer.schedule": "constant", "optimizer.learning_rate": rate}
     setup = set_up(begin(with_few_lengths(update(config, **{"model.compute.dtype": dtype}, **changes))))
     layout = make_parallel("jit", jax.devices()[:1])
@@ -318,6 +318,13 @@ FURTHER = {
     "text_rnn": lambda files: reviews(
         files,
         TextRNNConfig(embedding_width=8, widths=(8,), dropout_rate=0.1, embedding_dropout_rate=0.1),
+        tokens="words",
+    ),
+    "text_cnn": lambda files: reviews(
+        files,
+        TextCNNConfig(
+            embedding_width=8, feature_maps=8, windows=(2, 3), dropout_rate=0.1, embedding_dropout_rate=0.1
+        ),
         tokens="words",
     ),
     "bert_classifier": lambda files: dataclasses.replace(
@@ -358,8 +365,11 @@ FURTHER = {
 @pytest.mark.parametrize("family", [*CONFIGS, *FURTHER])
 def test_the_first_losses_in_bfloat16_differ_from_those_in_float32_by_at_most_2_percent(family, files):
     config = (CONFIGS | FURTHER)[family](files)
-    exact, types = first_losses(config, "float32")
-    rounded, types_of_rounded = first_losses(config, "bfloat16")
+    rate = 2.0 if config.optimizer.kind == "sgd" else 0.01
+    if family == "text_cnn":
+        rate = 0.003  # at 0.01 its maxima choose other windows, also after a change of all parameters by 0.01 %
+    exact, types = first_losses(config, "float32", rate)
+    rounded, types_of_rounded = first_losses(config, "bfloat16", rate)
     assert 0.0 < np.abs(rounded - exact).max() < 0.02 * exact[0]
     assert exact[-10:].mean() < 0.95 * exact[0]
     assert types == types_of_rounded  # the state stays in float32
