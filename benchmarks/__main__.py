@@ -151,6 +151,9 @@ def main() -> int:
     }
     rows, failed = [], False
     for module in arguments.cases or modules:
+        if arguments.against is not None and not (arguments.against / f"benchmarks/{module}.py").is_file():
+            console.print(f"{module}: not measured, {arguments.against} does not have this case", highlight=False)
+            continue
         try:
             for row in rows_of(module, max(limits.values(), default=None), arguments.against):
                 console.print(summary(row), highlight=False)
