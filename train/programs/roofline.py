@@ -153,13 +153,15 @@ def _flash_flops(one: Instruction, types: dict[str, str]) -> tuple[float, bool]:
 
 
 def traffic(kernel: Instruction, program: Program, types: dict[str, str]) -> float:
-    """The bytes that a kernel reads and writes. Of an array that is sliced or updated in place, only that part
-    counts."""
+    """The bytes that a kernel reads and writes. Only the part counts of an array that is sliced, gathered from, or
+    updated in place."""
     body = program.body(kernel)
     if not body:
         if kernel.op == "dynamic-update-slice":
             return 2.0 * bytes_of(types.get(kernel.operands[1], ""))
         given = dict.fromkeys(kernel.operands)  # packed q, k and v are given three times
+        if kernel.op == "gather":
+            return float(2 * bytes_of(kernel.type) + bytes_of(types.get(kernel.operands[1], "")))
         read = 0 if kernel.op == "dynamic-slice" else sum(bytes_of(types.get(name, "")) for name in given)
         return float(read + bytes_of(kernel.type) * (2 if kernel.op == "dynamic-slice" else 1))
     updated = [one for one in body if one.op == "dynamic-update-slice"]
@@ -167,11 +169,30 @@ def traffic(kernel: Instruction, program: Program, types: dict[str, str]) -> flo
     return float(written + sum(_read(one, body) for one in body if one.op == "parameter"))
 
 
-def _read(parameter: Instruction, body: Sequence[Instruction]) -> int:
+def _read(parameter: Instruction, body: Sequence[Instruction]) -> float:
     uses = [one for one in body if parameter.name in one.operands]
     first = all(one.operands[0] == parameter.name for one in uses)
     if uses and first and all(one.op == "dynamic-slice" for one in uses):
         return sum(bytes_of(one.type) for one in uses)
     if uses and first and all(one.op == "dynamic-update-slice" for one in uses):
         return 0
-    return bytes_of(parameter.type)
+    return min(bytes_of(parameter.type), _gathered(parameter, body))
+
+
+_ELEMENTWISE = ("bitcast", "convert", "copy", "reshape", "select", "slice")
+"""Operations whose elements are computed one by one, only where a gather needs them."""
+
+
+def _gathered(parameter: Instruction, body: Sequence[Instruction]) -> float:
+    """The bytes of a fusion's parameter that it reads if all its uses end in a gather; infinity otherwise."""
+    names, elements = {parameter.name}, 0
+    for one in body:  # operands come before their uses
+        used = [operand in names for operand in one.operands]
+        if one.op == "gather" and used[0] and not any(used[1:]):
+            elements += math.prod(arrays(one.type)[0][1])
+        elif any(used) and one.op in _ELEMENTWISE:
+            names.add(one.name)
+        elif any(used):
+            return math.inf
+    ((dtype, _),) = arrays(parameter.type)
+    return bytes_of(f"{dtype}[{elements}]") if elements else math.inf

@@ -322,9 +322,7 @@ FURTHER = {
     ),
     "text_cnn": lambda files: reviews(
         files,
-        TextCNNConfig(
-            embedding_width=8, feature_maps=8, windows=(2, 3), dropout_rate=0.1, embedding_dropout_rate=0.1
-        ),
+        TextCNNConfig(embedding_width=8, feature_maps=8, windows=(2, 3), dropout_rate=0.1, embedding_dropout_rate=0.1),
         tokens="words",
     ),
     "bert_classifier": lambda files: dataclasses.replace(

@@ -135,3 +135,49 @@ ENTRY %main (a: f32[1000,8], b: f32[1,8], c: s32[]) -> f32[1000,8] {
 """
     seconds = estimate(parse(text), Peaks(1.0, 1.0, 1 / BANDWIDTH_SHARE, 1e30, launch=0.0)).seconds
     assert seconds == pytest.approx(32 + 32 + 4)
+
+
+GATHER = """HloModule m
+
+%pick (scores: bf16[1000,8], at: s32[4,2]) -> f32[4] {
+  %scores = bf16[1000,8]{1,0} parameter(0)
+  %at = s32[4,2]{1,0} parameter(1)
+  %wide = f32[1000,8]{1,0} convert(%scores)
+  %four = f32[4]{0} gather(%wide, %at), slice_sizes={1,1}
+  ROOT %all = OPERATION
+}
+
+ENTRY %main (a: bf16[1000,8], b: s32[4,2]) -> f32[4] {
+  %a = bf16[1000,8]{1,0} parameter(0)
+  %b = s32[4,2]{1,0} parameter(1)
+  ROOT %fused = f32[4]{0} fusion(%a, %b), kind=kLoop, calls=%pick
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("operation", "read"),
+    [
+        ("f32[4]{0} negate(%four)", 4 * 2),
+        ("f32[4]{0} reduce(%wide, %four), dimensions={1}", 1000 * 8 * 2),  # all of the array has another use
+    ],
+)
+def test_of_an_array_that_is_gathered_from_only_those_elements_are_read(operation, read):
+    seconds = estimate(
+        parse(GATHER.replace("OPERATION", operation)), Peaks(1.0, 1.0, 1 / BANDWIDTH_SHARE, 1e30, launch=0.0)
+    ).seconds
+    assert seconds == pytest.approx(4 * 4 + 4 * 2 * 4 + read)
+
+
+def test_a_gather_by_itself_reads_only_its_elements():
+    text = """HloModule m
+
+ENTRY %main (a: f32[1000,8], b: s32[4,1]) -> f32[4,8] {
+  %a = f32[1000,8]{1,0} parameter(0)
+  %b = s32[4,1]{1,0} parameter(1)
+  ROOT %rows = f32[4,8]{1,0} gather(%a, %b), slice_sizes={1,8}
+}
+"""
+    program = parse(text)
+    [(kernel, _)] = program.kernels()
+    assert traffic(kernel, program, {"a": "f32[1000,8]", "b": "s32[4,1]"}) == 2 * 4 * 8 * 4 + 4 * 4
