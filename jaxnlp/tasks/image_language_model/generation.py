@@ -1,4 +1,4 @@
-"""Language modelling of images: each pixel is a token, predicted from the pixels before it.
+"""`jaxnlp generate RUN` for images: completions of images, and new ones, as arrays and as pictures.
 
 Axes that the library's glossary does not have: I rows or columns of an image, R channels.
 """
@@ -6,79 +6,29 @@ Axes that the library's glossary does not have: I rows or columns of an image, R
 import base64
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import flax.linen as nn
 import jax
 import numpy as np
 import tyro
 
 from jaxnlp.cli.options import LIKELY
-from jaxnlp.config import Count, Natural, Rate, Seed, UserPath
-from jaxnlp.corpus import Corpus, DataError
-from jaxnlp.decoding.generation import compile_generation, decoder_of
+from jaxnlp.config import Count, Rate, Seed, UserPath
+from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.images.palette import START, Palette
 from jaxnlp.images.pictures import png
 from jaxnlp.inference.arguments import is_one, listed
-from jaxnlp.models import ModelConfig
-from jaxnlp.pages.blocks import Picture
 from jaxnlp.saving.atomic_files import require_place, write_file
-from jaxnlp.tasks import Block, Command, Evaluator, Scoring, Trained
-from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.tasks.language_model import evaluators as of_texts
-from jaxnlp.tasks.language_model.weights import ExportDecoder
+from jaxnlp.tasks import Command, Trained
 from jaxnlp.typing import Params, PRNGKey
 
-COMPLETIONS = 4
-"""Number of completions of each image in the report."""
 NOT_GIVEN = 128
 """Brightness of the pixels that are not given, in pictures."""
 SIDE = 64
 """Size in pixels to which small images are enlarged in pictures."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageLanguageModel(LanguageModel):
-    """Mean cross-entropy of each pixel given the pixels before it, row by row, in nats per pixel.
-
-    Source: Chen et al. 2020 (Image GPT); karpathy/minGPT, play_image.
-    """
-
-    model_types = ()
-
-    sample_images: Natural = 4
-    """Number of validation images whose lower half is completed at each evaluation, for the report; 0 = none."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.only_if(False, "texts", "sample_prompt", "sample_tokens")
-
-    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        super().check_corpus(model, corpus)
-        palette = corpus.processor
-        if not isinstance(palette, Palette):
-            raise DataError(f"a language model of images needs images, but the data has a {type(palette).__name__}")
-        if model.max_length is not None and model.max_length < palette.pixels:
-            raise DataError(
-                f"images have {palette.pixels} pixels, but the model reads at most {model.max_length}; set "
-                f"--model.{model.length_field.replace('_', '-')} {palette.pixels}, or a smaller --data.resize"
-            )
-
-    def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
-
-    def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate, "export": ExportDecoder}
-
-    def functions(self, model: nn.Module | None = None) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate}
-
-    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
-        return {"generate": warm_up}
 
 
 def completed(
@@ -190,50 +140,6 @@ class Generate(Command):
             picture = grid(generate(trained, **options))
         write_file(self.out, base64.b64decode(picture))
         print(self.out)
-
-
-@dataclasses.dataclass(frozen=True)
-class Validation(of_texts.Validation):
-    """The loss and its exponential; with task.sample_images also completions and new images for the report."""
-
-    def compile_ahead(self, scoring: Scoring) -> None:
-        super().compile_ahead(scoring)
-        if (prompts := _prompts(scoring)) is not None:
-            palette, params = scoring.trained.processor, scoring.whole_params()
-            decoder = decoder_of(scoring.trained.model, palette.pixels)
-            for given in (_half(palette), 0):
-                pixels = given * palette.images.size
-                new = palette.pixels - pixels
-                rows = len(prompts) * COMPLETIONS
-                compile_generation(scoring.compile, decoder, params, rows, 1 + pixels, max_new_tokens=new)
-
-    def _blocks(self, scoring: Scoring) -> list[Block]:
-        if (prompts := _prompts(scoring)) is None:
-            return []
-        palette, params, key = scoring.trained.processor, scoring.whole_params(), jax.random.key(0)
-        repeated = prompts.repeat(COMPLETIONS, axis=0)
-        found, new = (
-            completed(scoring.trained.model, params, palette, repeated, given, key, Sampling())
-            for given in (_half(palette), 0)
-        )
-        rows = sheet(prompts, found.reshape(len(prompts), COMPLETIONS, *palette.images.shape), _half(palette))
-        note = f"Left: the given half of validation images; then {COMPLETIONS} completions; right: the images."
-        return [
-            Block("Completions", Picture(rows, "completed images", note)),
-            Block("Samples", Picture(grid(new), "generated images", "New images, from no given pixels.")),
-        ]
-
-
-def _prompts(scoring: Scoring) -> np.ndarray | None:
-    """Images from the whole split [N, I, I, R]; None = the report has no images."""
-    task: Any = scoring.trained.task
-    images, count = scoring.split.examples, min(task.sample_images, len(scoring.split.examples))
-    return np.stack([images[n * len(images) // count] for n in range(count)]) if count else None
-
-
-def _half(palette: Palette) -> int:
-    """The number of rows of the upper half of an image."""
-    return palette.images.size // 2
 
 
 def sheet(images: np.ndarray, found: np.ndarray, given: int) -> str:
