@@ -33,9 +33,9 @@ def get_config() -> TrainConfig:
             beta2=0.95,
             weight_decay=0.1,
             max_grad_norm=1.0,
-            schedule=Cosine(warmup=100, min_lr_ratio=0.0),
+            schedule=Cosine(warmup=50, min_lr_ratio=0.0),
         ),
-        total_steps=2_000,
-        evaluate_every_steps=500,
-        checkpoint_every_steps=500,
+        total_steps=1_000,
+        evaluate_every_steps=250,
+        checkpoint_every_steps=250,
     )

@@ -14,8 +14,8 @@ START = 0
 """The token before the first pixel. It is also the id of a colour: a model tells them apart by their position."""
 LARGEST = 2**16
 """Maximum number of colours."""
-_TOGETHER = 8_192
-"""Number of colours whose distances to the palette are in memory at once."""
+_TOGETHER = 512
+"""Number of colours whose distances to the palette are computed at once: they fit in a cache."""
 
 
 @dataclasses.dataclass(frozen=True)
