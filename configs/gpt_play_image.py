@@ -17,7 +17,7 @@ from train.optimizer.schedules import Cosine
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="gpt_play_image",
-        data=ImagePixels(source="digits", validation_fraction=0.2, batch_size=64),
+        data=ImagePixels(source="digits", batch_size=64),
         model=GPTConfig(
             num_layers=4,
             num_heads=4,

@@ -50,7 +50,7 @@ class ImagePixels(DataConfig):
     its folder; None = $JAXNLP_DATA/cifar10."""
     validation_path: UserPath | None = None
     """Folder or file of the validation images, like path; None = a part of the images in path is held out."""
-    validation_fraction: ProperFraction = 0.1
+    validation_fraction: ProperFraction = 0.2
     """Share of each folder, or of each label, that is held out."""
     split_seed: Natural = 0
     """Seed of the choice of held-out images."""
@@ -68,12 +68,19 @@ class ImagePixels(DataConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        _ = self._images  # checks the fields that both have
+        self.only_if(self._holds_out, "images without a separate validation set", "validation_fraction", "split_seed")
+        _ = self._images  # checks the other fields that both have
+
+    @property
+    def _holds_out(self) -> bool:
+        """Whether a share of the images is held out."""
+        return self.source != "cifar10" and self.validation_path is None
 
     @property
     def _images(self) -> Images:
         """The images with their labels."""
-        names = ("source", "path", "validation_path", "validation_fraction", "split_seed", "resize", "skip_broken")
+        names: tuple[str, ...] = ("source", "path", "validation_path", "split_seed", "resize", "skip_broken")
+        names += ("validation_fraction",) if self._holds_out else ()
         return Images(**{name: getattr(self, name) for name in names})
 
     @property

@@ -118,7 +118,7 @@ def test_images_that_are_too_few_or_of_one_colour_are_refused(tmp_path):
     with pytest.raises(
         DataError, match=r"--data.batch-size 1500 exceeds the number of training images, 1438; give 1438 or less"
     ):
-        ImagePixels(batch_size=1_500, validation_fraction=0.2).load(0)
+        ImagePixels(batch_size=1_500).load(0)
 
 
 @pytest.mark.parametrize(
