@@ -30,7 +30,7 @@ from data.pipelines.endless import batched, iterable
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import cutmix, erased, flip, mixup, shift
 from data.pipelines.orders import BATCH_CHANGED, generators, shuffled_order
-from data.readers.image_files import LabelledImages, numbered, read_images
+from data.readers.image_files import LabelledImages, fitted_pixels, numbered, read_images
 from jaxnlp.config import BatchSize, Count, Fraction, Natural, Positive, ProperFraction, UserPath
 from jaxnlp.images.preprocessing import UNCHANGED, Preprocessing
 from jaxnlp.images.processor import ImageProcessor, pixel_statistics
@@ -77,9 +77,9 @@ class Images(DataConfig):
     split_seed: Natural = 0
     """Seed of the choice of held-out images."""
     resize: Count | None = None
-    """Scale your own images until their shorter side has N pixels, and crop the middle N x N; prediction then does so,
-    too. None = all images must be square and of one size. With --init-from: scale and crop them as the pretrained
-    model does, but to N pixels; None = to its size."""
+    """Scale images until their shorter side has N pixels, and crop the middle N x N; prediction then does so, too.
+    None = all images must be square and of one size. With --init-from: scale and crop them as the pretrained model
+    does, but to N pixels; None = to its size, if they are your own."""
     skip_broken: bool = False
     """Skip files of your own that are damaged or not images, and count them; otherwise they are errors."""
     drop_duplicates: bool = False
@@ -105,7 +105,7 @@ class Images(DataConfig):
             refuse_path(self.source, self.path, OWN_IMAGES)
         self.only_if(own, "data.source files", "validation_path")
         self.only_if(held_out, "images without a separate validation set", "validation_fraction", "split_seed")
-        self.only_if(own, "data.source files", "resize", "skip_broken")
+        self.only_if(own, "data.source files", "skip_broken")
         self.only_if(self.mix != "none", "data.mix mixup and cutmix", "mix_alpha")
 
     @property
@@ -126,7 +126,7 @@ class Images(DataConfig):
         """
         earlier = None if processor is None else require_processor(processor, ImageProcessor)
         preprocessing = self._preprocessing(earlier)
-        train, validation = self._parts(None if earlier is None else earlier.channels, preprocessing)
+        train, validation = self.labelled_parts(None if earlier is None else earlier.channels, preprocessing)
         if earlier is not None:
             train, validation = (part.in_order(earlier.classes) for part in (train, validation))
         train, dropped = _without_duplicates(train, validation) if self.drop_duplicates else (train, "")
@@ -180,20 +180,22 @@ class Images(DataConfig):
         return self._split(labelled)
 
     def _preprocessing(self, earlier: ImageProcessor | None) -> Preprocessing:
-        """How your own images are scaled and cropped; images of other sources are not."""
-        if self.source != "files":
+        """How images are scaled and cropped; without `resize` only your own are."""
+        if self.source != "files" and self.resize is None:
             return UNCHANGED
         held = UNCHANGED if earlier is None else earlier.preprocessing
         if self.resize is None:
             return held
         return held.for_size(self.resize, self.resize if earlier is None else earlier.size)
 
-    def _parts(self, channels: int | None, preprocessing: Preprocessing) -> tuple[LabelledImages, LabelledImages]:
-        if self.source == "cifar10":
-            folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise=OWN_IMAGES)
-            return read_cifar10(folder / CIFAR10_ARCHIVE)
-        if self.source == "digits":
-            return held_out_part(digits(), self.validation_fraction, self.split_seed)
+    def labelled_parts(
+        self, channels: int | None, preprocessing: Preprocessing
+    ) -> tuple[LabelledImages, LabelledImages]:
+        """The training images and the validation images. Args: as for `read_images`. Raises: as `load`."""
+        if self.source != "files":
+            fit = functools.partial(fitted_pixels, self.source, channels=None, preprocessing=preprocessing)
+            train, validation = self._known_parts()
+            return train._replace(images=fit(train.images)), validation._replace(images=fit(validation.images))
         if self.path is None:
             raise DataError(
                 "data.source files needs your images: give a folder with a folder for each class, or a .npz file, with "
@@ -210,6 +212,13 @@ class Images(DataConfig):
                 )
             return images, held_out
         return held_out_part(images, self.validation_fraction, self.split_seed)
+
+    def _known_parts(self) -> tuple[LabelledImages, LabelledImages]:
+        """Those of the digits or of CIFAR-10."""
+        if self.source == "digits":
+            return held_out_part(digits(), self.validation_fraction, self.split_seed)
+        folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise=OWN_IMAGES)
+        return read_cifar10(folder / CIFAR10_ARCHIVE)
 
     def _training_batches(self, train: LabelledImages, seed: int) -> Any:
         order = shuffled_order(len(train.images), seed)

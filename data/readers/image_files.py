@@ -162,7 +162,7 @@ def _read_npz(
     path: Path, classes: tuple[str, ...] | None, channels: int | None, preprocessing: Preprocessing
 ) -> LabelledImages:
     held = read_arrays(path, ("images", "labels"))
-    images, labels = _pixels(path, held["images"], channels, preprocessing), held["labels"]
+    images, labels = fitted_pixels(path, held["images"], channels, preprocessing), held["labels"]
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise DataError(
             f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
@@ -180,8 +180,19 @@ def _read_npz(
     return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
 
 
-def _pixels(path: Path, images: np.ndarray, channels: int | None, preprocessing: Preprocessing) -> np.ndarray:
-    """Images [N, I, I] or [N, I, I, R], with R from 1 to 4, as [N, I, I, R] uint8 of these channels and this size."""
+def fitted_pixels(
+    path: Path | str, images: np.ndarray, channels: int | None, preprocessing: Preprocessing
+) -> np.ndarray:
+    """Images [N, I, I] or [N, I, I, R], with R from 1 to 4, as [N, I, I, R] uint8 of these channels and this size.
+
+    Args:
+      path: of their file, or another name for messages.
+      images: those of another dtype than uint8 are converted as by `with_channels`.
+      channels: R; None = 1 for fewer than 3 channels, otherwise 3.
+      preprocessing: scales and crops each image; then all must be square.
+
+    Raises: DataError, with the path, for another shape, and for pixels that cannot be converted.
+    """
     if images.ndim == 3:
         images = images[..., None]
     fits = images.ndim == 4 and images.size and images.shape[3] <= 4

@@ -149,6 +149,13 @@ def test_batches_are_the_same_each_time_and_each_image_comes_once_an_epoch():
     assert len(set(seen)) == len(seen)
 
 
+def test_known_images_are_scaled_if_asked_and_those_of_a_prediction_are_too():
+    plain, small = Images().load(0), Images(resize=4).load(0)
+    assert next(iter(small.train))["images"].shape == (32, 4, 4, 1)
+    image = plain.split("validation").examples[0].image
+    np.testing.assert_array_equal(small.processor.array(image), small.split("validation").examples[0].image)
+
+
 def test_an_evaluation_split_is_padded_and_in_order():
     corpus = Images(evaluation_batch_size=100).load(0)
     split = corpus.split("validation")
@@ -206,7 +213,6 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     [
         ({"path": "x"}, "data.source digits takes no path, got x; for your own images, set --data.source files"),
         ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
-        ({"resize": 32}, "data.resize applies only to data.source files"),
         ({"skip_broken": True}, "data.skip_broken applies only to data.source files"),
         ({"source": "files", "path": "x", "resize": 0}, "data.resize must be at least 1, got 0"),
         ({"erase_rate": 1.5}, r"data.erase_rate must be in \[0, 1\], got 1.5"),

@@ -37,3 +37,15 @@ def test_the_losses_of_both_versions_of_the_fast_recipe_are_in_the_ledger(root):
     after = re.search(r"after ([\d,]+) steps the loss is ([\d.]+)\.", page).groups()
     for steps, value in (before, after):
         assert float(value) == pytest.approx(losses[int(steps.replace(",", ""))], abs=0.00051)
+
+
+def test_the_loss_of_digits_by_pixels_is_that_of_the_run(root, entries):
+    page = (root / "README.md").read_text(encoding="utf-8")
+    loss, minutes = re.search(
+        r"`gpt_play_image` \| works \| one seed: ([\d.]+) nats per pixel of 359 held-out digits after (\d+) minutes",
+        page,
+    ).groups()
+    entry = entries("gpt_play_image")["loss", "validation"]
+    assert entry["examples"] == 359 * 64
+    assert float(loss) == pytest.approx(entry["value"], abs=5.1e-4)
+    assert float(minutes) == pytest.approx(entry["train_seconds"] / 60, abs=0.51)

@@ -12,7 +12,14 @@ import jax
 import numpy as np
 import pytest
 
-from configs import invented_people_qa, number_words, small_grammar_parser, small_grammar_tagger, vit_digits
+from configs import (
+    gpt_play_image,
+    invented_people_qa,
+    number_words,
+    small_grammar_parser,
+    small_grammar_tagger,
+    vit_digits,
+)
 from data.text_table import TextTable
 from jaxnlp.inference import compilation
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
@@ -58,6 +65,11 @@ def translation(files):
 def images_of_digits():
     small = {"num_layers": 1, "num_heads": 1, "width": 8, "feed_forward_width": 8, "patch": 4}
     return update(vit_digits.get_config(), **{f"model.{name}": value for name, value in small.items()})
+
+
+def pixels_of_digits():
+    fields = {"model.num_layers": 1, "model.num_heads": 1, "model.width": 8, "task.sample_images": 1}
+    return update(gpt_play_image.get_config(), **fields)
 
 
 def small_reader():
@@ -115,6 +127,7 @@ CONFIGS = {
     "Tagging": lambda files: small_tagger(),
     "Parsing": lambda files: small_parser(),
     "ExtractiveQA": lambda files: small_reader(),
+    "ImageLanguageModel": lambda files: smoothed(pixels_of_digits()),
     "ImageClassification": lambda files: images.get_config(),
 }
 
@@ -242,7 +255,7 @@ def test_no_chart_shows_shares_next_to_other_quantities(setup):
 
 def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
     counted = setup.metrics[setup.objective.progress].of
-    assert counted in ("tokens", "words", "characters", "images", "windows")
+    assert counted in ("tokens", "words", "characters", "images", "windows", "pixels")
 
 
 @pytest.mark.sweep(1)

@@ -5,6 +5,7 @@ import functools
 
 import jax
 
+from jaxnlp.images.palette import Palette
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.bert import BertConfig
@@ -28,6 +29,7 @@ from jaxnlp.targets import Number, OneClass
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.extractive_qa import ExtractiveQA
+from jaxnlp.tasks.image_language_model import ImageLanguageModel
 from jaxnlp.tasks.image_text_similarity import ImageTextSimilarity
 from jaxnlp.tasks.image_text_similarity.processor import ImageTextProcessor
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
@@ -84,6 +86,11 @@ MODELS = {
         dataclasses.replace(PARSER, system="graph"),
     ),
     "gpt": (LanguageModel, GPTConfig(num_layers=2, **GPT), CHARACTERS),
+    "pixels": (
+        ImageLanguageModel,
+        GPTConfig(num_layers=1, **GPT),
+        Palette(ImageProcessor(4, 1, (0.5,), (0.5,), ()), tuple((v,) for v in range(8))),
+    ),
     "perceiver": (QuestionAnswering, PerceiverConfig(num_layers=3, num_latents=4, **GPT), CHARACTERS),
     "synthesizer": (QuestionAnswering, SynthesizerConfig(num_layers=2, **GPT), CHARACTERS),
     "lstm": (RecurrentLanguageModel, RecurrentLMConfig(embedding_width=8, widths=(8, 8)), CHARACTERS),
