@@ -139,4 +139,4 @@ def test_the_order_is_the_seeds_and_every_shape_is_known(table):
 )
 def test_options_of_classifiers_are_refused(fields, message, table):
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
-        config(table, **fields)
+        config(**({"path": table} | fields))

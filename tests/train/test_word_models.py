@@ -73,7 +73,7 @@ def test_a_recurrent_classifier_starts_from_a_language_model_of_its_texts_bit_fo
             assert (ours != theirs).any()
     capsys.readouterr()
     for words, message in (
-        (["--model.widths", "9"], "model.widths: (9,) -> (6,)"),
+        (["--model.widths", "9"], "model.widths: [9] -> [6]"),
         (["--data.vocabulary-size", "50"], "has a tokenizer; remove data.vocabulary_size"),
         (["--data.fold", "1"], "has read rows of this run's validation; set --data.fold 0"),
     ):
