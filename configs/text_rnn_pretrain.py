@@ -27,12 +27,12 @@ def get_config() -> TrainConfig:
             input_dropout_rate=0.5,
             output_dropout_rate=0.5,
         ),
-        task=RecurrentLanguageModel(),
+        task=RecurrentLanguageModel(num_sampled=1_000, num_frequent=2_000),
         optimizer=AdamW(
             learning_rate=2e-3, weight_decay=0.1, max_grad_norm=1.0, schedule=Cosine(warmup=50, min_lr_ratio=0.02)
         ),
         ema_decay=0.99,
-        total_steps=1_500,
-        evaluate_every_steps=500,
-        checkpoint_every_steps=500,
+        total_steps=600,
+        evaluate_every_steps=300,
+        checkpoint_every_steps=300,
     )

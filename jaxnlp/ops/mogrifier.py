@@ -2,8 +2,8 @@
 
 The input products of all time steps cannot be one product before the scan, as in `ops.recurrent_layers`, since the
 gated input depends on the state. A layer of K features that reads K features multiplies 8 K^2 numbers a word; r rounds
-add r K^2, or 2 r K R with matrices of rank R. On CPUs the small products in each step, and their gradients, cost more
-than that: see docs/language_models.md.
+add r K^2, or 2 r K R with matrices of rank R. The time grows by more than that: the products of a step are small, wait
+for each other, and the gradients of the weights are added up step by step.
 """
 
 import itertools
