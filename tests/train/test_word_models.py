@@ -53,7 +53,16 @@ def test_a_recurrent_classifier_starts_from_a_language_model_of_its_texts_bit_fo
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
     (tmp_path / "more.txt").write_text("a further text\n" * 3)
     table = CLASSIFIER.format("t.csv").split()
-    small = "--model.embedding-width 8 --model.widths 6 --task.num-frequent 4 --task.num-sampled 3".split()
+    small = [
+        "--model.embedding-width",
+        "8",
+        "--model.widths",
+        "6",
+        "--task.num-frequent",
+        "4",
+        "--task.num-sampled",
+        "3",
+    ]
     further = ["--data.unlabelled", "more.txt", "--workdir", "texts"]
     assert main(["train", "text_rnn_pretrain", *table, *small, *further]) == 0
     classifier = ["train", "text_rnn", *table, "--init-from", "texts"]
