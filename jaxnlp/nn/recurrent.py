@@ -52,7 +52,7 @@ def parameter_axes(
 ) -> dict[tuple[str, ...], str]:
     """The parameters of a `RecurrentDirection` and the glossary letters of their axes, for `ModelConfig.parameter`."""
     gates = find_cell(cell).gates
-    mogrifier = {
+    mogrifier: dict[tuple[str, ...], str] = {
         (name,): axes
         for index in range(mogrifier_rounds)
         for name, axes in _mogrifier_axes(index, mogrifier_rank).items()

@@ -147,7 +147,7 @@ def recurrent(
     if mogrifier:
         if cell is not LSTM:
             raise ValueError("a mogrifier applies only to an LSTM, got another cell")
-        options = {"lengths": lengths, "reverse": reverse, "matmul_dtype": matmul_dtype}
+        options: dict[str, Any] = {"lengths": lengths, "reverse": reverse, "matmul_dtype": matmul_dtype}
         return mogrified_lstm(x, state, mogrifier, w_x=w_x, w_h=w_h, b=b if b_h is None else b + b_h, **options)
     # For a single position, packing all weights takes too long; and cuDNN refuses empty sequences.
     if implementation == "auto" and refusal is None and x.shape[1] > 1 and x.shape[0] > 0 and not is_divided():

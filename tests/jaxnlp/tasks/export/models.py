@@ -87,11 +87,6 @@ MODELS = {
     "perceiver": (QuestionAnswering, PerceiverConfig(num_layers=3, num_latents=4, **GPT), CHARACTERS),
     "synthesizer": (QuestionAnswering, SynthesizerConfig(num_layers=2, **GPT), CHARACTERS),
     "lstm": (RecurrentLanguageModel, RecurrentLMConfig(embedding_width=8, widths=(8, 8)), CHARACTERS),
-    "mogrifier": (
-        RecurrentLanguageModel,
-        RecurrentLMConfig(embedding_width=8, widths=(8,), mogrifier_rounds=2),
-        CHARACTERS,
-    ),
     "gru": (RecurrentLanguageModel, RecurrentLMConfig(cell="gru", embedding_width=8, widths=(8,)), CHARACTERS),
     "transformer": (Translation, EncoderDecoderConfig(num_layers=2, num_heads=2, width=8, context_length=16), PAIRS),
     "attention": (TextToText, AttentionLSTMConfig(embedding_width=8, width=8), PAIRS),
