@@ -1,7 +1,7 @@
 """Classification of sentences by a recurrent network with attention: film reviews (MR).
 
 The report marks the words with the largest attention weights. Options: --model.cell rnn_tanh and gru, --model.pooling
-last, mean and max, and the data sets of `text_cnn`.
+last, mean and max, and the data sets of `text_cnn`. --init-from takes a run of text_rnn_pretrain.
 Source: Yang et al. 2016, section 2.2, for the attention. Differs: LSTM layers, a moving average of the parameters, and
 dropout of word vectors.
 Cost: 1 to 2 minutes on two busy CPU cores.

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import grain
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.epochs import ENDLESS
@@ -43,7 +42,6 @@ from data.readers.table_summary import common_texts, summary
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.tables import Columns, MissingColumnsError
 from jaxnlp.targets import Number, OneClass, Targets
-from jaxnlp.text import most_frequent
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor, TextPart
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
@@ -236,6 +234,14 @@ class TextTable(TableFiles):
                 f"{', '.join(self.parts)} within total_steps {total_steps}; lower data.schedule_steps"
             )
 
+    def check_after(self, earlier: DataConfig) -> None:
+        """Raises DataError when the earlier run held out other rows of the same table."""
+        table, fields = ("source", "path", "parts", "tables"), ("validation_fraction", "fold", "split_seed")
+        before, now = ({name: getattr(data, name, None) for name in (*table, *fields)} for data in (earlier, self))
+        changed = [f"--data.{name.replace('_', '-')} {before[name]}" for name in fields if before[name] != now[name]]
+        if isinstance(earlier, TextTable) and changed and all(before[name] == now[name] for name in table):
+            raise DataError(f"the earlier run has read rows of this run's validation; set {', '.join(changed)}")
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the tables; the splits are `validation` and, if there is a file, `test`.
 
@@ -251,7 +257,8 @@ class TextTable(TableFiles):
         read = {name: self._read(source) for name, source in self._sources().items()}
         if self.pairs == "apart" and all(len(part.source.columns.texts) == 1 for part in read.values()):
             raise DataError("data.pairs apart applies only to pairs of texts; set data.pairs to together")
-        vocabulary = self._vocabulary([row for part in read.values() for row in part.train], processor)
+        texts = [text for part in read.values() for row in part.train for text in row.texts]
+        vocabulary = self._vocabulary(texts, processor)
         parts = tuple((name, TextPart(part.targets, len(part.source.columns.texts))) for name, part in read.items())
         whole = TextClassifierProcessor(vocabulary, self.max_length, parts, self.pairs)
         contents = [vocabulary_text(vocabulary)]
@@ -403,23 +410,16 @@ class TextTable(TableFiles):
             )
         return train, {"validation": validation} | splits
 
-    def _vocabulary(self, train: list[LabelledText], given: Any) -> EncoderVocabulary:
+    def _vocabulary(self, texts: Sequence[str], given: Any) -> EncoderVocabulary:
+        """The vocabulary of the given processor, or one of these texts."""
         if given is not None:
             return require_processor(getattr(given, "vocabulary", given), EncoderVocabulary)
-        texts = [text for row in train for text in row.texts]
-        if self.tokens == "pieces":
-            try:
-                return WordPieceVocabulary.of_texts(texts, self.vocabulary_size, minimum_count=self.minimum_count)
-            except ValueError as error:
-                raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
-        tokenizer = WordPieceVocabulary.of_pieces(SPECIAL).tokenizer
-        counts = Counter(
-            word
-            for text in texts
-            for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
-        )
-        words = [word for word in most_frequent(counts, self.minimum_count) if word not in SPECIAL]
-        return WordPieceVocabulary.of_pieces([*SPECIAL, *words[: self.vocabulary_size - len(SPECIAL)]])
+        if self.tokens == "words":
+            return WordPieceVocabulary.of_words(texts, self.vocabulary_size, minimum_count=self.minimum_count)
+        try:
+            return WordPieceVocabulary.of_texts(texts, self.vocabulary_size, minimum_count=self.minimum_count)
+        except ValueError as error:
+            raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
 
 
 class _Rows(NamedTuple):

@@ -9,7 +9,7 @@ One letter for each axis, in einsums, docstrings and comments:
     G key heads, or gates of a recurrent cell        P positions to predict
     Q query width, if it is not K                    W positions in a neural cache
     A parts of an accumulated batch                  O outputs of all heads, H K of them
-    E embedding width, if it may differ from D
+    E embedding width, if it may differ from D       R rank of a matrix that is a product of two
 
 A file that gives a letter another meaning defines it in its docstring.
 

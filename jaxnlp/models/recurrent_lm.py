@@ -1,11 +1,11 @@
 """Recurrent language models: embedding, recurrent layers, output layer, and the regularisers of AWD-LSTM.
 
 Source: Mikolov et al. 2010; Zaremba et al. 2014; Press and Wolf 2017 for tied embeddings;
-Merity et al. 2018 (AWD-LSTM).
+Merity et al. 2018 (AWD-LSTM); Melis et al. 2020 for the mogrifier.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.config import Count, Finite, Rate
+from jaxnlp.config import Count, Finite, Rate, Within
 from jaxnlp.corpus import Corpus
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.recurrent import RecurrentModelConfig
@@ -38,6 +38,8 @@ EMBEDDING_BOUND = 0.1
 """Initial embeddings and output weights are uniform between minus and plus this (Merity et al. 2018, section 5)."""
 
 States = tuple[LayerStates, ...]
+Rounds = Annotated[int, Within("[0, 101)")]
+"""Far more than any model has: a program has all rounds one after the other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +64,10 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Initialise the output bias so that each word is predicted by its frequency in training."""
     forget_bias: Finite = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
+    mogrifier_rounds: Rounds = 0
+    """Rounds in which input and state of an LSTM gate each other before each step (mogrifier), such as 5; 0 = none."""
+    mogrifier_rank: Count | None = None
+    """Rank of the mogrifier's matrices; None = full."""
     embedding_dropout_rate: Rate = 0.0
     """Share of the vocabulary's words whose embeddings are zero for a whole training batch."""
     input_dropout_rate: Rate = 0.0
@@ -79,7 +85,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
             raise ValueError("model.widths needs at least one layer, got none")
         if self.init_bias_from_unigram and not self.use_output_bias:
             raise ValueError("model.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
-        self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias")
+        self.only_if(self.cell == "lstm", "the cell lstm", "forget_bias", "mogrifier_rounds")
+        self.only_if(self.mogrifier_rounds > 0, "a mogrifier (model.mogrifier_rounds)", "mogrifier_rank")
         self.only_if(len(self.widths) > 1, "models with several layers", "hidden_dropout_rate")
 
     def build(self, processor: Any) -> "RecurrentLM":
@@ -96,9 +103,10 @@ class RecurrentLMConfig(RecurrentModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
         layers: dict[tuple[str, ...], Parameter] = {}
+        axes = parameter_axes(self.cell, mogrifier_rounds=self.mogrifier_rounds, mogrifier_rank=self.mogrifier_rank)
         for index in range(len(self.widths)):
             prefix = ("recurrent", f"layer_{index}_forward")
-            layers |= parameter_table.entries(parameter_axes(self.cell), index, prefix=prefix)
+            layers |= parameter_table.entries(axes, index, prefix=prefix)
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
         head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}
@@ -156,6 +164,8 @@ class RecurrentLM(nn.Module):
             weight_dropout_rate=config.weight_dropout_rate,
             forget_bias=config.forget_bias,
             compute=config.compute,
+            mogrifier_rounds=config.mogrifier_rounds,
+            mogrifier_rank=config.mogrifier_rank,
         )
         self.output_dropout = LockedDropout(config.output_dropout_rate)
         self.input_dropout = LockedDropout(config.input_dropout_rate)

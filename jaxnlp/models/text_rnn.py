@@ -8,7 +8,8 @@ With h_t the outputs of the last layer, with both directions concatenated, the p
 
 E is the width of h_t.
 
-Source: Yang et al. 2016, section 2.2, for the attention; here it is over the words of a whole text.
+Source: Yang et al. 2016, section 2.2, for the attention; here it is over the words of a whole text. Dai and Le 2015 for
+parameters of a language model at the start of training.
 """
 
 import dataclasses
@@ -19,13 +20,15 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import Count, Finite, Rate
-from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter_axes, uniform_of_width
 from jaxnlp.nn.transformer import rows
 from jaxnlp.ops.activations import softmax
 from jaxnlp.ops.matrix_products import matmul
+from jaxnlp.text.encoder_texts import EncoderTexts
 from jaxnlp.typing import Params
 
 
@@ -78,6 +81,30 @@ class TextRNNConfig(WordClassifierConfig):
             attention = parameter_table.dense(("attention",), "EE") | {("attention_vector",): "E"}
             table |= parameter_table.entries(attention)
         return parameter_table.find(table, path)
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """The word vectors and the recurrent layers of a language model, so in one direction; or a classifier's
+        parameters."""
+        theirs, processor = pretrained.model.config, pretrained.processor
+        if not isinstance(theirs, RecurrentLMConfig):
+            return super().adopt(pretrained)
+        if not isinstance(processor, EncoderTexts):
+            raise ValueError(
+                f"its language model reads other tokens than a classifier, those of a {type(processor).__name__}; give "
+                "a run of text_rnn_pretrain"
+            )
+        if theirs.scale_embeddings or theirs.mogrifier_rounds:
+            raise ValueError(
+                "it scales embeddings or has a mogrifier, which a classifier does not; pretrain without them"
+            )
+        if self.vectors != "random":
+            raise ValueError(f"it has word vectors of its own; set model.vectors to random, got {self.vectors}")
+        fields = {name: getattr(theirs, name) for name in ("cell", "embedding_width", "widths")}
+        config = dataclasses.replace(self, **fields, bidirectional=False)
+        params = {name: pretrained.params[name] for name in ("tokens", "recurrent")}
+        widths = ", ".join(map(str, theirs.widths))
+        note = f"word vectors and layers from {pretrained.name}: {theirs.cell} in one direction, {widths} wide"
+        return Adopted(config, params, processor.vocabulary, (note,))
 
     def architecture(self) -> dict[str, Any]:
         fields = super().architecture()

@@ -1,7 +1,7 @@
 """Stacks of recurrent layers, in one direction or both."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -47,15 +47,30 @@ def find_cell(name: str) -> Cell:
     return CELLS[name]
 
 
-def parameter_axes(cell: CellName) -> dict[tuple[str, ...], str]:
+def parameter_axes(
+    cell: CellName, *, mogrifier_rounds: int = 0, mogrifier_rank: int | None = None
+) -> dict[tuple[str, ...], str]:
     """The parameters of a `RecurrentDirection` and the glossary letters of their axes, for `ModelConfig.parameter`."""
     gates = find_cell(cell).gates
+    mogrifier: dict[tuple[str, ...], str] = {
+        (name,): axes
+        for index in range(mogrifier_rounds)
+        for name, axes in _mogrifier_axes(index, mogrifier_rank).items()
+    }
     axes: dict[tuple[str, ...], str] = {
         ("kernel",): f"D{gates}K",
         ("recurrent_kernel",): f"K{gates}K",
         ("bias",): f"{gates}K",
     }
-    return axes | ({("recurrent_bias",): f"{gates}K"} if cell == "gru" else {})
+    return axes | ({("recurrent_bias",): f"{gates}K"} if cell == "gru" else {}) | mogrifier
+
+
+def _mogrifier_axes(index: int, rank: int | None) -> dict[str, str]:
+    """The matrix of a round of the mogrifier, or its factors, and the letters of their axes."""
+    name, axes = f"mogrifier_{index + 1}", "DK" if index % 2 else "KD"
+    if rank is None:
+        return {f"{name}_kernel": axes}
+    return {f"{name}_down_kernel": f"{axes[0]}R", f"{name}_up_kernel": f"R{axes[1]}"}
 
 
 def uniform_of_width(width: int) -> Initializer:
@@ -83,11 +98,15 @@ class RecurrentDirection(nn.Module):
         and sequences of a batch.
       forget_bias: added to the initial bias of an LSTM's forget gate.
       compute: types, and the implementation of the recurrence.
+      mogrifier_rounds: of an LSTM's mogrifier, see `ops.mogrifier`; 0 = none.
+      mogrifier_rank: of the mogrifier's matrices, R; None = full.
 
-    Parameters: kernel [D, G, K], recurrent_kernel [K, G, K], bias [G, K], and for a GRU recurrent_bias [3, K].
+    Parameters: kernel [D, G, K], recurrent_kernel [K, G, K], bias [G, K], and for a GRU recurrent_bias [3, K]. For each
+    round i of the mogrifier mogrifier_i_kernel, [K, D] in odd rounds and [D, K] in even ones, or with a rank
+    mogrifier_i_down_kernel [., R] and mogrifier_i_up_kernel [R, .].
 
     Source: Wan et al. 2013 (DropConnect); Merity et al. 2018, section 2, for it on recurrent matrices; Jozefowicz et
-    al. 2015 for the forget gate's bias.
+    al. 2015 for the forget gate's bias; Melis et al. 2020 for the mogrifier.
     """
 
     cell: CellName
@@ -96,6 +115,8 @@ class RecurrentDirection(nn.Module):
     weight_dropout_rate: float = 0.0
     forget_bias: float = 0.0
     compute: RecurrentCompute = RecurrentCompute()
+    mogrifier_rounds: int = 0
+    mogrifier_rank: int | None = None
 
     @nn.compact
     def __call__(
@@ -104,8 +125,8 @@ class RecurrentDirection(nn.Module):
         """Args: x [B, T, D], state arrays [B, K], lengths [B] int. Returns: [B, T, K], and the state after it.
 
         Raises:
-          ValueError: for an unknown cell, a forget bias with another cell than the LSTM, a rate outside [0, 1), shapes
-            that do not fit.
+          ValueError: for an unknown cell, a forget bias or a mogrifier with another cell than the LSTM, a rate outside
+            [0, 1), shapes that do not fit.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         cell, initial = find_cell(self.cell), uniform_of_width(self.width)
@@ -119,6 +140,14 @@ class RecurrentDirection(nn.Module):
         b_h = self.param("recurrent_bias", initial, gates) if self.cell == "gru" else None
         if self.weight_dropout_rate and not deterministic:
             w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
+        sizes: dict[str, Any] = {"D": x.shape[-1], "K": self.width, "R": self.mogrifier_rank}
+        mogrifier = [
+            tuple(
+                self.param(name, uniform_of_width(sizes[axes[0]]), tuple(sizes[axis] for axis in axes))
+                for name, axes in _mogrifier_axes(index, self.mogrifier_rank).items()
+            )
+            for index in range(self.mogrifier_rounds)
+        ]
         outputs, state = recurrent(
             cell,
             x.astype(self.compute.activation_dtype),
@@ -127,6 +156,7 @@ class RecurrentDirection(nn.Module):
             w_h=w_h,
             b=b,
             b_h=b_h,
+            mogrifier=mogrifier,
             lengths=lengths,
             reverse=self.reverse,
             matmul_dtype=self.compute.operand_dtype,
@@ -160,6 +190,8 @@ class Recurrent(nn.Module):
     weight_dropout_rate: float = 0.0
     forget_bias: float = 0.0
     compute: RecurrentCompute = RecurrentCompute()
+    mogrifier_rounds: int = 0
+    mogrifier_rank: int | None = None
 
     @nn.compact
     def __call__(
@@ -216,6 +248,8 @@ class Recurrent(nn.Module):
                     self.weight_dropout_rate,
                     self.forget_bias,
                     self.compute,
+                    self.mogrifier_rounds,
+                    self.mogrifier_rank,
                     name=f"layer_{index}_{direction}",
                 )(x, state, deterministic=deterministic, lengths=lengths)
                 for direction, state in zip(directions, layer_states, strict=True)

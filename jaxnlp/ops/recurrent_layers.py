@@ -20,6 +20,7 @@ Which implementation computes what:
 
     platform        layer                                           auto    products
     CPU, TPU        all                                             scan    in `matmul_dtype`
+    all             LSTM with a mogrifier                           scan    the same
     one Nvidia GPU  LSTM, several positions, float32 or bfloat16    cuDNN   TF32
     one Nvidia GPU  others, or a single position                    scan    `matmul_dtype`; TF32 in float32
     several GPUs    all                                             scan    the same
@@ -35,7 +36,7 @@ Schmidhuber 1997, and Gers et al. 2000 for the forget gate, without peepholes.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import chex
@@ -47,6 +48,7 @@ from jaxnlp.ops.checks import UnavailableError, expect, expect_float
 from jaxnlp.ops.devices import cuda_capability, gpu_count, is_divided, target_platform
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
+from jaxnlp.ops.mogrifier import Gate, mogrified_lstm
 
 State = tuple[jax.Array, ...]
 """The state of a layer, arrays [B, K]; the output h first."""
@@ -104,6 +106,7 @@ def recurrent(
     w_h: jax.Array,
     b: jax.Array,
     b_h: jax.Array | None = None,
+    mogrifier: Sequence[Gate] = (),
     lengths: jax.Array | None = None,
     reverse: bool = False,
     matmul_dtype: jax.typing.DTypeLike | None = None,
@@ -119,6 +122,7 @@ def recurrent(
       w_h: [K, G, K].
       b: [G, K].
       b_h: [G, K], added to the product with h; it differs from b only in the GRU's candidate. None = zero.
+      mogrifier: the gates of an LSTM with a mogrifier, see `ops.mogrifier`; () = none.
       lengths: [B] int, from 0 to T: number of real positions of each sequence; the rest is padding. None = all are
         real. Padding does not change the state, and its outputs are 0.
       reverse: read from each sequence's last position to its first.
@@ -133,13 +137,18 @@ def recurrent(
       ValueError: for shapes that do not fit, the message gives them; for cudnn where it is not available.
     """
     _check(cell, x, state, w_x, w_h, b, b_h, lengths)
-    refusal = _why_not_cudnn(cell, (x, *state, w_x, w_h, b, b_h), matmul_dtype)
+    refusal = "has no mogrifier" if mogrifier else _why_not_cudnn(cell, (x, *state, w_x, w_h, b, b_h), matmul_dtype)
     if implementation == "cudnn" and refusal is not None:
         raise UnavailableError(f"implementation='cudnn' {refusal}; use 'auto' or 'scan'")
     if implementation not in ("auto", "scan", "cudnn"):
         raise ValueError(f"implementation must be auto, scan or cudnn, got {implementation!r}")
     if lengths is not None:  # padding may have any values, also NaN, which a product with 0 would pass on
         x = jnp.where((jnp.arange(x.shape[1])[None, :] < lengths[:, None])[:, :, None], x, jnp.zeros_like(x))
+    if mogrifier:
+        if cell is not LSTM:
+            raise ValueError("a mogrifier applies only to an LSTM, got another cell")
+        options: dict[str, Any] = {"lengths": lengths, "reverse": reverse, "matmul_dtype": matmul_dtype}
+        return mogrified_lstm(x, state, mogrifier, w_x=w_x, w_h=w_h, b=b if b_h is None else b + b_h, **options)
     # For a single position, packing all weights takes too long; and cuDNN refuses empty sequences.
     if implementation == "auto" and refusal is None and x.shape[1] > 1 and x.shape[0] > 0 and not is_divided():
         implementation = "cudnn"

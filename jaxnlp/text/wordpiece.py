@@ -1,9 +1,12 @@
 """WordPiece vocabularies: of given tokens, or of texts."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+from tokenizers import Tokenizer
 from tokenizers.trainers import WordPieceTrainer
 
+from jaxnlp.text import most_frequent
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary, TokenizedTexts, padded_texts, refuse_lacking
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL, add_template, bert_tokenizer, ids_of
 
@@ -61,10 +64,9 @@ class WordPieceVocabulary(EncoderVocabulary):
         """
         tokenizer = cls.of_pieces(SPECIAL, lowercase=lowercase).tokenizer
         first, further = set[str](), set[str]()
-        for text in texts:
-            for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text)):
-                first.add(word[0])
-                further.update(word[1:])
+        for word in _words(tokenizer, texts):
+            first.add(word[0])
+            further.update(word[1:])
         # The trainer adds ##x in an order that differs from process to process. The ids would differ too, and with them
         # the # choice among equally frequent neighbours.
         fixed = [*SPECIAL, *(f"##{character}" for character in sorted(further))]
@@ -80,3 +82,23 @@ class WordPieceVocabulary(EncoderVocabulary):
         tokenizer.train_from_iterator(texts, trainer)
         ids = tokenizer.get_vocab()
         return cls.of_pieces(sorted(ids, key=ids.__getitem__), lowercase=lowercase)
+
+    @classmethod
+    def of_words(cls, texts: Sequence[str], size: int, *, minimum_count: int = 2) -> "WordPieceVocabulary":
+        """A vocabulary of whole lowercased words: the special tokens, and the most frequent words of texts.
+
+        Args:
+          texts: split into words as BERT does.
+          size: maximum V, special tokens included.
+          minimum_count: minimum number of occurrences of a word.
+        """
+        counts = Counter(_words(cls.of_pieces(SPECIAL).tokenizer, texts))
+        words = [word for word in most_frequent(counts, minimum_count) if word not in SPECIAL]
+        return cls.of_pieces([*SPECIAL, *words[: size - len(SPECIAL)]])
+
+
+def _words(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[str]:
+    """The words of texts, as a tokenizer splits them."""
+    for text in texts:
+        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text)):
+            yield word

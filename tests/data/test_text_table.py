@@ -374,3 +374,13 @@ def test_questions_of_afqmc_are_read_by_characters():
     words = [word for word in corpus.processor.words if "\u4e00" <= word[0] <= "\u9fff"]
     assert words
     assert all(len(word) == 1 for word in words)
+
+
+def test_rows_that_an_earlier_run_was_trained_on_are_not_held_out(table):
+    earlier = config(table, fold=2)
+    for after in (earlier, config("other.csv"), config(None, source="sst2")):
+        after.check_after(earlier)
+    with pytest.raises(DataError, match=r"has read rows of this run's validation; set --data.fold 2$"):
+        config(table).check_after(earlier)
+    with pytest.raises(DataError, match=r"set --data.validation-fraction 0.1, --data.fold 2$"):
+        config(table, validation_fraction=0.5).check_after(earlier)

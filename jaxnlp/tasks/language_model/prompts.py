@@ -7,6 +7,7 @@ from typing import Any
 from jaxnlp.corpus import DataError
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.byte_pairs import BytePairs
+from jaxnlp.text.encoder_texts import EncoderTexts
 
 _logger = logging.getLogger(__name__)
 
@@ -23,7 +24,9 @@ def known_prompt(prompt: str, vocabulary: Any) -> str:
 
 def tokens_within(vocabulary: Any, text: str) -> Any:
     """The ids of a text that continues another one: without the token that starts each text, if there is one."""
-    return vocabulary.encode(text, starts=False) if isinstance(vocabulary, BytePairs) else vocabulary.encode(text)
+    if isinstance(vocabulary, BytePairs | EncoderTexts):
+        return vocabulary.encode(text, starts=False)
+    return vocabulary.encode(text)
 
 
 def text_within(vocabulary: Any, ids: Iterable[int]) -> str:

@@ -24,6 +24,7 @@ SHAPES = {
     "lstm": RecurrentLMConfig(embedding_width=4, widths=(6, 5)),
     "gru": RecurrentLMConfig(cell="gru", embedding_width=4, widths=(5,)),
     "tied": RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True),
+    "mogrifier": RecurrentLMConfig(embedding_width=4, widths=(6, 5), mogrifier_rounds=3, mogrifier_rank=2),
     "projected": RecurrentLMConfig(embedding_width=4, widths=(5, 6), tie_embeddings=True, use_output_bias=False),
 }
 RATES = ("embedding", "input", "hidden", "output", "weight")
@@ -299,6 +300,15 @@ def test_config_reads_back_equal_from_json():
             {"cell": "gru", "forget_bias": 1.0},
             "model.forget_bias applies only to the cell lstm; set it to 0.0",
         ),
+        (
+            {"cell": "gru", "mogrifier_rounds": 5},
+            "model.mogrifier_rounds applies only to the cell lstm; set it to 0, got 5",
+        ),
+        (
+            {"mogrifier_rank": 8},
+            "model.mogrifier_rank applies only to a mogrifier (model.mogrifier_rounds); set it to None, got 8",
+        ),
+        ({"mogrifier_rounds": -1}, "model.mogrifier_rounds must be at least 0, got -1"),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must be in [0, 1), got 1.0") for rate in RATES),
     ],
 )
@@ -335,7 +345,14 @@ def test_input_mask_is_the_same_at_all_positions_and_differs_between_sequences()
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"cell": "gru", "use_output_bias": False}, {"tie_embeddings": True}, {"cell": "rnn_tanh", "widths": (3, 4)}],
+    [
+        {},
+        {"cell": "gru", "use_output_bias": False},
+        {"tie_embeddings": True},
+        {"cell": "rnn_tanh", "widths": (3, 4)},
+        {"mogrifier_rounds": 2},
+        {"mogrifier_rounds": 5, "mogrifier_rank": 2},
+    ],
     ids=str,
 )
 def test_every_parameter_is_described_and_no_other(changes):
@@ -356,3 +373,23 @@ def test_the_initial_forget_bias_is_no_part_of_the_architecture():
     assert plain.architecture() == other.architecture()
     assert plain.architecture() != RecurrentLMConfig(scale_embeddings=True).architecture()
     assert plain.max_length is None
+
+
+def test_a_mogrifier_changes_the_function_and_its_matrices_of_zeros_do_not():
+    plain, params = made("lstm")
+    model, gated = made("mogrifier")
+    layers = {
+        name: layer | {key: gated["recurrent"][name][key] for key in gated["recurrent"][name].keys() - layer.keys()}
+        for name, layer in params["recurrent"].items()
+    }
+    assert (np.asarray(logits(model, params | {"recurrent": layers}, TOKENS)) != logits(plain, params, TOKENS)).any()
+    zeros = {
+        name: {key: np.zeros_like(x) if key.startswith("mogrifier") else x for key, x in layer.items()}
+        for name, layer in layers.items()
+    }
+    found = logits(model, params | {"recurrent": zeros}, TOKENS)
+    np.testing.assert_allclose(found, logits(plain, params, TOKENS), rtol=1e-5, atol=1e-6)
+    assert model.config.architecture() != plain.config.architecture()
+    assert {key for layer in layers.values() for key in layer if key.startswith("mogrifier")} == {
+        f"mogrifier_{number}_{end}_kernel" for number in (1, 2, 3) for end in ("down", "up")
+    }

@@ -1,14 +1,20 @@
 import dataclasses
 import re
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 import torch
 
-from jaxnlp.models import Parameter
+from jaxnlp.models import Parameter, parameter_shapes
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.models.text_rnn import TextRNNConfig
 from jaxnlp.nn.recurrent import RecurrentCompute
+from jaxnlp.text.encoder_texts import EncoderTexts
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from jaxnlp.text.words import WordVocabulary
 from tests.jaxnlp.models.parameter_helpers import assert_described
 from tests.jaxnlp.models.word_classifier_helpers import (
     LENGTHS,
@@ -16,6 +22,7 @@ from tests.jaxnlp.models.word_classifier_helpers import (
     OUTPUTS,
     PROCESSOR,
     TOKENS,
+    VOCABULARY,
     WIDTH,
     assert_changes_only_training,
     assert_equals_pytorch,
@@ -24,6 +31,7 @@ from tests.jaxnlp.models.word_classifier_helpers import (
     with_random_params,
     zeros_like,
 )
+from tests.processors import sized
 
 STATE = 5
 CONFIG = TextRNNConfig(embedding_width=WIDTH, widths=(STATE,))
@@ -179,3 +187,52 @@ def test_the_forget_gate_begins_with_its_bias():
 
     more = biases(2.0) - biases(0.0)
     assert sorted(more.sum(axis=-1).tolist()) == pytest.approx([0.0, 0.0, 0.0, 2.0 * STATE])
+
+
+def pretrained(processor=None, **fields):
+    """A language model with random parameters."""
+    config = RecurrentLMConfig(**({"embedding_width": WIDTH, "widths": (7,)} | fields))
+    params = parameter_shapes(config.build(sized(VOCABULARY)), zeros_like(config.inputs(None)[0]))
+    draw = np.random.default_rng(0)
+    return SimpleNamespace(
+        model=config.build(sized(VOCABULARY)),
+        params=jax.tree.map(lambda x: draw.normal(size=x.shape).astype(np.float32), params),
+        processor=EncoderTexts(WordPieceVocabulary.of_pieces(SPECIAL)) if processor is None else processor,
+        name="texts",
+    )
+
+
+@pytest.mark.parametrize("fields", [{}, {"cell": "gru", "widths": (3, 5)}, {"tie_embeddings": True}])
+def test_a_language_model_gives_its_shape_its_layers_its_word_vectors_and_its_vocabulary(fields):
+    theirs = pretrained(**fields)
+    ours = dataclasses.replace(ATTENTION, embedding_dropout_rate=0.3)
+    found = ours.adopt(theirs)
+    shape = {name: getattr(theirs.model.config, name) for name in ("cell", "embedding_width", "widths")}
+    assert found.config == dataclasses.replace(ours, **shape, bidirectional=False)
+    assert found.processor == theirs.processor.vocabulary
+    assert found.params == {name: theirs.params[name] for name in ("tokens", "recurrent")}
+    shapes = parameter_shapes(found.config.build(PROCESSOR), *map(zeros_like, found.config.inputs(PROCESSOR)))
+    for name, params in found.params.items():
+        assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, shapes[name])
+    assert set(shapes) - set(found.params) == {"attention", "attention_vector", "head"}
+    assert found.notes[0].startswith("word vectors and layers from texts: ")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message"),
+    [
+        ({"processor": WordVocabulary(["a"])}, {}, "those of a WordVocabulary; give a run of text_rnn_pretrain"),
+        ({"scale_embeddings": True}, {}, "scales embeddings or has a mogrifier, which a classifier does not"),
+        ({"mogrifier_rounds": 1}, {}, "scales embeddings or has a mogrifier, which a classifier does not"),
+        ({}, {"vectors": "static", "vectors_path": "file"}, "set model.vectors to random, got static"),
+        ({}, {"widths": (4, 4), "hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to"),
+    ],
+)
+def test_a_language_model_that_does_not_fit_is_refused(theirs, ours, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        dataclasses.replace(CONFIG, **ours).adopt(pretrained(**theirs))
+
+
+def test_other_models_take_no_language_model_of_texts():
+    with pytest.raises(ValueError, match="its model is a RecurrentLMConfig, expected TextCNNConfig"):
+        TextCNNConfig().adopt(pretrained())

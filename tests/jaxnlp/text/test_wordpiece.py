@@ -388,3 +388,10 @@ def test_called_it_makes_what_a_bert_reads():
 
 def test_shown_it_has_its_size(small):
     assert repr(small) == f"WordPieceVocabulary({len(PIECES)} tokens)"
+
+
+def test_a_vocabulary_of_words_has_the_most_frequent_ones_lowercased():
+    texts = ["The cat sat!", "the cat [SEP]", "the mat"]
+    made = WordPieceVocabulary.of_words(texts, len(SPECIAL) + 3, minimum_count=1)
+    assert made.tokens(range(made.size)) == [*SPECIAL, "the", "cat", "!"]
+    assert WordPieceVocabulary.of_words(texts, 100).size == len(SPECIAL) + 2

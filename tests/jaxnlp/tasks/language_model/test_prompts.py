@@ -1,8 +1,10 @@
 import pytest
 
 from jaxnlp.corpus import DataError
-from jaxnlp.tasks.language_model.prompts import check_prompt, known_prompt
+from jaxnlp.tasks.language_model.prompts import check_prompt, known_prompt, text_within, tokens_within
 from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.encoder_texts import EncoderTexts
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from jaxnlp.text.words import EOL, UNK, WordVocabulary
 
 # Texts of one line: without a line break, and without a space, in several scripts.
@@ -41,3 +43,11 @@ def test_a_line_break_becomes_a_word_where_the_vocabulary_has_no_line_end(words)
 def test_a_prompt_that_cannot_be_continued_is_refused(prompt, tokens):
     with pytest.raises(DataError, match=f"'{prompt}': expected 1 to 4 tokens, got {tokens}. Give another prompt"):
         check_prompt(prompt, 4, CharacterVocabulary.of("the "))
+
+
+def test_texts_of_an_encoder_start_with_their_start_token_and_are_continued_without_it():
+    vocabulary = EncoderTexts(WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"]))
+    assert known_prompt("\n", vocabulary) == "\n"
+    check_prompt("\n", 1, vocabulary)
+    assert tokens_within(vocabulary, "cat").tolist() == [6]
+    assert text_within(vocabulary, [6, 5]) == " cat the"
