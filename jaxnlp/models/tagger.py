@@ -92,10 +92,12 @@ class TaggerConfig(WordEncoderConfig):
         return adopted._replace(params={NAME: adopted.params[NAME]}, matching_heads=fitting)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        path = (path[0].partition("_")[0], *path[1:])  # of any part
-        table = parameter_table.entries(parameter_table.dense((HEAD,), "DC"), head=True)
+        axes = parameter_table.dense((HEAD,), "DC")
         if self.crf:
-            table |= parameter_table.entries({("transitions",): "CC", ("start",): "C", ("end",): "C"}, head=True)
+            axes |= {("transitions",): "CC", ("start",): "C", ("end",): "C"}
+        part = "".join("".join(path[:1]).partition("_")[1:])  # _upos of scores_upos
+        named = {(f"{name}{part}", *rest): letters for (name, *rest), letters in axes.items()}
+        table = parameter_table.entries(named, head=True)
         parameter: Parameter = self.find_parameter(table, path)
         return parameter
 

@@ -69,9 +69,7 @@ class TaggerProcessor:
             if not labels or len(set(labels)) != len(labels):
                 raise ValueError(f"labels must be distinct, and at least one, got {', '.join(labels) or 'none'}")
         if self.parts and (self.labels or self.has_entities):
-            raise ValueError(
-                f"the labels of parts are those of words, in place of labels, got the scheme {self.scheme}"
-            )
+            raise ValueError(f"parts have labels of words, and no others: expected the scheme none, got {self.scheme}")
         if self.scheme not in get_args(Scheme) or self.unit not in get_args(Unit):
             raise ValueError(f"unknown scheme or unit: {self.scheme!r} and {self.unit!r}")
 

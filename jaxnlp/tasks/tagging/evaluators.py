@@ -44,9 +44,10 @@ class Validation(Evaluator):
             for row, one in enumerate(examples)
         ]
         examples, predicted = whole_sentences(examples, predicted)
-        files = {"predictions.conll": conll(examples, predicted)}
         if processor.parts:
             files = {"predictions.conllu": conllu(processor, examples, predicted)}
+        else:
+            files = {"predictions.conll": conll(examples, predicted)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         metrics, blocks = scoring.sums(), list[Block]()

@@ -72,9 +72,7 @@ def test_processors_survive_json():
         TaggerProcessor.from_json(TAGS.to_json() | {"scheme": 3})
     with pytest.raises(ValueError, match="feats: expected a list of strings, got str"):
         TaggerProcessor.from_json(TAGS.to_json() | {"parts": {"feats": "_"}})
-    with pytest.raises(
-        ValueError, match="parts have labels of words, and no other labels: expected the scheme none, got bio"
-    ):
+    with pytest.raises(ValueError, match=r"parts have labels of words, and no others: .* scheme none, got bio"):
         TaggerProcessor(INPUTS, (), "bio", parts=PARTS.parts)
     with pytest.raises(ValueError, match="labels must be distinct, and at least one, got A, A"):
         TaggerProcessor(INPUTS, (), "none", parts=(("upos", ("A", "A")),))

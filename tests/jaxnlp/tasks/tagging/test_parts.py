@@ -55,9 +55,9 @@ def trained():
     return tagger(CRF)
 
 
-@pytest.mark.parametrize("config", [CRF, dataclasses.replace(BERT, input_dropout_rate=0.0)], ids=["crf", "softmax"])
-def test_the_loss_is_the_sum_over_parts_without_sentences_that_have_a_new_tag(config):
-    trained = tagger(config)
+@pytest.mark.parametrize("crf", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_the_loss_is_the_sum_over_parts_without_sentences_that_have_a_new_tag(crf):
+    trained = tagger(dataclasses.replace(CRF, crf=crf))
     labels = (("NOUN", "_"), ("VERB", "_"), ("NOUN", "Number=Sing"), ("PUNCT", "_"))
     new = TaggedSentence("2", WORDS[:2], (("NOUN", "_"), ("VERB", "Mood=Ind")))
     first, both = [TaggedSentence("1", WORDS, labels)], [TaggedSentence("1", WORDS, labels), new]
@@ -85,6 +85,7 @@ def test_metrics_are_declared_for_each_part_and_for_all():
     assert Tagging().metrics(PROCESSOR, Split()).keys() == {"loss", "upos/loss", "feats/loss"}
 
 
+@pytest.mark.thorough
 def test_each_word_has_the_tags_of_all_parts(trained, capsys):
     found = label_sentences(trained, [WORDS, WORDS[:1]])
     for index, part in enumerate(("upos", "feats")):
@@ -105,6 +106,7 @@ def test_each_word_has_the_tags_of_all_parts(trained, capsys):
     assert capsys.readouterr().out.splitlines()[1].startswith(f"  {tags[1]}\t0-3\t")
 
 
+@pytest.mark.thorough
 def test_a_conllu_file_gets_the_tags_in_its_columns(trained, tmp_path, capsys):
     path, out = tmp_path / "x.conllu", tmp_path / "y.conllu"
     words = "1-2\tAnn sees" + "\t_" * 8 + "\n"
@@ -156,7 +158,7 @@ def test_transformers_reads_one_part_and_the_library_all(tmp_path):
     expected, found = (label_sentences(one, [WORDS])[0] for one in (trained, again))
     assert found.labels == expected.labels
     np.testing.assert_allclose(found.confidence, expected.confidence, atol=1e-5)
-    with pytest.raises(ValueError, match=r"heads|head"):
+    with pytest.raises(RuntimeError):  # it would add random scores
         transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "all")
     ExportWords(tmp_path / "upos", part="upos")(trained)
     model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "upos")
@@ -205,14 +207,13 @@ def test_a_run_learns_all_parts_and_its_report_has_their_blocks(run):
 
 
 @pytest.mark.thorough
-def test_files_are_scored_and_predicted_as_conllu(run, files, tmp_path, capsys):
+def test_files_are_scored_and_predicted_as_conllu(run, files, tmp_path, capsys, caplog):
     path, out = tmp_path / "x.conllu", tmp_path / "out.conllu"
     text = (files / "dev.conllu").read_text()
     path.write_text(text.replace("Case=Up", "Case=New", 1))
     assert evaluate([str(run), "--file", str(path), "--predictions", str(out)]) == 0
-    shown = capsys.readouterr()
-    assert "1 word has a tag that no training sentence has" in shown.out + shown.err
-    assert "feats/accuracy" in shown.out
+    assert "1 word has a tag that no training sentence has" in caplog.text
+    assert "feats/accuracy" in capsys.readouterr().out
     assert main(["predict", str(run), "--conllu", str(path)]) == 0
     assert capsys.readouterr().out == out.read_text()
     columns = [[line.split("\t") for line in one.splitlines() if "\t" in line] for one in (text, out.read_text())]
