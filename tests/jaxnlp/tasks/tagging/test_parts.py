@@ -211,6 +211,7 @@ def test_files_are_scored_and_predicted_as_conllu(run, files, tmp_path, capsys, 
     path, out = tmp_path / "x.conllu", tmp_path / "out.conllu"
     text = (files / "dev.conllu").read_text()
     path.write_text(text.replace("Case=Up", "Case=New", 1))
+    caplog.set_level("INFO", logger="train")
     assert evaluate([str(run), "--file", str(path), "--predictions", str(out)]) == 0
     assert "1 word has a tag that no training sentence has" in caplog.text
     assert "feats/accuracy" in capsys.readouterr().out
