@@ -148,7 +148,7 @@ class TaggedSentences(TextFiles):
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
-    def parts(self) -> tuple[str, ...]:
+    def parts(self) -> tuple[TagSet, ...]:
         """Names of the kinds of tags, if there are several. Features are always a part: new ones are no error."""
         return ("feats",) if self.tags == "feats" else self.tags if isinstance(self.tags, tuple) else ()
 

@@ -84,7 +84,7 @@ def whole_sentences(
     return wholes, labels
 
 
-def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> str:
+def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]]) -> str:
     """Sentences as columns separated by tabs: the word, its label if it is known, and the predicted label.
 
     Labels are in the scheme of the sentence's file, if it is known.
