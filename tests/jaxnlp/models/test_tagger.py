@@ -98,7 +98,7 @@ def several(config, processor=PARTS):
     return Trained(Tagging(), model, random_parameters(model, *config.inputs(processor)), processor, name="theirs")
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["bilstm_crf", "bert"])
 def test_each_of_several_parts_has_its_own_layers_and_is_a_tagger_by_itself(name):
     config = VARIANTS[name]
