@@ -97,8 +97,9 @@ class TaggedSentences(TextFiles):
     """Column of the word in your files of columns, from 0."""
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
-    tags: TagSet = "upos"
-    """Labels to read from CoNLL-U: Universal POS tags, or the treebank's own (XPOS)."""
+    tags: TagSet | tuple[TagSet, ...] = "upos"
+    """Labels to read from CoNLL-U: Universal POS tags, the treebank's own (xpos), or morphological features (feats, one
+    label for all features of a word); or several of these, each with its own output."""
     scheme: Literal["auto"] | Scheme = "auto"
     """Scheme of the labels in your files; none = labels of words that are not entities; auto = inferred from the
     labels."""
@@ -132,20 +133,30 @@ class TaggedSentences(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
+        if isinstance(self.tags, tuple) and (not self.tags or len(set(self.tags)) < len(self.tags)):
+            raise ValueError(f"data.tags must be distinct, and at least one, got {', '.join(self.tags) or 'none'}")
+        if self.tags in (("upos",), ("xpos",)):
+            object.__setattr__(self, "tags", self.tags[0])
         own, drawn = self.source == "files", self.source == "small_grammar"
         if own or drawn:
             refuse_path(self.source, self.path, OWN_FILES)
         files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
         self.only_if(own, "data.source files", *files)
         self.only_if(own or self.source == "ud_en_ewt", "data.source files and ud_en_ewt", "tags")
+        self.only_if(not self.parts, "one kind of label", "scheme", "word_column", "label_column")
         self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
+
+    @property
+    def parts(self) -> tuple[TagSet, ...]:
+        """Names of the kinds of tags, if there are several. Features are always a part: new ones are no error."""
+        return ("feats",) if self.tags == "feats" else self.tags if isinstance(self.tags, tuple) else ()
 
     @property
     def _columns(self) -> TagColumns:
         known = KNOWN.get(self.source)
         columns = TagColumns(self.word_column, self.label_column) if known is None else known.columns
-        return columns._replace(tags=self.tags)
+        return columns._replace(tags=self.parts or self.tags)
 
     @property
     def _unit(self) -> Unit:
@@ -210,14 +221,12 @@ class TaggedSentences(TextFiles):
             path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None, encoding=self.encoding
         )
         sentences = file.sentences
-        if sentences[0].labels is None:
+        if sentences[0].labels is None or not processor.has_entities:
             scheme = processor.scheme
         else:
             scheme = find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
-            if processor.has_entities and scheme == "none":
+            if scheme == "none":
                 scheme = "bio"  # so that the message names the first label that is not an entity label
-            if not processor.has_entities:
-                scheme = "none"
         check_labels(file, scheme)
         rows = self._rows(file, processor, scheme)
         encoded = list(map(processor.encode, rows))
@@ -276,8 +285,8 @@ class TaggedSentences(TextFiles):
         if self.source == "small_grammar":
             return "bio" if self.predict == "entities" else "none"
         known = KNOWN.get(self.source)
-        if known is not None:
-            return known.scheme
+        if known is not None or self.parts:
+            return "none" if known is None else known.scheme
         if self.scheme != "auto":
             return self.scheme
         labels = [one.labels or () for one in train.sentences]
@@ -305,18 +314,22 @@ class TaggedSentences(TextFiles):
     ) -> TaggerProcessor:
         """The vocabularies of the training sentences, and the labels of these and of held-out ones. Raises: DataError
         when an earlier run, whose vocabularies are used, has other options."""
-        types = list(_types(train, scheme))
-        if not types:
-            raise DataError("the training sentences have no entities; give other files, or data.scheme none")
-        types += [kind for kind in _types(held_out, scheme) if kind not in types]
+        types = dict[str, tuple[str, ...]]()
+        for index, name in enumerate(self.parts or ("",)):
+            known, others = (_types(_of_part(rows, index) if name else rows, scheme) for rows in (train, held_out))
+            if not known:
+                raise DataError("the training sentences have no entities; give other files, or data.scheme none")
+            types[name] = tuple(dict.fromkeys(known + others))
         mine: Scheme = "none" if scheme == "none" else self.train_scheme
         inputs = getattr(given, "inputs", None)
         if isinstance(inputs, WordInputs):
             names = ("minimum_count", "lowercase", "zero_digits", "max_characters")
             require_same_options(inputs, {name: getattr(self, name) for name in names})
             inputs = dataclasses.replace(inputs, max_length=self.max_length, max_pieces=self.max_pieces)
-            if isinstance(given, TaggerProcessor) and (given.scheme, set(given.types)) == (mine, set(types)):
-                return dataclasses.replace(given, inputs=inputs, unit=self._unit)
+            if isinstance(given, TaggerProcessor) and given.scheme == mine:
+                before = {name: set(one.types) for name, one in given.by_part.items()}
+                if before == {name: set(kinds) for name, kinds in types.items()}:
+                    return dataclasses.replace(given, inputs=inputs, unit=self._unit)
         vocabulary = given if inputs is None else inputs.pieces
         if not isinstance(inputs, WordInputs):
             inputs = WordInputs.of_sentences(
@@ -329,7 +342,9 @@ class TaggedSentences(TextFiles):
                 max_length=self.max_length,
                 max_pieces=self.max_pieces,
             )
-        return TaggerProcessor(inputs, labels_of(types, mine), mine, self._unit)
+        if self.parts:
+            return TaggerProcessor(inputs, (), mine, self._unit, tuple(types.items()))
+        return TaggerProcessor(inputs, labels_of(types[""], mine), mine, self._unit)
 
     def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
         """Sentences with the labels that the model predicts; divides long ones and counts them in `file.counts`."""
@@ -337,7 +352,11 @@ class TaggedSentences(TextFiles):
         rows = []
         for one in sentences:
             labels, written_in = one.labels, None
-            if labels is not None:
+            if labels is not None and processor.parts:
+                kinds = processor.by_part.values()
+                fits = [all(tag in kind.ids for tag, kind in zip(tags, kinds, strict=True)) for tags in labels]
+                counts.add_new(one, fits.count(False))
+            elif labels is not None:
                 written_in = None if scheme == processor.scheme else scheme
                 illegal = illegal_positions(labels, scheme)
                 counts.add_illegal(one, illegal)
@@ -360,7 +379,7 @@ class TaggedSentences(TextFiles):
                 counts.add_divided(one)
             for number, part in enumerate(parts, 1):
                 row = f"{one.number}" if len(parts) == 1 else f"{one.number}.{number}"
-                rows.append(TaggedSentence(row, one.words[part], labels and labels[part], written_in))
+                rows.append(TaggedSentence(row, one.words[part], labels and labels[part], written_in, one.source))
         return rows
 
     def _buckets(self, encoded: Iterable[_Encoded], processor: TaggerProcessor) -> Buckets[_Encoded]:
@@ -396,6 +415,11 @@ def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> tuple[str, ...]:
     else:
         counts = Counter(span.type for labels in labelled for span in spans_of(labels))
     return most_frequent(counts)
+
+
+def _of_part(sentences: Iterable[RawSentence], index: int) -> list[RawSentence]:
+    """The sentences with only one of the tags of each word."""
+    return [one._replace(labels=tuple(tags[index] for tags in one.labels or ())) for one in sentences]
 
 
 def _inside(labels: Sequence[str]) -> list[bool]:

@@ -224,7 +224,7 @@ def _choices(expected: Any) -> tuple[Any, ...]:
             choices += typing.get_args(option)
         elif typing.get_origin(option) is tuple:
             choices += _choices(typing.get_args(option)[0])
-    return tuple(choices)
+    return tuple(dict.fromkeys(choices))
 
 
 def outside(value: Any, expected: Any) -> str:

@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from jaxnlp.text.conllu import TreeSentence
 
 
 class RawSentence(NamedTuple):
@@ -12,13 +14,15 @@ class RawSentence(NamedTuple):
       lines: the number of each word's line in the file, from 1 [T].
       number: number of the sentence, from 1.
       words: the words [T].
-      labels: the labels in the scheme of the file [T]; None = the file has no labels.
+      labels: the labels in the scheme of the file [T], or tuples of tags of several kinds; None = the file has none.
+      source: the sentence of a CoNLL-U file, if tags of several kinds are read.
     """
 
     lines: tuple[int, ...]
     number: int
     words: tuple[str, ...]
-    labels: tuple[str, ...] | None
+    labels: tuple[Any, ...] | None
+    source: TreeSentence | None = None
 
     @property
     def line(self) -> int:
@@ -63,6 +67,15 @@ class Counts:
             "labels may not follow the ones before them and begin entities",
             f"sentence {sentence.number}, line {sentence.line}{word}",
             len(indices),
+        )
+
+    def add_new(self, sentence: RawSentence, number: int) -> None:
+        """Counts words with a tag that no training sentence has."""
+        self.add(
+            "word has a tag that no training sentence has: it is an error, and the loss leaves out its sentence",
+            "words have tags that no training sentence has: they are errors, and the loss leaves out their sentences",
+            f"sentence {sentence.number}, line {sentence.line}",
+            number,
         )
 
     def add_divided(self, sentence: RawSentence) -> None:

@@ -12,12 +12,12 @@ from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.text_files import UTF_8, read_text_file
 from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import UNSPECIFIED, parse_conllu
-from jaxnlp.text.parser_processor import tags_of
 from jaxnlp.text.tag_schemes import Scheme, check_label
 from jaxnlp.text.word_split import Unit
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
-TagSet = Literal["upos", "xpos"]
+TagSet = Literal["upos", "xpos", "feats"]
+"""Columns of CoNLL-U: Universal POS tags, the treebank's own tags, and morphological features."""
 _CELLS = ("word", "token", "form", "text", "label", "tag", "ner_tag", "ner", "pos", "pos_tag", "upos", "xpos")
 HEADER_CELLS = {*_CELLS, *(f"{cell}s" for cell in _CELLS)}
 """Names of columns, in lower case: a first line of these alone is a header."""
@@ -31,13 +31,13 @@ class TagColumns(NamedTuple):
       word: index of the column.
       label: index of the column; negative ones count from the end.
       has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
-      tags: the column of the label in CoNLL-U.
+      tags: the column of the label in CoNLL-U; or several, whose tags are the tuple of a word.
     """
 
     word: int = 0
     label: int = -1
     has_index: bool = False
-    tags: TagSet = "upos"
+    tags: TagSet | tuple[TagSet, ...] = "upos"
 
 
 class TaggedFile(NamedTuple):
@@ -89,6 +89,9 @@ def read_tagged(
     """
     text, counts = read_text_file(path, encoding), Counts()
     format = tagged_format(path, text) if format == "auto" else format
+    if isinstance(columns.tags, tuple) and format != "conllu":
+        tags = ", ".join(columns.tags)
+        raise DataError(f"{path}: only CoNLL-U has {tags}; give a .conllu file, or set --data.format conllu")
     if format == "json":
         sentences = list(annotated_sentences(text, str(path), unit, counts))
     elif format == "conllu":
@@ -106,6 +109,8 @@ def read_tagged(
     if without and labelled:
         commas = format == "columns" and all("," in word for word in without[0].words)
         hint = "; write tabs between the columns, not commas" if commas else ""
+        if isinstance(columns.tags, tuple):
+            hint = f"; every word needs {', '.join(columns.tags)}: choose those that the file has with --data.tags"
         where = f"{path}, line {without[0].line} (sentence {without[0].number})"
         raise DataError(f"{where}: expected a label for each word, got none{hint}")
     return TaggedFile(str(path), sentences, counts)
@@ -137,13 +142,22 @@ def _column_sentences(path: Path, text: str, columns: TagColumns, labelled: bool
         yield RawSentence(sentence.lines, sentence.number, words, labels)
 
 
-def _conllu_sentences(path: Path, text: str, tags: TagSet, counts: Counts) -> Iterator[RawSentence]:
-    for number, sentence in enumerate(parse_conllu(text, str(path), trees=False), 1):
+def _conllu_sentences(
+    path: Path, text: str, tags: TagSet | tuple[TagSet, ...], counts: Counts
+) -> Iterator[RawSentence]:
+    sentences = parse_conllu(text, str(path), trees=False)
+    several = isinstance(tags, tuple)
+    names: tuple[TagSet, ...] = tags if isinstance(tags, tuple) else (tags,)
+    # A word without features has _, as all words of a file without this column.
+    given = "feats" not in names or any(set(one.feats) - {UNSPECIFIED} for one in sentences)
+    for number, sentence in enumerate(sentences, 1):
         if not sentence.words:
             counts.add_sentence("blank and skipped", sentence.where)
             continue
-        found = tags_of(sentence, tags)
-        labels = None if UNSPECIFIED in found else found
+        found = [getattr(sentence, name) for name in names]
+        labels = tuple(zip(*found, strict=True)) if several else found[0]
+        if not given or any(UNSPECIFIED in one for one, name in zip(found, names, strict=True) if name != "feats"):
+            labels = None
         numbered = enumerate(sentence.lines, sentence.line)
         lines = tuple(line_number for line_number, line in numbered if line.split("\t")[0].isdecimal())
-        yield RawSentence(lines, number, sentence.words, labels)
+        yield RawSentence(lines, number, sentence.words, labels, sentence if several else None)

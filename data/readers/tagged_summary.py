@@ -38,17 +38,19 @@ def summary(
             line += f", {processor.inputs.unknown(words) / len(words):.1%} unknown"
         lines.append(line)
     train = splits["training"]
-    kinds = Counter(span.type for one in train for span in processor.spans(one.labels or ()))
-    order = most_frequent(kinds)
-    shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in order[:SHOWN_TYPES])
-    more = f", and {len(order) - SHOWN_TYPES} more" if len(order) > SHOWN_TYPES else ""
-    what = f"{sum(kinds.values()):,} entities" if processor.has_entities else "labels"
-    lines.append(f"{what} of {len(order)} types in training: {shown}{more}")
+    for part, one in processor.by_part.items():
+        labels = [processor.divide(sentence.labels or ())[part] for sentence in train]
+        kinds = Counter(span.type for row in labels for span in one.spans(row))
+        order = most_frequent(kinds)
+        shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in order[:SHOWN_TYPES])
+        more = f", and {len(order) - SHOWN_TYPES} more" if len(order) > SHOWN_TYPES else ""
+        what = f"{sum(kinds.values()):,} entities" if one.has_entities else f"{part} labels".strip()
+        lines.append(f"{what} of {len(order)} types in training: {shown}{more}")
     if processor.has_entities and scheme != processor.scheme:
         lines.append(f"labels are read as {scheme} and converted to {processor.scheme}")
     lines += [f"training: {note}" for note in counts.notes()]
     half, most = np.percentile([len(one.words) for one in train], [50, 95])
     sizes = f"{len(processor.inputs.words):,} words and {len(processor.inputs.characters):,} characters"
     lines.append(f"length of training sentences: median {half:.0f}, 95% have at most {most:.0f}")
-    lines.append(f"{sizes} in the vocabulary, {len(processor.labels)} labels")
+    lines.append(f"{sizes} in the vocabulary, {sum(len(one.labels) for one in processor.by_part.values())} labels")
     return "\n".join(lines)

@@ -53,6 +53,18 @@ class TreeSentence:
         """The file, the line and the sentence, for messages."""
         return f"{f'{self.file}, ' if self.file else ''}line {self.line}, sentence {self.name}"
 
+    @property
+    def feats(self) -> tuple[str, ...]:
+        """Morphological features, a text for each word [n]; "_" = none, or not given."""
+        fields = (line.split("\t") for line in self.lines if not line.startswith("#"))
+        return tuple(row[FEATS].strip() or UNSPECIFIED for row in fields if row[ID].isdecimal())
+
+    def with_tags(self, tags: Mapping[str, Sequence[str]]) -> "TreeSentence":
+        """The same sentence with other tags [n], by column: upos, xpos or feats. All other columns stay the same."""
+        upos, xpos = (tuple(tags.get(name, getattr(self, name))) for name in ("upos", "xpos"))
+        lines = self._lines_with({COLUMNS.index(name.upper()): values for name, values in tags.items()})
+        return dataclasses.replace(self, upos=upos, xpos=xpos, lines=lines)
+
     def with_tree(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] = ()) -> "TreeSentence":
         """The same sentence with another tree, and other tags if they are given. All other columns stay the same."""
         columns = {HEAD: list(map(str, heads)), DEPREL: relations} | ({UPOS: upos} if upos else {})

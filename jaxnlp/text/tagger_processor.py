@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
+from jaxnlp.targets import of_part
 from jaxnlp.text import list_of_strings, require_fields
+from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.tag_schemes import (
     AllowedLabels,
     LabelledSpan,
@@ -29,40 +31,63 @@ class TaggedSentence:
     Attributes:
       name: its number in the file, followed by the number of its part if it is split.
       words: [T].
-      labels: in the scheme of the processor [T]; None = not known.
+      labels: in the scheme of the processor [T], or of several parts a tuple of labels for each word; None = not known.
       scheme: of the labels in their file, in which predictions are written; None = the processor's.
+      source: the whole sentence of a CoNLL-U file, in whose columns predictions of several parts are written.
     """
 
     name: str
     words: tuple[str, ...]
-    labels: tuple[str, ...] | None = None
+    labels: tuple[Any, ...] | None = None
     # The fingerprint of a run's data is made of this class's repr, and must not change.
     scheme: Scheme | None = dataclasses.field(default=None, repr=False)
+    source: TreeSentence | None = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggerProcessor:
-    """The processor of taggers. Equal by value.
+    """The processor of taggers. Equal by value. With several parts, `by_part` has the processors of each of them.
 
     Attributes:
       inputs: the vocabularies of words and characters.
-      labels: of words, in the order of their ids.
+      labels: of words, in the order of their ids; () = there are parts.
       scheme: of the labels.
       unit: the units into which a text is split.
+      parts: names and labels of several kinds of tags, such as upos and xpos; () = one kind of label, without a name.
     """
 
     inputs: WordInputs
     labels: tuple[str, ...]
     scheme: Scheme
     unit: Unit = "words"
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     counted: ClassVar[str] = "words"
 
     def __post_init__(self):
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise ValueError(f"labels must be distinct, and at least one, got {', '.join(self.labels) or 'none'}")
+        for labels in [one for _, one in self.parts] or [self.labels]:
+            if not labels or len(set(labels)) != len(labels):
+                raise ValueError(f"labels must be distinct, and at least one, got {', '.join(labels) or 'none'}")
+        if self.parts and (self.labels or self.has_entities):
+            raise ValueError(f"parts have labels of words, and no others: expected the scheme none, got {self.scheme}")
         if self.scheme not in get_args(Scheme) or self.unit not in get_args(Unit):
             raise ValueError(f"unknown scheme or unit: {self.scheme!r} and {self.unit!r}")
+
+    @functools.cached_property
+    def by_part(self) -> dict[str, Self]:
+        """For each part, by name, the processor of only this part."""
+        parts = {name: dataclasses.replace(self, labels=labels, parts=()) for name, labels in self.parts}
+        return parts or {"": self}
+
+    def divide(self, labels: Sequence[Any]) -> dict[str, list[str]]:
+        """The labels of a sentence for each part, by name."""
+        columns = [[one[index] for one in labels] for index in range(len(self.parts))] or [list(labels)]
+        return dict(zip(self.by_part, columns, strict=True))
+
+    def join(self, labels: Mapping[str, Sequence[Any]]) -> list[Any]:
+        """The labels of a sentence, or others of its words, from those for each part: see `divide`."""
+        columns = [labels[name] for name in self.by_part]
+        return list(zip(*columns, strict=True)) if self.parts else list(columns[0])
 
     @property
     def has_entities(self) -> bool:
@@ -114,12 +139,17 @@ class TaggerProcessor:
     def encode(self, sentence: TaggedSentence) -> dict[str, np.ndarray]:
         """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where they are not known.
 
+        Several parts have `upos/labels` and so on, with -1 for a label that no training sentence has.
+
         Raises: ValueError for a sentence that is too long for `inputs`.
         """
-        labels = np.zeros(len(sentence.words), np.int32)
-        if sentence.labels is not None:
-            labels[:] = [self.ids[label] for label in sentence.labels]
-        return {**self.inputs.encode(sentence.words), "labels": labels}
+        encoded = self.inputs.encode(sentence.words)
+        known = self.divide(sentence.labels or ())
+        for part, one in self.by_part.items():
+            labels = encoded[of_part(part, "labels")] = np.zeros(len(sentence.words), np.int32)
+            if sentence.labels is not None:
+                labels[:] = [one.ids.get(label, -1) if part else one.ids[label] for label in known[part]]
+        return encoded
 
     def batch(self, encoded: Sequence[dict[str, np.ndarray]], size: int, length: int) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch [B, T]; the last rows are padding.
@@ -127,28 +157,33 @@ class TaggerProcessor:
         Args: as for `WordInputs.batch`.
 
         Returns:
-          The arrays of `WordInputs.batch`; `labels` [B, T] int32, 0 at padding; and `loss_mask` [B, T] bool, False for
-          padding.
+          The arrays of `WordInputs.batch`; `labels` [B, T] int32, or those of each part, 0 at padding; and `loss_mask`
+          [B, T] bool, False for padding.
         """
-        words = [{name: value for name, value in one.items() if name != "labels"} for one in encoded]
+        names = [of_part(part, "labels") for part in self.by_part]
+        words = [{name: value for name, value in one.items() if name not in names} for one in encoded]
         batch = self.inputs.batch(words, size, length)
-        labels = np.zeros_like(batch["words"])
-        for row, one in enumerate(encoded):
-            labels[row, : len(one["labels"])] = one["labels"]
-        return batch | {"labels": labels, "loss_mask": batch["word_mask"].copy()}
+        labels = {name: np.zeros_like(batch["words"]) for name in names}
+        for name, rows in labels.items():
+            for row, one in zip(rows, encoded, strict=False):
+                row[: len(one[name])] = one[name]
+        return batch | labels | {"loss_mask": batch["word_mask"].copy()}
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
+        """Its fields as JSON; without `parts` if there are none, as older versions wrote them."""
         return {
             "inputs": self.inputs.to_json(),
             "labels": list(self.labels),
             "scheme": self.scheme,
             "unit": self.unit,
+            **({"parts": {name: list(labels) for name, labels in self.parts}} if self.parts else {}),
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         labels = tuple(list_of_strings(fields, "labels"))
-        require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str)
-        return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"])
+        fields = {"parts": {}, **fields}
+        require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str, parts=dict)
+        parts = tuple((name, tuple(list_of_strings(fields["parts"], name))) for name in fields["parts"])
+        return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"], parts)

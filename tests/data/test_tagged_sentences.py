@@ -9,6 +9,8 @@ from data.tagged_sentences import TaggedSentences
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 GRAMMAR = TaggedSentences(sentences=120, held_out_sentences=30, batch_size=8, evaluation_batch_size=16)
+ROW = "{}\t{}\t_\t{}\t{}\t{}\t_\t_\t_\t_\n"
+TREES = "# x\n" + ROW.format(1, "Ann", "PROPN", "NNP", "Number=Sing") + ROW.format(2, "sees", "VERB", "VBZ", "_") + "\n"
 TEXT = "Ann B-PER\nsees O\nNew B-LOC\nYork I-LOC\n\n" * 20
 
 
@@ -55,6 +57,42 @@ def test_the_order_of_training_depends_on_the_seed_and_can_be_continued(corpus):
 def test_the_small_grammar_has_tags_too():
     tags = dataclasses.replace(GRAMMAR, predict="tags").load(0)
     assert (tags.processor.scheme, "NOUN" in tags.processor.labels) == ("none", True)
+
+
+def tags(tmp_path, *names, validation=TREES, **fields):
+    (tmp_path / "train.conllu").write_text(TREES * 4)
+    (tmp_path / "dev.conllu").write_text(validation)
+    places = {"train": tmp_path / "train.conllu", "validation": tmp_path / "dev.conllu"}
+    return TaggedSentences(source="files", batch_size=4, tags=names, **(places | fields))
+
+
+def test_several_kinds_of_tags_are_parts_with_labels_each(tmp_path):
+    config = tags(tmp_path, "upos", "feats")
+    found = config.load(0)
+    assert config.parts == ("upos", "feats")
+    assert found.processor.parts == (("upos", ("PROPN", "VERB")), ("feats", ("Number=Sing", "_")))
+    assert next(iter(found.train)).keys() >= {"upos/labels", "feats/labels", "loss_mask"}
+    assert "feats labels of 2 types in training: Number=Sing 4, _ 4" in found.description
+    assert config.load(0, found.processor).processor == found.processor
+    for names, parts in ((("xpos",), ()), (("feats",), ("feats",))):
+        assert tags(tmp_path, *names).parts == parts
+    assert tags(tmp_path, "xpos") == dataclasses.replace(config, tags="xpos")
+    other = dataclasses.replace(config, tags=("upos", "xpos")).load(0, found.processor)
+    assert other.processor.inputs == found.processor.inputs
+    assert dict(other.processor.parts)["xpos"] == ("NNP", "VBZ")
+
+
+def test_a_tag_that_no_training_sentence_has_is_counted_and_kept(tmp_path):
+    new = TREES.replace("Number=Sing", "Number=Dual")
+    split = tags(tmp_path, "upos", "feats", validation=new + TREES).load(0).splits["validation"]
+    (note,) = split.notes
+    assert note.startswith("1 word has a tag that no training sentence has: it is an error, and the loss leaves out")
+    assert note.endswith("(first: sentence 1, line 2)")
+    assert split.examples[0].labels == (("PROPN", "Number=Dual"), ("VERB", "_"))
+    assert sorted(split.batches[0]["feats/labels"][:2, 0]) == [-1, 0]
+    single = tags(tmp_path, "upos", validation=TREES.replace("VERB", "AUX"))
+    with pytest.raises(DataError, match="no training sentence has the label AUX; expected PROPN, VERB"):
+        single.load(0)
 
 
 def test_own_files_are_converted_and_a_tenth_is_held_out(tmp_path):
@@ -219,6 +257,14 @@ def test_data_that_cannot_be_learnt_is_refused(tmp_path, text, fields, message):
         ({"train": "x"}, r"data.train applies only to data.source files; set data.source files, or"),
         ({"source": "conll2003_ner", "predict": "tags"}, "data.predict applies only to data.source small_grammar"),
         ({"source": "conll2003_ner", "tags": "xpos"}, "data.tags applies only to data.source files and ud_en_ewt"),
+        ({"tags": ("upos", "upos")}, "data.tags must be distinct, and at least one, got upos, upos"),
+        ({"tags": ()}, "data.tags must be distinct, and at least one, got none"),
+        ({"tags": ("upos", "lemma")}, "data.tags must be one of upos, xpos, feats, got"),
+        ({"source": "files", "tags": "feats", "scheme": "bio"}, "data.scheme applies only to one kind of label"),
+        (
+            {"source": "conll2003_ner", "tags": ("upos", "xpos")},
+            "data.tags applies only to data.source files",
+        ),
         ({"word_column": -1}, "data.word_column must be at least 0, got -1"),
         ({"max_length": 0}, "data.max_length must be at least 1, got 0"),
         ({"max_pieces": 2}, "data.max_pieces must be at least 3, got 2"),

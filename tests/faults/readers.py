@@ -20,7 +20,7 @@ from data.readers.documents import file_documents
 from data.readers.image_files import read_images
 from data.readers.object_arrays import read_array, read_arrays, read_object_array
 from data.readers.sentence_pairs import read_pairs
-from data.readers.tagged_files import read_tagged
+from data.readers.tagged_files import TagColumns, read_tagged
 from data.squad import read_questions
 from data.treebank import _read as read_treebank
 from jaxnlp.images.reading import open_image
@@ -53,6 +53,7 @@ class Reader(NamedTuple):
 
 
 ONE, TWO = Columns(("text",), "label"), Columns(("text", "pair"), "label", "id")
+TAGS = TagColumns(tags=("upos", "feats"))
 WORDS = ("the", "tide", "eats", "stone", "sea", "猫", "été")
 
 
@@ -121,6 +122,7 @@ def plain_readers() -> list[Reader]:
         Reader("json lines", "a.jsonl", [rows, listed], lambda path: (read_table(path, ONE), read_header(path))),
         Reader("columns", "a.txt", [columns, bmes, numbered], lambda path: read_tagged(path, labelled=None)),
         Reader("tagged conllu", "a.conllu", [trees], read_tagged),
+        Reader("tags of conllu", "a.conllu", [trees], lambda path: read_tagged(path, columns=TAGS, labelled=None)),
         Reader("treebank", "a.conllu", [trees], lambda path: read_treebank(path, trees=None)),
         Reader("annotations", "a.json", [spacy, doccano, studio, tokens], read_tagged),
         Reader("squad", "a.json", [json.dumps({"data": [article]}).encode(), flat], read_questions),

@@ -9,7 +9,7 @@ import numpy as np
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_TOKENS, Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.bert import BertConfig
-from jaxnlp.models.tagger import HEAD, TaggerConfig
+from jaxnlp.models.tagger import HEAD, TaggerConfig, only_part
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.exported import HEADS, ExportedHead, description, heads_file
@@ -27,6 +27,12 @@ class ExportWords(ExportCommand):
     parameters are not part of any Transformers class, so they are saved separately in heads.safetensors.
     `jaxnlp.load_pretrained` and the verbs read back the whole model.
     """
+
+    part: str | None = None
+    """Of a tagger of several kinds of tags: write only one, such as upos, without the others."""
+
+    def __call__(self, trained: Trained) -> None:
+        super().__call__(trained if self.part is None else only_part(trained, self.part))
 
     def write_transformers(self, trained: Trained) -> None:
         pretrained, others = bert_of_words(trained)
@@ -78,6 +84,8 @@ def token_classifier_of(trained: Trained) -> Classifier | None:
     """The output layer of a tagger that is only a BERT; None for other models."""
     config: Any = trained.model.config
     if not isinstance(config, TaggerConfig) or not config.only_bert or config.encoder.of_tokens() != config.encoder:
+        return None
+    if trained.processor.parts:
         return None
     kernel, bias = (np.asarray(trained.params[HEAD][name]) for name in ("kernel", "bias"))
     return Classifier(kernel, bias, config.input_dropout_rate, trained.processor.labels, head=OF_TOKENS)

@@ -22,7 +22,8 @@ def require_tagger(tagger: Any, processor: ParserProcessor) -> None:
         raise ValueError(f"tagger must be a trained tagger, such as load_run(FOLDER), got {tagger!r:.60}")
     if not isinstance(tagger.task, Tagging):
         raise ValueError(f"{tagger.name} is not a tagger; give --tagger a run of a tagger")
-    labels = tagger.processor.labels
+    parts = tagger.processor.by_part
+    labels = parts.get("upos", tagger.processor).labels or tuple(parts)
     if not {*labels} & {*processor.tags}:
         raise ValueError(
             f"the tagger {tagger.name} predicts {', '.join(labels[:5])}, and the parser reads "
@@ -46,11 +47,9 @@ def with_predicted_tags(
     for sentence in sentences:
         if problem := tagger.processor.inputs.problem(sentence.words):
             raise ValueError(f"{sentence.where}: {problem}")
-    labelled = label_sentences(tagger, [sentence.words for sentence in sentences])
-    return [
-        dataclasses.replace(sentence, upos=tuple(predicted.labels))
-        for sentence, predicted in zip(sentences, labelled, strict=True)
-    ]
+    labelled = [one.labels for one in label_sentences(tagger, [sentence.words for sentence in sentences])]
+    tags = [tagger.processor.divide(labels).get("upos", labels) for labels in labelled]
+    return [dataclasses.replace(one, upos=tuple(upos)) for one, upos in zip(sentences, tags, strict=True)]
 
 
 def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:

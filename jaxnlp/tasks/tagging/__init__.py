@@ -1,6 +1,8 @@
 """Tagging: predicts a label for each word of a sentence, such as its named entity or its part of speech."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from jaxnlp.convert import exported_task, pretrained_types
 from jaxnlp.corpus import Corpus, DataConfig, Split
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.models.tagger import LabelScores, TaggerConfig, by_part
 from jaxnlp.ops.crf import crf_log_likelihood
+from jaxnlp.targets import of_part
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
@@ -25,7 +28,7 @@ from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
 from jaxnlp.tasks.tagging.inference import exports, warm_up
 from jaxnlp.tasks.tagging.pretrained import CLASSES, tagger_of_transformers
-from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
+from jaxnlp.typing import Array, Batch, Params, PRNGKey, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Tagging(Task):
 
     Batches contain the inputs of the model, `labels` [B, T] int and `loss_mask` [B, T] bool. The loss is the negative
     log-likelihood of the labels of all sentences, divided by the number of words.
+
+    Data with several kinds of tags have `upos/labels` and so on. The loss is the sum of the losses of all kinds, and
+    `accuracy` is the share of the words whose tags are all right. A sentence with a tag that no training sentence has
+    counts in the scores, but not in the loss.
     """
 
     model_types = tuple(CLASSES)
@@ -42,8 +49,14 @@ class Tagging(Task):
     """Predict only sequences of labels that the scheme allows, such as I-PER only within an entity."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        metrics = {"loss": MetricKind("words", "nats", "lower")}
-        return metrics | (scores.kinds(processor) if split.examples and split.scored else {})
+        loss, scored = MetricKind("words", "nats", "lower"), bool(split.examples and split.scored)
+        metrics = {"loss": loss} | ({"accuracy": MetricKind("words")} if scored else {})
+        for name, one in processor.by_part.items():
+            kinds = {"loss": loss} | (scores.kinds(one) if scored else {})
+            for metric, kind in kinds.items():
+                title = f"{name} {kind.title}" if name and kind.title else kind.title
+                metrics[of_part(name, metric)] = kind._replace(title=title)
+        return metrics
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         if not isinstance(model, TaggerConfig):
@@ -52,6 +65,13 @@ class Tagging(Task):
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         config = model.config
 
+        def nll_of(output: LabelScores, labels: Array, mask: Array) -> Array:
+            if config.crf:
+                return -crf_log_likelihood(output.scores, labels, mask.sum(axis=1), output.chain).sum()
+            log_probabilities = jax.nn.log_softmax(output.scores, axis=-1)
+            chosen = jnp.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[..., 0]
+            return -jnp.where(mask, chosen, 0.0).sum()
+
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             output = model.apply(
                 {"params": params},
@@ -59,15 +79,16 @@ class Tagging(Task):
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
             )
-            labels, mask = batch["labels"], batch["loss_mask"]
-            if config.crf:
-                nll = -crf_log_likelihood(output.scores, labels, mask.sum(axis=1), output.chain).sum()
-            else:
-                log_probabilities = jax.nn.log_softmax(output.scores, axis=-1)
-                chosen = jnp.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[..., 0]
-                nll = -jnp.where(mask, chosen, 0.0).sum()
+            outputs, mask = by_part(output), batch["loss_mask"]
+            labels = {name: batch[of_part(name, "labels")] for name in outputs}
+            for name in filter(None, labels):
+                mask = mask & (labels[name] >= 0).all(axis=1, keepdims=True)
+                labels[name] = jnp.maximum(labels[name], 0)
+            nlls = {name: nll_of(one, labels[name], mask) for name, one in outputs.items()}
             count = mask.sum(dtype=jnp.float32)
-            return nll / jnp.maximum(count, 1.0), ({"loss": (nll, count)}, carry)
+            nll = functools.reduce(operator.add, nlls.values())
+            metrics = {of_part(name, "loss"): (one, count) for name, one in nlls.items()}
+            return nll / jnp.maximum(count, 1.0), (metrics | {"loss": (nll, count)}, carry)
 
         return Objective(loss)
 

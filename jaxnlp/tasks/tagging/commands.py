@@ -13,6 +13,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
+from jaxnlp.models.tagger import only_part
 from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
@@ -20,6 +21,7 @@ from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns, without_positions
+from jaxnlp.text.conllu import TreeSentence, parse_conllu, written
 from jaxnlp.text.raw_texts import blank_rows, one_line, require_sentences
 from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
@@ -33,6 +35,8 @@ class Predict(Command):
     A simple rule splits texts into words, or into characters if the model was trained on characters. Each text
     is printed, and below it a line for each entity: its type, its first character and the one after its last, its
     confidence and its words. The confidence is the lowest marginal probability of its words' labels.
+
+    A model of several kinds of tags prints the tags of each word in place of a type, in the order of its training.
 
     A blank text has no entities. A text with a word that is too long for the model's BERT is not labelled. Notes on
     standard error count both.
@@ -52,26 +56,43 @@ class Predict(Command):
     of entities, predictions are in their scheme, such as BIO; otherwise in the training scheme."""
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
+    conllu: Path | None = None
+    """A CoNLL-U file; - = standard input. It is printed with the tags of a model of several kinds in the columns UPOS,
+    XPOS and FEATS; all else stays."""
     out: Path | None = None
-    """Write the lines of --conll to this file instead of printing them."""
+    """Write the lines of --conll or --conllu to this file instead of printing them."""
+    part: str | None = None
+    """Of a model of several kinds of tags: predict only one, such as upos; None = all."""
 
     def further_files(self) -> tuple[Path | None, ...]:
-        return (self.conll,)
+        return (self.conll, self.conllu)
 
     def __call__(self, trained: Trained) -> None:
         """Prints or writes the predictions.
 
         Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that exclude each other.
         """
-        require_place(self.out, ".conll", ".tsv")
+        require_place(self.out, ".conll", ".tsv", ".conllu")
         require_place(self.html, *PAGES)
-        if self.conll is not None:
+        one = trained if self.part is None else only_part(trained, self.part)
+        if one.processor.parts and (self.conll is not None or self.html is not None):
+            parts = ", ".join(one.processor.by_part)
+            raise ValueError(f"--conll and --html show one kind of tags: choose one with --part: {parts}")
+        if (self.word_column and self.conll is None) or (self.out is not None and self.conll is self.conllu):
+            raise ValueError("--out and --word-column apply only to --conll, and --out to --conllu")
+        if self.conll is not None or self.conllu is not None:
             if self.inputs or self.file is not None or self.json or self.html is not None:
-                raise ValueError("--conll excludes texts, --file, --json and --html")
-            self._label_columns(trained, self.conll)
+                raise ValueError("--conll excludes texts, --file, --json and --html; so does --conllu")
+            if self.conll is not None and self.conllu is not None:
+                raise ValueError("give --conll or --conllu, not both")
+            text = self._with_labels(one, self.conll) if self.conll is not None else self._with_tags(trained)
+            if self.out is None:
+                print(text, end="")
+            else:
+                write_file(self.out, text.encode())
+                print(self.out)
             return
-        if self.out is not None or self.word_column:
-            raise ValueError("--out and --word-column apply only to --conll")
+        trained = one
         texts, entities = list[str](), list[list[Entity]]()
         count, skipped, blank = 0, list[str](), list[int]()
         try:
@@ -105,7 +126,28 @@ class Predict(Command):
         assert self.html is not None
         write_file(self.html, render_page(texts, entities, trained.processor.types, trained.name).encode())
 
-    def _label_columns(self, trained: Trained, path: Path) -> None:
+    def _with_tags(self, trained: Trained) -> str:
+        """The text of the CoNLL-U file with predicted tags."""
+        assert self.conllu is not None
+        processor: TaggerProcessor = trained.processor
+        if not processor.parts:
+            raise ValueError("--conllu needs a model of several kinds of tags, or of feats; give --conll for this one")
+        columns = TextColumns.of_run(trained.config)
+        sentences = parse_conllu(read_text(self.conllu, columns), name_of(self.conllu), trees=False)
+        with_words = [one for one in sentences if one.words]
+        for one in with_words:
+            if problem := processor.inputs.problem(one.words):
+                raise ValueError(f"{one.where}: {problem}")
+        labelled = iter(label_sentences(trained, [one.words for one in with_words]))
+        tagged = list[TreeSentence]()
+        for one in sentences:
+            tags = processor.divide(next(labelled).labels) if one.words else {}
+            chosen = {name: column for name, column in tags.items() if self.part in (None, name)}
+            tagged.append(one.with_tags(chosen))
+        return written(tagged)
+
+    def _with_labels(self, trained: Trained, path: Path) -> str:
+        """The lines of the file of columns with a further column."""
         file = name_of(path)
         text = read_text(path, TextColumns.of_run(trained.config))
         if is_json(text):
@@ -126,12 +168,7 @@ class Predict(Command):
             raise ValueError(f"{file}, last column: {error}") from error
         labelled = label_sentences(trained, words)
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
-        further = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
-        if self.out is None:
-            print(further, end="")
-        else:
-            write_file(self.out, further.encode())
-            print(self.out)
+        return columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
@@ -148,7 +185,8 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Entity]]:
-    """The entities in each text, or the labels of its words. A single text gives a single list; a blank text has none.
+    """The entities in each text, or the labels of its words; the type of a word with several kinds of tags is a dict of
+    them, such as {"upos": "NOUN", "xpos": "NN"}. A single text gives a single list; a blank text has none.
 
     Args:
       texts: one text, or a list of N. In the list, a text may also be a list of its words: `[["Ann", "is", "here"]]`.
@@ -186,15 +224,20 @@ def entities_of(
         start, stop = words[first].start, words[after - 1].stop
         confidence = min(labelled.confidence[first:after])
         inside = text[start:stop] if isinstance(text, str) else between.join(filter(str.strip, text[start:stop]))
-        entities.append(Entity(start, stop, kind, confidence, inside))
+        shown = dict(zip(processor.by_part, kind, strict=True)) if processor.parts else kind
+        entities.append(Entity(start, stop, shown, confidence, inside))
     return entities
 
 
 def _lines(text: str, entities: Sequence[Entity] | str) -> str:
     if isinstance(entities, str):
         return f"{one_line(text)}\n  not labelled: {entities}"
-    rows = [f"  {one.type}\t{one.start}-{one.stop}\t{one.confidence:.2f}\t{one_line(one.text)}" for one in entities]
+    rows = [f"  {_type(one)}\t{one.start}-{one.stop}\t{one.confidence:.2f}\t{one_line(one.text)}" for one in entities]
     return "\n".join([one_line(text), *rows])
+
+
+def _type(entity: Entity) -> str:
+    return "\t".join(entity.type.values()) if isinstance(entity.type, dict) else entity.type
 
 
 def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity] | str) -> str:

@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxnlp.pages.page import page
 
@@ -27,14 +27,14 @@ class Entity(NamedTuple):
     Attributes:
       start: its first character; or its first word, if the sentence is a list of words.
       stop: the character, or the word, after its last one.
-      type: its type.
+      type: its type; for a word with several kinds of tags a dict of them, by name, such as upos.
       confidence: the lowest probability of its words' labels.
       text: its characters; or its words with blanks between them, without blanks where words are single characters.
     """
 
     start: int
     stop: int
-    type: str
+    type: Any
     confidence: float
     text: str
 

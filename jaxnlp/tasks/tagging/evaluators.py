@@ -10,12 +10,14 @@ import numpy as np
 
 from jaxnlp.ops.crf import Chain
 from jaxnlp.pages.blocks import HeatMap
+from jaxnlp.targets import of_part
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.tagging import scores as tagging_scores
-from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain
+from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, named
+from jaxnlp.text.conllu import sentence_of, written
 from jaxnlp.text.tag_schemes import convert
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
-from jaxnlp.typing import Array, Batch, Params
+from jaxnlp.typing import Batch, Params
 
 MAX_LABELS = 60
 """Maximum number of labels for which the report draws the transitions."""
@@ -25,7 +27,8 @@ MAX_LABELS = 60
 class Validation(Evaluator):
     """F1, precision and recall of entities as CoNLL counts them, accuracy of labels, and predictions of all words.
 
-    The file of predictions has the scheme of the split's labels. Without labels it has the training scheme.
+    The file of predictions has the scheme of the split's labels. Without labels it has the training scheme. A model of
+    several kinds of tags writes CoNLL-U: the given lines with the predicted tags.
     """
 
     def compile_ahead(self, scoring: Scoring) -> None:
@@ -35,29 +38,33 @@ class Validation(Evaluator):
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
         processor: TaggerProcessor = trained.processor
-        task: Any = trained.task
-        constrained = task.constrained
         ids = scoring.outputs(_predict(scoring))
         predicted = [
-            [processor.labels[label] for label in row[: len(one.words)]] for row, one in zip(ids, examples, strict=True)
+            named(processor, jax.tree.map(lambda x, row=row: x[row], ids), len(one.words))
+            for row, one in enumerate(examples)
         ]
         examples, predicted = whole_sentences(examples, predicted)
-        files = {"predictions.conll": conll(examples, predicted)}
+        if processor.parts:
+            files = {"predictions.conllu": conllu(processor, examples, predicted)}
+        else:
+            files = {"predictions.conll": conll(examples, predicted)}
         if not scoring.split.scored:
             return Evaluation({}, files)
-        gold = [one.labels or () for one in examples]
-        metrics = scoring.sums() | tagging_scores.scores(processor, gold, predicted)
-        blocks = tagging_scores.blocks(processor, examples, predicted)
-        config: Any = trained.model.config
-        if config.crf and len(processor.labels) <= MAX_LABELS:
-            params = scoring.whole_params()
-            chain = Chain(*(jax.device_get(params[name]) for name in ("transitions", "start", "end")))
-            # Before the block of sentences, which is long.
-            blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
+        metrics, blocks = scoring.sums(), list[Block]()
+        metrics["accuracy"] = tagging_scores.accuracy([one.labels or () for one in examples], predicted)
+        for name, one in processor.by_part.items():
+            gold = [processor.divide(example.labels or ())[name] for example in examples]
+            found = [processor.divide(labels)[name] for labels in predicted]
+            scores = tagging_scores.scores(one, gold, found)
+            metrics |= {of_part(name, metric): value for metric, value in scores.items()}
+            labelled = [dataclasses.replace(e, labels=tuple(row)) for e, row in zip(examples, gold, strict=True)]
+            own = tagging_scores.blocks(one, labelled, found)
+            own[-1:-1] = _learnt(scoring, name, one)  # before the block of sentences, which is long
+            blocks += [block._replace(name=f"{name}: {block.name}") if name else block for block in own]
         return Evaluation(metrics, files, blocks)
 
 
-def _predict(scoring: Scoring) -> Callable[[Params, Batch], Array]:
+def _predict(scoring: Scoring) -> Callable[[Params, Batch], Any]:
     task: Any = scoring.trained.task
     return scoring.once(best_labels, scoring.trained.model, scoring.trained.processor, task.constrained)
 
@@ -72,12 +79,12 @@ def whole_sentences(
         parts, part_labels = zip(*group, strict=True)
         gold = None if parts[0].labels is None else tuple(label for part in parts for label in part.labels)
         words = tuple(word for part in parts for word in part.words)
-        wholes.append(TaggedSentence(name, words, gold, parts[0].scheme))
+        wholes.append(TaggedSentence(name, words, gold, parts[0].scheme, parts[0].source))
         labels.append([label for one in part_labels for label in one])
     return wholes, labels
 
 
-def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> str:
+def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]]) -> str:
     """Sentences as columns separated by tabs: the word, its label if it is known, and the predicted label.
 
     Labels are in the scheme of the sentence's file, if it is known.
@@ -89,6 +96,26 @@ def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]
             rows = [convert(row, one.scheme) for row in rows]
         sentences.append("".join("\t".join(row) + "\n" for row in zip(one.words, *rows, strict=True)))
     return "\n".join(sentences)
+
+
+def conllu(processor: TaggerProcessor, examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[Any]]) -> str:
+    """Sentences of CoNLL-U with the predicted tags of all parts. Multiword tokens, empty nodes and comments stay."""
+    return written(
+        [
+            (one.source or sentence_of(one.words, name=one.name)).with_tags(processor.divide(labels))
+            for one, labels in zip(examples, predicted, strict=True)
+        ]
+    )
+
+
+def _learnt(scoring: Scoring, part: str, processor: TaggerProcessor) -> list[Block]:
+    """The block of the transitions of a part; [] without a CRF, and for many labels."""
+    trained: Any = scoring.trained
+    if not trained.model.config.crf or len(processor.labels) > MAX_LABELS:
+        return []
+    params, suffix = scoring.whole_params(), f"_{part}" if part else ""
+    chain = Chain(*(jax.device_get(params[f"{name}{suffix}"]) for name in ("transitions", "start", "end")))
+    return [_transitions(chain, processor, constrained=trained.task.constrained)]
 
 
 def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Block:

@@ -1,20 +1,20 @@
 """The most probable labels of sentences, and their probabilities."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.inference import batches
 from jaxnlp.inference.batches import BatchFunction, Shape, in_batches, text_shapes
 from jaxnlp.inference.exportable import Exportable, axes_of_batches
-from jaxnlp.models.tagger import LabelScores
+from jaxnlp.models.tagger import LabelScores, by_part, only_or_all
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.viterbi_paths import viterbi
+from jaxnlp.targets import of_part
 from jaxnlp.tasks import Trained
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.typing import Array, Batch, Params
@@ -24,11 +24,11 @@ class Labelled(NamedTuple):
     """The prediction for a sentence.
 
     Attributes:
-      labels: the predicted labels [T].
-      confidence: the marginal probability of each label [T].
+      labels: the predicted labels [T], or of several parts a tuple of labels for each word.
+      confidence: the marginal probability of each label [T]; of several parts the lowest for each word.
     """
 
-    labels: list[str]
+    labels: list[Any]
     confidence: list[float]
 
 
@@ -40,36 +40,46 @@ def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: boo
     return Chain(*(x + never for x, never in zip(chain, forbidden, strict=True)))
 
 
-def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Callable[[Params, Batch], Array]:
-    """A function of parameters and a batch: the ids of the best labels [B, T]; T is the maximum of all batches."""
+def best_labels(model: Any, processor: TaggerProcessor, constrained: bool) -> Callable[[Params, Batch], Any]:
+    """A function of parameters and a batch: the ids of the best labels [B, T], or those of each part, by name; T is the
+    maximum of all batches."""
 
-    def predict(params: Params, batch: Batch) -> Array:
-        output, lengths = _scores(model, params, batch)
-        labels, _ = viterbi(output.scores, lengths, decoding_chain(output.chain, processor, constrained=constrained))
-        room = processor.inputs.longest - labels.shape[1]
-        return jnp.pad(labels, ((0, 0), (0, room)))
+    def predict(params: Params, batch: Batch) -> Any:
+        outputs, lengths = _scores(model, params, batch)
+        found = {}
+        for name, one in processor.by_part.items():
+            chain = decoding_chain(outputs[name].chain, one, constrained=constrained)
+            labels, _ = viterbi(outputs[name].scores, lengths, chain)
+            room = processor.inputs.longest - labels.shape[1]
+            found[name] = jnp.pad(labels, ((0, 0), (0, room)))
+        return only_or_all(found)
 
     return predict
 
 
 def labels_and_confidence(
     model: Any, processor: TaggerProcessor, *, constrained: bool
-) -> Callable[[Params, Batch], tuple[Array, Array]]:
-    """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]."""
+) -> Callable[[Params, Batch], tuple[Any, Any]]:
+    """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]; both of
+    each part, by name, if there are several."""
 
-    def predict(params: Params, batch: Batch) -> tuple[Array, Array]:
-        output, lengths = _scores(model, params, batch)
-        chain = decoding_chain(output.chain, processor, constrained=constrained)
-        labels, _ = viterbi(output.scores, lengths, chain)
-        marginals = crf_marginals(output.scores, lengths, chain)
-        return labels, jnp.take_along_axis(marginals, labels[:, :, None], axis=-1)[..., 0]
+    def predict(params: Params, batch: Batch) -> tuple[Any, Any]:
+        outputs, lengths = _scores(model, params, batch)
+        best, confidence = dict[str, Array](), dict[str, Array]()
+        for name, one in processor.by_part.items():
+            chain = decoding_chain(outputs[name].chain, one, constrained=constrained)
+            best[name], _ = viterbi(outputs[name].scores, lengths, chain)
+            marginals = crf_marginals(outputs[name].scores, lengths, chain)
+            confidence[name] = jnp.take_along_axis(marginals, best[name][:, :, None], axis=-1)[..., 0]
+        return only_or_all(best), only_or_all(confidence)
 
     return predict
 
 
-def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Array]:
+def _scores(model: Any, params: Params, batch: Batch) -> tuple[Mapping[str, LabelScores], Array]:
+    """The outputs for each part, by name, and the lengths of the sentences [B]."""
     output = model.apply({"params": params}, *(batch[name] for name in model.config.reads))
-    return output, batch["word_mask"].sum(axis=1)
+    return by_part(output), batch["word_mask"].sum(axis=1)
 
 
 @functools.partial(jit, static_argnums=(0, 1, 2))
@@ -93,9 +103,16 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
     rows = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
     for (index, words), (labels, confidence) in zip(parts, rows, strict=True):
-        whole[index].labels.extend(processor.labels[label] for label in labels[: len(words)])
-        whole[index].confidence.extend(confidence[: len(words)].tolist())
+        whole[index].labels.extend(named(processor, labels, len(words)))
+        lowest = functools.reduce(np.minimum, by_part(confidence).values())
+        whole[index].confidence.extend(lowest[: len(words)].tolist())
     return whole
+
+
+def named(processor: TaggerProcessor, labels: Any, length: int) -> list[Any]:
+    """The labels of a sentence from their ids [T], or from those of each part, by name; only the first `length`."""
+    ids, parts = by_part(labels), processor.by_part
+    return processor.join({name: [one.labels[i] for i in ids[name][:length]] for name, one in parts.items()})
 
 
 def warm_up(trained: Trained) -> None:
@@ -104,10 +121,10 @@ def warm_up(trained: Trained) -> None:
 
 
 def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> BatchFunction:
-    """Labels [B, T] and their probabilities of batches of encoded sentences."""
+    """The results of `labels_and_confidence` for batches of encoded sentences."""
     task: Any = trained.task
 
-    def compute(indices: Sequence[int], shape: Shape) -> tuple[jax.Array, jax.Array]:
+    def compute(indices: Sequence[int], shape: Shape) -> tuple[Any, Any]:
         batch = trained.processor.batch([encoded[index] for index in indices], *shape)
         return _predict(trained.model, trained.processor, task.constrained, trained.separate_params, batch)
 
@@ -115,25 +132,28 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
 
 
 def exports(trained: Trained) -> dict[str, Exportable]:
-    """`tag`: the best labels of sentences and their probabilities; `score`: the scores of all labels, and the chain."""
+    """`tag`: the best labels of sentences and their probabilities; `score`: the scores of all labels, and the chain; of
+    several parts `upos/labels` and so on."""
     model: Any = trained.model
     task: Any = trained.task
     processor: TaggerProcessor = trained.processor
     predict = labels_and_confidence(model, processor, constrained=task.constrained)
 
     def apply(params: Params, inputs: Batch) -> dict[str, Array]:
-        labels, confidence = predict(params, inputs)
-        return {"labels": labels, "confidence": confidence}
+        found = zip(("labels", "confidence"), predict(params, inputs), strict=True)
+        return {of_part(name, field): x for field, parts in found for name, x in by_part(parts).items()}
 
     def score(params: Params, inputs: Batch) -> dict[str, Array]:
-        output, _ = _scores(model, params, inputs)
-        return {"scores": output.scores, **output.chain._asdict()}
+        outputs, _ = _scores(model, params, inputs)
+        fields = {name: {"scores": one.scores, **one.chain._asdict()} for name, one in outputs.items()}
+        return {of_part(name, field): x for name, one in fields.items() for field, x in one.items()}
 
     axes, inputs = axes_of_batches(  # the loops over transitions have at least one step
         functools.partial(processor.batch, ()), model.config.reads, longest=processor.inputs.longest, shortest=2
     )
     labels, scores = "labels [B, T] of words, and their confidence [B, T]", "scores [B, T, C] of labels, and the chain"
+    names = only_or_all({name: one.labels for name, one in processor.by_part.items()})
     return {
-        "tag": Exportable(labels, apply, axes, inputs, processor.labels, onnx=False),
-        "score": Exportable(scores, score, axes, inputs, processor.labels),
+        "tag": Exportable(labels, apply, axes, inputs, names, onnx=False),
+        "score": Exportable(scores, score, axes, inputs, names),
     }

@@ -10,7 +10,7 @@ Sources: Tjong Kim Sang and De Meulder 2003; Nakayama 2018 (seqeval).
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxnlp.pages.blocks import Table
 from jaxnlp.tasks import Block, Metric, MetricKind
@@ -76,8 +76,14 @@ def micro_counts(counts: dict[str, TypeScores]) -> TypeScores:
     return TypeScores(*map(sum, zip(*counts.values(), strict=True))) if counts else TypeScores(0, 0, 0)
 
 
+def accuracy(gold: Sequence[Sequence[Any]], predicted: Sequence[Sequence[Any]]) -> Metric:
+    """The share of words whose label is right; of several parts, all labels of the word."""
+    pairs = [pair for rows in zip(gold, predicted, strict=True) for pair in zip(*rows, strict=True)]
+    return Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))
+
+
 def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
-    """The metrics that `scores` returns."""
+    """The metrics that `scores` returns, for a processor of one part."""
     kinds = {"accuracy": MetricKind("words")}
     if processor.has_entities:
         titles = {"f1": "F1", "precision": "precision", "recall": "recall", "strict_f1": "strict F1"}
@@ -92,8 +98,7 @@ def scores(
     processor: TaggerProcessor, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, Metric]:
     """All metrics that `kinds` names, for the labels of sentences."""
-    pairs = [pair for rows in zip(gold, predicted, strict=True) for pair in zip(*rows, strict=True)]
-    metrics = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
+    metrics = {"accuracy": accuracy(gold, predicted)}
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
     if processor.has_entities:

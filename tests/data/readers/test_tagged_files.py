@@ -4,6 +4,7 @@ import pytest
 
 from data import DataError
 from data.readers.tagged_files import TagColumns, check_labels, read_tagged
+from jaxnlp.text.conllu import written
 
 
 @pytest.fixture
@@ -85,6 +86,21 @@ def test_conllu_gives_universal_tags_or_those_of_the_treebank(write):
     assert file.counts.notes()[0].startswith("1 sentence is blank and skipped (first: ")
     with pytest.raises(DataError, match="expected CoNLL-U, 10 columns with tabs between them, got 2"):
         read_tagged(write("1\tx\n", "y.conllu"))
+
+
+def test_tags_of_several_columns_are_a_tuple_of_each_word(write):
+    rows = [("1-2", "Don't", "_\t_\t_"), ("1", "Do", "AUX\tVBP\tMood=Ind"), ("2", "n't", "PART\tRB\t_")]
+    text = "".join(f"{i}\t{word}\t_\t{tags}" + "\t_" * 4 + "\n" for i, word, tags in rows) + "\n"
+    several = TagColumns(tags=("xpos", "feats"))
+    (sentence,) = read_tagged(write(text, "x.conllu"), columns=several).sentences
+    assert sentence.labels == (("VBP", "Mood=Ind"), ("RB", "_"))
+    assert written([sentence.source]) == text
+    without = write(text.replace("Mood=Ind", "_"), "x.conllu")
+    assert read_tagged(without, columns=several, labelled=None).sentences[0].labels is None
+    with pytest.raises(DataError, match=r"got none; every word needs xpos, feats: choose those that .* --data\.tags"):
+        read_tagged(without, columns=several)
+    with pytest.raises(DataError, match=r"x\.txt: only CoNLL-U has xpos, feats; give a \.conllu file"):
+        read_tagged(write("a\tO\n"), columns=several)
 
 
 @pytest.mark.parametrize(

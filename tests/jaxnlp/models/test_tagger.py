@@ -7,7 +7,7 @@ import pytest
 
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.bert import BertConfig
-from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.models.tagger import TaggerConfig, only_part
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.tagging import Tagging
 from jaxnlp.text.tag_schemes import labels_of
@@ -87,6 +87,49 @@ def test_layers_of_labels_are_adopted_only_for_the_same_labels():
     narrower = dataclasses.replace(config, recurrent_widths=(4,), input_dropout_rate=0.1).adopt(trained)
     assert narrower.config == dataclasses.replace(config, input_dropout_rate=0.1)
     assert narrower.notes == ("from theirs: model.recurrent_widths (3, 2)",)
+
+
+NAMED = (("upos", ("A", "B")), ("feats", ("_", "C", "D")))
+PARTS = dataclasses.replace(PROCESSOR, labels=(), scheme="none", parts=NAMED)
+
+
+def several(config, processor=PARTS):
+    model = config.build(processor)
+    return Trained(Tagging(), model, random_parameters(model, *config.inputs(processor)), processor, name="theirs")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["bilstm_crf", "bert"])
+def test_each_of_several_parts_has_its_own_layers_and_is_a_tagger_by_itself(name):
+    config = VARIANTS[name]
+    trained, arrays = several(config), [BATCH[array] for array in config.reads]
+    layers = ("scores", "transitions", "start", "end") if config.crf else ("scores",)
+    expected = {f"{layer}_{part}" for layer in layers for part in ("upos", "feats")}
+    assert trained.params.keys() == {"encoder"} | expected
+    assert {path[0] for path, one in assert_described(config, trained.params).items() if one.head} == expected
+    found = jax.jit(lambda p: trained.model.apply({"params": p}, *arrays))(trained.params)
+    assert {part: one.scores.shape[-1] for part, one in found.items()} == {"upos": 2, "feats": 3}
+    for part in found:
+        one = only_part(trained, part)
+        assert one.processor == PARTS.by_part[part]
+        alone = jax.jit(lambda p, model=one.model: model.apply({"params": p}, *arrays))(one.params)
+        chex.assert_trees_all_close(alone, found[part], atol=1e-6)
+    with pytest.raises(ValueError, match="theirs does not have the part 'xpos'; it has: upos, feats"):
+        only_part(trained, "xpos")
+    with pytest.raises(ValueError, match="does not have the part 'upos'; it has: no parts"):
+        only_part(only_part(trained, "upos"), "upos")
+
+
+def test_layers_of_parts_are_adopted_for_parts_of_the_same_name_and_labels(caplog):
+    config = VARIANTS["bilstm_crf"]
+    found = config.adopt(several(config)).matching_heads
+    layers = ("scores", "transitions", "start", "end")
+    assert found(PARTS).keys() == {f"{name}_{part}" for name in layers for part in ("upos", "feats")}
+    other = dataclasses.replace(PARTS, parts=(("upos", ("B", "A")), ("feats", ("_",)), ("xpos", ("X",))))
+    assert found(other).keys() == {f"{name}_upos" for name in layers}
+    assert "the head of theirs is not used: its labels differ" in caplog.text
+    assert "no head of theirs is used for xpos: it predicts upos, feats" in caplog.text
+    assert found(PROCESSOR) == {}
 
 
 def test_dropout_rates_and_the_file_of_vectors_are_no_part_of_the_architecture():

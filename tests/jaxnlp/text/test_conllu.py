@@ -50,6 +50,16 @@ def test_a_sentence_without_its_tree_keeps_all_other_columns_and_lines():
     assert found.with_tree(first.heads, first.relations) == first
 
 
+def test_new_tags_change_their_columns_of_the_words_only():
+    first = parse_conllu(PARSED, "file")[0]
+    assert first.feats == ("Case=Nom", "_", "_", "_", "_")
+    changed = first.with_tags({"feats": ["_", "A=B", "_", "_", "_"], "upos": ["X"] * 5})
+    assert (changed.feats, changed.upos, changed.xpos) == (("_", "A=B", "_", "_", "_"), ("X",) * 5, first.xpos)
+    assert changed.lines[5] == "2\tdo\tdo\tX\tVBP\tA=B\t4\taux\t4:aux\t_"
+    assert changed.with_tags({"feats": first.feats, "upos": first.upos}) == first
+    assert (changed.lines[4], changed.lines[8]) == (first.lines[4], first.lines[8])
+
+
 def test_a_new_tree_changes_two_columns_of_the_words_only():
     first = parse_conllu(PARSED, "file")[0]
     changed = first.with_tree([0, 1, 1, 1, 1], ["root", "a", "b", "c", "d"])

@@ -10,6 +10,9 @@ from jaxnlp.text.word_inputs import WordInputs
 INPUTS = WordInputs.of_sentences([["Ann", "sees", "New", "York"]])
 ENTITIES = TaggerProcessor(INPUTS, labels_of(("PER", "LOC"), "bioes"), "bioes")
 TAGS = TaggerProcessor(INPUTS, ("NOUN", "VERB"), "none", "characters")
+PARTS = TaggerProcessor(
+    INPUTS, (), "none", parts=(("upos", ("NOUN", "VERB")), ("feats", ("_", "Number=Sing", "VerbForm=Fin")))
+)
 
 
 def test_batches_have_labels_and_a_mask_of_words():
@@ -33,6 +36,22 @@ def test_entities_have_types_and_tags_are_types():
     assert not ENTITIES.allowed.transitions.all()
 
 
+def test_several_parts_have_labels_each_and_new_ones_have_no_id():
+    labels = (("NOUN", "Number=Sing"), ("VERB", "Mood=Ind"))
+    assert PARTS.divide(labels) == {"upos": ["NOUN", "VERB"], "feats": ["Number=Sing", "Mood=Ind"]}
+    assert PARTS.join(dict(reversed(PARTS.divide(labels).items()))) == list(labels)
+    assert TAGS.join(TAGS.divide(("NOUN", "VERB"))) == ["NOUN", "VERB"]
+    sentences = [TaggedSentence("1", ("Ann", "sees"), labels), TaggedSentence("2", ("Ann",))]
+    batch = PARTS.batch([PARTS.encode(one) for one in sentences], 3, 4)
+    np.testing.assert_array_equal(batch["upos/labels"], [[0, 1, 0, 0], [0] * 4, [0] * 4])
+    np.testing.assert_array_equal(batch["feats/labels"], [[1, -1, 0, 0], [0] * 4, [0] * 4])
+    assert "labels" not in batch
+    assert [(name, one.labels, one.parts) for name, one in PARTS.by_part.items()] == [
+        (name, labels, ()) for name, labels in PARTS.parts
+    ]
+    assert TAGS.by_part == {"": TAGS}
+
+
 def test_a_file_has_the_scheme_of_its_entities_or_the_one_of_training():
     assert ENTITIES.file_scheme([["B-PER", "I-PER"], ["O"]]) == "bio"
     assert ENTITIES.file_scheme([["B-PER", "M-PER", "E-PER"]]) == "bmes"
@@ -46,10 +65,17 @@ def test_a_file_has_the_scheme_of_its_entities_or_the_one_of_training():
 
 
 def test_processors_survive_json():
-    for processor in (ENTITIES, TAGS):
+    assert "parts" not in TAGS.to_json()
+    for processor in (ENTITIES, TAGS, PARTS):
         assert TaggerProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor
     with pytest.raises(ValueError, match="scheme is missing or not of type str"):
         TaggerProcessor.from_json(TAGS.to_json() | {"scheme": 3})
+    with pytest.raises(ValueError, match="feats: expected a list of strings, got str"):
+        TaggerProcessor.from_json(TAGS.to_json() | {"parts": {"feats": "_"}})
+    with pytest.raises(ValueError, match=r"parts have labels of words, and no others: .* scheme none, got bio"):
+        TaggerProcessor(INPUTS, (), "bio", parts=PARTS.parts)
+    with pytest.raises(ValueError, match="labels must be distinct, and at least one, got A, A"):
+        TaggerProcessor(INPUTS, (), "none", parts=(("upos", ("A", "A")),))
     with pytest.raises(ValueError, match="unknown scheme or unit: 'xyz' and 'words'"):
         TaggerProcessor(INPUTS, ("A",), "xyz")
     with pytest.raises(ValueError, match="labels must be distinct, and at least one, got none"):

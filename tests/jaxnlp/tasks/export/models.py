@@ -57,6 +57,7 @@ TEXTS = TextClassifierProcessor(PIECES, 16, one_part(CLASSES))
 PARTS = (("topic", TextPart(CLASSES)), ("similar", TextPart(Number(0.0, 5.0), 2)))
 INPUTS = WordInputs.of_sentences([("the", "dogs", "see", "rome")], pieces=PIECES, max_pieces=16, max_characters=6)
 TAGGER = TaggerProcessor(INPUTS, ("O", "B-X", "I-X"), "bio")
+TAGS = dataclasses.replace(TAGGER, labels=(), scheme="none", parts=(("upos", ("A", "B")), ("feats", ("_", "C", "D"))))
 PARSER = ParserProcessor(INPUTS, ("DET", "NOUN"), ("root", "det", "obj"))
 WORDS = train_subwords(["one two three four five"], "words", 50, minimum_count=1)
 PAIRS = TranslationProcessor(WORDS, WORDS)
@@ -77,6 +78,7 @@ MODELS = {
         ImageProcessor(4, 1, (0.5,), (0.5,), CLASSES.names),
     ),
     "crf": (Tagging, TaggerConfig(word_width=8, character_features=4, recurrent_widths=(8,)), TAGGER),
+    "tags": (Tagging, TaggerConfig(word_width=8, character_features=4, recurrent_widths=(8,)), TAGS),
     "bert_tagger": (Tagging, TaggerConfig(bert=True, encoder=BERT, crf=False, recurrent_widths=()), TAGGER),
     "parser": (Parsing, FeedForwardParserConfig(hidden_width=8, word_width=8), PARSER),
     "bert_parser": (Parsing, RecurrentParserConfig(bert=True, encoder=BERT, recurrent_widths=(8,)), PARSER),

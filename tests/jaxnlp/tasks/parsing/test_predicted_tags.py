@@ -33,8 +33,8 @@ def parser(run):
 
 @pytest.fixture(scope="module")
 def make_tagger(parser):
-    def make(labels=parser.processor.tags):
-        processor = TaggerProcessor(WordInputs.of_sentences([WORDS], max_length=32), tuple(labels), "none")
+    def make(labels=parser.processor.tags, **fields):
+        processor = TaggerProcessor(WordInputs.of_sentences([WORDS], max_length=32), tuple(labels), "none", **fields)
         model, inputs = CONFIG.build(processor), CONFIG.inputs(processor)
         params = jax.device_put(random_parameters(model, *inputs))
         return Trained(Tagging(), model, params, processor, name="tiny")
@@ -47,6 +47,14 @@ def test_sentences_have_the_tags_of_the_tagger_and_keep_all_else(parser, make_ta
     (found,) = with_predicted_tags(make_tagger(), [sentence], parser.processor)
     assert set(found.upos) <= set(parser.processor.tags)
     assert dataclasses.replace(found, upos=sentence.upos) == sentence
+
+
+def test_a_tagger_of_several_kinds_of_tags_gives_its_universal_tags(parser, make_tagger):
+    upos, xpos = ("upos", parser.processor.tags), ("xpos", ("A", "B"))
+    (found,) = with_predicted_tags(make_tagger((), parts=(xpos, upos)), [sentence_of(WORDS)], parser.processor)
+    assert set(found.upos) <= set(parser.processor.tags)
+    with pytest.raises(ValueError, match="the tagger tiny predicts xpos, and the parser reads"):
+        with_predicted_tags(make_tagger((), parts=(xpos,)), [sentence_of(WORDS)], parser.processor)
 
 
 def test_the_accuracy_of_tags_is_over_words_with_a_tag():
