@@ -2,6 +2,7 @@
 Transformers."""
 
 from pathlib import Path
+from typing import Any
 
 from benchmarks.answers import Weights
 from benchmarks.case import Case, Step
@@ -34,7 +35,7 @@ def theirs(model_type: str, beams: int, weights: Weights) -> Step:
         return AutoTokenizer.from_pretrained(folder), read(model_type, folder, weights)
 
     tokenizer, model = with_folder(load, model_type)
-    options = {"num_beams": beams, "max_new_tokens": REWRITTEN, "do_sample": False}
+    options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": REWRITTEN, "do_sample": False}
     options |= {"early_stopping": "never"} if beams > 1 else {}
 
     @torch.no_grad()

@@ -143,8 +143,8 @@ class ImagePixels(DataConfig):
         """
         palette = require_processor(processor, Palette)
         reader = palette.images
-        options = {"channels": reader.channels, "preprocessing": reader.preprocessing}
-        images = read_images(path, **options, skip_broken=True).images
+        read = read_images(path, channels=reader.channels, preprocessing=reader.preprocessing, skip_broken=True)
+        images = read.images
         check_shape(images, palette, str(path))
         return self._split(images, palette)
 

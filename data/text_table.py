@@ -415,7 +415,7 @@ class TextTable(TableFiles):
         if given is not None:
             return require_processor(getattr(given, "vocabulary", given), EncoderVocabulary)
         if self.tokens == "words":
-            return WordPieceVocabulary.of_words(texts, self.vocabulary_size, minimum_count=self.minimum_count)
+            return WordPieceVocabulary.of_whole_words(texts, self.vocabulary_size, minimum_count=self.minimum_count)
         try:
             return WordPieceVocabulary.of_texts(texts, self.vocabulary_size, minimum_count=self.minimum_count)
         except ValueError as error:

@@ -8,6 +8,7 @@ for each other, and the gradients of the weights are added up step by step.
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import chex
 import jax
@@ -92,10 +93,10 @@ def mogrified_lstm(
     bias = b.reshape(1, 4 * width).astype(wide)
     valid = None if lengths is None else (jnp.arange(positions)[:, None] < lengths[None, :])[:, :, None]
 
-    def step(state, now):
+    def step(state: tuple[jax.Array, ...], now: Any) -> tuple[tuple[jax.Array, ...], jax.Array]:
         x, valid = now
         gated = jnp.concatenate(mogrify(x, state[0], gates, dtype), axis=1)
-        new = lstm_cell(matmul(gated, weights, dtype) + bias, state[1])
+        new: tuple[jax.Array, ...] = lstm_cell(matmul(gated, weights, dtype) + bias, state[1])
         if valid is not None:
             new = tuple(jnp.where(valid, after, before) for after, before in zip(new, state, strict=True))
         return new, new[0]

@@ -84,7 +84,7 @@ class WordPieceVocabulary(EncoderVocabulary):
         return cls.of_pieces(sorted(ids, key=ids.__getitem__), lowercase=lowercase)
 
     @classmethod
-    def of_words(cls, texts: Sequence[str], size: int, *, minimum_count: int = 2) -> "WordPieceVocabulary":
+    def of_whole_words(cls, texts: Sequence[str], size: int, *, minimum_count: int = 2) -> "WordPieceVocabulary":
         """A vocabulary of whole lowercased words: the special tokens, and the most frequent words of texts.
 
         Args:

@@ -26,6 +26,7 @@ class Validation(of_texts.Validation):
     """The loss and its exponential; with task.sample_images also completions and new images for the report."""
 
     def compile_ahead(self, scoring: Scoring) -> None:
+        """Starts to compile those of the completions, too."""
         super().compile_ahead(scoring)
         if (prompts := _prompts(scoring)) is not None:
             palette, params = scoring.trained.processor, scoring.whole_params()

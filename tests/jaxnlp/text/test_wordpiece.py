@@ -392,6 +392,6 @@ def test_shown_it_has_its_size(small):
 
 def test_a_vocabulary_of_words_has_the_most_frequent_ones_lowercased():
     texts = ["The cat sat!", "the cat [SEP]", "the mat"]
-    made = WordPieceVocabulary.of_words(texts, len(SPECIAL) + 3, minimum_count=1)
+    made = WordPieceVocabulary.of_whole_words(texts, len(SPECIAL) + 3, minimum_count=1)
     assert made.tokens(range(made.size)) == [*SPECIAL, "the", "cat", "!"]
-    assert WordPieceVocabulary.of_words(texts, 100).size == len(SPECIAL) + 2
+    assert WordPieceVocabulary.of_whole_words(texts, 100).size == len(SPECIAL) + 2
