@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import jax
 
-from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_types
+from jaxnlp.convert import PretrainedError, exported_task, has_weights, is_pretrained, pretrained_types
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.input_files.web_addresses import absence, is_web_address
@@ -210,8 +210,9 @@ def require_path(path: object, expected: str, error: type[ValueError]) -> None:
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether this folder is a training run."""
-    return any((Path(path).expanduser() / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
+    """Whether this folder is a training run; one of weights may have a folder of checkpoints, too."""
+    folder = Path(path).expanduser()
+    return (folder / PROCESSOR_FILE).exists() or ((folder / CHECKPOINTS).exists() and not has_weights(folder))
 
 
 def runs_inside(folder: Path) -> str:

@@ -88,7 +88,7 @@ def train(config: Any, workdir: str | Path, **options: Any) -> "Trained":
             f"train: unknown option {unknown!r}; the options are {', '.join(known)}, and fields of the config are set "
             "by jaxnlp.recipe(NAME, FIELD=VALUE)"
         )
-    importlib.import_module("jaxnlp.inference.arguments").require_kinds(signature, options)
+    options = importlib.import_module("jaxnlp.inference.arguments").plain_kinds(signature, options)
     importlib.import_module("jaxnlp.inference.caches").use_compilation_cache()
     result = import_training("train.loop").fit(config, workdir, **options)
     if result.stopped_by is not None:

@@ -17,7 +17,7 @@ from jaxnlp.cli.programs import run_module
 from jaxnlp.config import Config
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import load_run, read_config_json
-from jaxnlp.saving.atomic_files import refuse_contents
+from jaxnlp.saving.atomic_files import refuse_contents, require_place
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record, read_run_files
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Trained
@@ -114,6 +114,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
     """
     run_folder.check_path(out)
     refuse_contents(out)
+    require_place(out / run_folder.METRICS_FILE)
     members = members_of(runs)
     first, config = members[0].load(), run_folder.read_config(runs[0])
     assert first.step is not None

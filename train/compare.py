@@ -18,7 +18,7 @@ from jaxnlp.config import Config
 from jaxnlp.pages.blocks import Line, Lines, Table
 from jaxnlp.pages.page import document
 from jaxnlp.runs import runs_inside
-from jaxnlp.saving.atomic_files import write_file
+from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text
 from train.report.logged_run import LoggedRun, read_run
@@ -254,6 +254,7 @@ def main(arguments: list[str]) -> int:
     if len(options.runs) < 2:
         inside = "".join(runs_inside(run).replace("inside it", f"inside {run}") for run in options.runs)
         raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
+    require_place(options.out, *PAGES)
     print(write_comparison(options.runs, options.out))
     return 0
 

@@ -9,11 +9,14 @@ are not trained again.
 import argparse
 import csv
 import dataclasses
+import functools
 import io
 import itertools
+import shlex
 import signal
 import subprocess
 import sys
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -165,14 +168,13 @@ def plan(command: SweepCommand) -> list[SweptRun]:
     """
     default = load_recipe(command.recipe)
     values = read_grid(command.grid, default)
-    known = flat_fields(to_json(default))
     if command.ablate:
         changes: list[dict[str, str]] = [{}, *({name: value} for name in values for value in values[name])]
     else:
         changes = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
     runs = []
     for changed in changes:
-        flags = [flag for name, value in changed.items() for flag in _flags(name, value, known[name])]
+        flags = [flag for name, value in changed.items() for flag in _flags(name, value, default)]
         arguments = (command.recipe, *command.others, *flags)
         config, _ = parse([*arguments], RunOptions(), program=f"{program_name()} train")
         name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in changed.items()) or "unchanged"
@@ -190,14 +192,18 @@ def plan(command: SweepCommand) -> list[SweptRun]:
     return runs
 
 
-def _flags(name: str, value: str, default: object) -> Iterator[str]:
+def _flags(name: str, value: str, config: TrainConfig) -> Iterator[str]:
     words = name.replace("_", "-")
-    if isinstance(default, bool):
+    *sections, field = name.split(".")
+    owner = functools.reduce(getattr, sections, config)
+    kind = typing.get_type_hints(type(owner)).get(field)
+    if isinstance(getattr(owner, field), bool):
         section, _, last = words.rpartition(".")
         yield f"--{section}{'.' if section else ''}{last if value.lower() == 'true' else 'no-' + last}"
     else:
+        several = any(tuple in (one, typing.get_origin(one)) for one in (kind, *typing.get_args(kind)))
         yield f"--{words}"
-        yield from value.split()  # a field with several values has blanks between them
+        yield from shlex.split(value) if several else [value]  # several values have blanks between them
 
 
 def train_process(arguments: Sequence[str], log: Path) -> int:

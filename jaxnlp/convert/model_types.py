@@ -7,7 +7,9 @@ from jaxnlp.convert.adapters import ADAPTER_CONFIG
 from jaxnlp.convert.folders import (
     CONFIG,
     EXPORTED,
+    INDEX,
     MODULES,
+    WEIGHTS,
     PretrainedError,
     adapted_class,
     find_folder,
@@ -19,6 +21,11 @@ from jaxnlp.convert.sentence_transformers import encoder_folder
 def is_pretrained(folder: str | Path) -> bool:
     """Whether a folder has the config of pretrained weights or of an adapter, or sentence-transformers' modules."""
     return any((Path(folder).expanduser() / name).is_file() for name in (CONFIG, MODULES, ADAPTER_CONFIG))
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder has files of pretrained weights, also those of PyTorch, which are not read."""
+    return any((folder / name).is_file() for name in (WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER_CONFIG))
 
 
 def pretrained_types(path: str | Path) -> list[str]:

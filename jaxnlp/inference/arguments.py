@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The argument `pairs`, the
-    second texts, is then also a single text. An array of texts is a list. Arguments are checked by `require_kinds`. The
+    second texts, is then also a single text. An array of texts is a list. Arguments are those of `plain_kinds`. The
     signature and the docstring do not change.
     """
     signature = inspect.signature(function)
@@ -36,7 +37,7 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
             known = ", ".join([*signature.parameters][1:])
             what = f"got an unexpected keyword argument {unknown[0]!r}; its arguments are {known}"
             raise TypeError(f"{function.__name__}: {what}") from None
-        require_kinds(signature, given)
+        given = plain_kinds(signature, given)
         inputs, pairs = given[name], given.get("pairs")
         if is_one(inputs):
             seconds = {} if pairs is None else {"pairs": [pairs]}
@@ -63,11 +64,13 @@ def listed(items: Any, expected: str) -> list[Any]:
     return list(items)
 
 
-def require_kinds(signature: inspect.Signature, given: Mapping[str, Any]) -> None:
-    """Raises ValueError naming an argument that by its type is True or False, or a number, but has another value.
+def plain_kinds(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with Python's numbers in the place of those of NumPy and JAX.
 
-    A text such as "no" would be true.
+    Raises: ValueError naming an argument that by its type is True or False, or a number, but has another value. A text
+      such as "no" would be true.
     """
+    plain = dict(given)
     for name, value in given.items():
         kind = signature.parameters[name].annotation
         options = typing.get_args(kind) or (kind,)
@@ -78,20 +81,27 @@ def require_kinds(signature: inspect.Signature, given: Mapping[str, Any]) -> Non
         reads = "__index__" if float not in options else "__float__"
         if not is_flag if bool in options else (is_flag or is_word or not hasattr(value, reads)):
             raise ValueError(f"{name} must be {expected}, got {'the text ' * isinstance(value, str)}{value!r}")
+        if bool in options:
+            plain[name] = bool(value)
+        elif float not in options:
+            plain[name] = operator.index(value)
+        elif not isinstance(value, int):
+            plain[name] = float(value)
+    return plain
 
 
 def with_kinds_required(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function after `require_kinds` of its arguments."""
+    """The function of its `plain_kinds`."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
         try:
-            given = signature.bind(*arguments, **options).arguments
+            bound = signature.bind(*arguments, **options)
         except TypeError:  # the function itself names the arguments that it does not have
             return function(*arguments, **options)
-        require_kinds(signature, given)
-        return function(*arguments, **options)
+        bound.arguments.update(plain_kinds(signature, bound.arguments))
+        return function(*bound.args, **bound.kwargs)
 
     return called
 

@@ -82,7 +82,7 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
     if is_gzip(raw, file):
         raw = uncompressed(raw, file)
     try:
-        text = raw.decode(encoding).removeprefix("\ufeff")
+        text = raw.decode(encoding).lstrip("\ufeff")
     except UnicodeDecodeError as error:
         raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding, option=option)) from error
     if (position := text.find("\0")) >= 0:
@@ -97,7 +97,7 @@ def _warn_of_another_encoding(raw: bytes, text: str, file: Path | str, encoding:
     """Warns if the text is probably wrong: the bytes are another text in UTF-8, or they are Windows-1252 and the text
     has control characters, as Latin-1 reads them."""
     if 0 not in raw and _fits(raw, UTF_8):
-        if raw.decode(UTF_8).removeprefix("\ufeff") != text:
+        if raw.decode(UTF_8).lstrip("\ufeff") != text:
             _logger.warning("%s is also UTF-8; it is read as %s, as --data.encoding says", file, encoding)
     elif _CONTROL.search(text) and probable_encoding(raw) == _WINDOWS:
         kind, read = "is probably Windows-1252, as of Excel", f"it is read as {encoding}, with control characters"

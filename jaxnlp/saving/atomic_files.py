@@ -82,7 +82,8 @@ def write_file(path: Path, content: bytes) -> None:
             temporary.write_bytes(content)
             temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # as in a folder that cannot be written: the error before has its name
+            temporary.unlink(missing_ok=True)
 
 
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".npy", ".npz", ".html", ".htm", ".svg", ".png", ".jpg", ".pdf")
@@ -132,8 +133,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
     Raises: OSError naming the folder.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:_PART]}.", dir=folder.parent))
+    with naming(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:_PART]}.", dir=folder.parent))
     try:
         with naming(folder):
             yield partial

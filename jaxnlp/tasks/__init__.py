@@ -19,7 +19,7 @@ import jax
 
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataConfig, Split
-from jaxnlp.inference.arguments import with_kinds_required
+from jaxnlp.inference.arguments import plain_kinds, with_kinds_required
 from jaxnlp.inference.compilation import compilation_announced
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
@@ -215,13 +215,14 @@ class Trained:
         if options and function is None:
             raise ValueError(f"{', '.join(options)}: name the function that has these options")
         for name in known if function is None else (function,):
-            _, *parameters = inspect.signature(known[name]).parameters.values()
+            signature = inspect.signature(known[name])
+            _, *parameters = signature.parameters.values()
             allowed = [one.name for one in parameters if one.kind == one.KEYWORD_ONLY]
             if unknown := [one for one in options if one not in allowed]:
                 raise ValueError(
-                    f"the programs of {name} depend on {', '.join(allowed) or 'no options'}, got {', '.join(unknown)}"
+                    f"warm_up of {name} takes {', '.join(allowed) or 'no options'}, got {', '.join(unknown)}"
                 )
-            known[name](self, **options)
+            known[name](self, **plain_kinds(signature, options))
 
 
 class Scoring(Protocol):

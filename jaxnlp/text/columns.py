@@ -92,11 +92,12 @@ class ColumnFile(NamedTuple):
         that split lines at each separator can read the text.
 
         Args:
-          values: the value of each word, for each sentence.
+          values: the value of each word, for each sentence; between columns with blanks, a blank in it becomes _.
           otherwise: the value of lines without a word, and of all columns that a line between documents lacks.
         """
+        joined = (lambda value: value) if self.separator == "\t" else (lambda value: "_".join(value.split()))
         rows = {
-            line: (*row, value)
+            line: (*row, joined(value))
             for sentence, column in zip(self.sentences, values, strict=True)
             for line, row, value in zip(sentence.lines, sentence.rows, column, strict=True)
         }

@@ -98,6 +98,15 @@ def test_a_run_is_loaded_from_its_place_like_pretrained_weights(finished_run, tm
         load(tmp_path, checkpoint=3)
 
 
+def test_weights_with_a_folder_of_checkpoints_beside_them_are_no_run(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    assert is_run(tmp_path)
+    (tmp_path / "model.safetensors").touch()
+    assert not is_run(tmp_path)
+    (tmp_path / "processor.json").touch()
+    assert is_run(tmp_path)
+
+
 @pytest.mark.parametrize("ignore", [["decoder."], ("decoder.",), "decoder."])
 def test_tensors_to_ignore_are_a_list_a_tuple_or_one_name(ignore, tmp_path, monkeypatch):
     reader = SimpleNamespace(

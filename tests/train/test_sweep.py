@@ -56,6 +56,14 @@ def test_every_combination_is_a_run_with_a_config_and_a_folder_of_its_own(tmp_pa
     assert {run.config.total_steps for run in runs} == {4}
 
 
+def test_a_path_may_have_blanks(tmp_path):
+    table = ("--data.source", "table", "--data.label", "label", "--total-steps", "4")
+    runs = planned(tmp_path, ["data.path=my texts/a b.csv,c.csv"], "text_cnn", others=table)
+    assert [str(run.config.data.path) for run in runs] == ["my texts/a b.csv", "c.csv"]
+    runs = planned(tmp_path, ["data.path='a b.txt',c.txt d.txt"], "gpt_text_file")  # a field with several paths
+    assert [run.config.data.path for run in runs] == ["a b.txt", ("c.txt", "d.txt")]
+
+
 def test_a_field_with_several_values_can_be_left_empty(tmp_path):
     runs = planned(tmp_path, ["model.recurrent_widths=empty,8", "model.crf=false"], "conll_tagger", ablate=True)
     assert [run.folder.name for run in runs] == [

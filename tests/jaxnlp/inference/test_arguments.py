@@ -121,7 +121,9 @@ def test_a_whole_number_is_a_number_and_may_be_an_array(value):
         return count, limit
 
     assert attend(None, "a", count=np.int32(3), limit=None) == (3, None)
-    assert attend(None, "a", count=jnp.int32(3), limit=np.float32(0.5)) == (3, 0.5)
+    found = attend(None, "a", count=jnp.int32(3), limit=np.float32(0.5))
+    assert found == (3, 0.5)
+    assert [type(one) for one in found] == [int, float]  # the configs of options take no others
     with pytest.raises(ValueError, match=rf"count must be a whole number, got (the text )?{re.escape(repr(value))}"):
         attend(None, "a", count=value)
     with pytest.raises(ValueError, match="limit must be a number, got the text 'x'"):

@@ -168,3 +168,8 @@ def test_what_is_skipped_is_counted_and_the_first_is_named(caplog):
     assert caplog.messages == ["t.csv: rows without a text, which are skipped: 2 of 3, the first in line 2"]
     with pytest.raises(DataError, match=r"t.csv: all 2 rows are without a text; expected at least one other"):
         warn_of_skipped("t.csv", [2, 4], 2, "rows", "without a text")
+
+
+def test_byte_order_marks_at_the_start_are_no_text(tmp_path):
+    path = written(tmp_path, 2 * codecs.BOM_UTF8 + b"text,label\n")
+    assert read_text_file(path) == "text,label\n"

@@ -95,7 +95,11 @@ def test_an_error_has_the_name_of_the_file_and_not_that_of_a_temporary_one(tmp_p
     def missing(path, content):
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
+    def refused(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
     monkeypatch.setattr(Path, "write_bytes", missing)
+    monkeypatch.setattr(Path, "unlink", refused)  # a read-only file system refuses also this
     with pytest.raises(FileNotFoundError) as found:
         write_file(tmp_path / "x", b"one")
     assert found.value.filename == str(tmp_path / "x")

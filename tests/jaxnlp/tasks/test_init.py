@@ -198,7 +198,7 @@ def test_help_of_a_trained_model_shows_each_argument_except_the_model(task):
 def test_warming_up_announces_compilation_and_takes_options_of_one_function():
     calls = []
 
-    def warm_up(trained, *, num_beams=1):
+    def warm_up(trained, *, num_beams: int = 1):
         calls.append(({"num_beams": num_beams}, compilation._watch.depth))
 
     task: Any = SimpleNamespace(
@@ -212,8 +212,10 @@ def test_warming_up_announces_compilation_and_takes_options_of_one_function():
         trained.warm_up("embed")
     with pytest.raises(ValueError, match="num_beams: name the function that has these options"):
         trained.warm_up(num_beams=2)
-    with pytest.raises(ValueError, match="the programs of predict depend on num_beams, got beams, seed"):
+    with pytest.raises(ValueError, match="warm_up of predict takes num_beams, got beams, seed"):
         trained.warm_up("predict", beams=2, seed=0)
+    with pytest.raises(ValueError, match="num_beams must be a whole number, got the text '2'"):
+        trained.warm_up("predict", num_beams="2")
 
 
 @pytest.mark.sweep(1)

@@ -103,6 +103,12 @@ def test_a_line_of_only_white_space_or_without_width_separates_sentences(blank):
     assert columns.with_column(["1", "2"], "O") == "a X 1\n\nb Y 2\n"
 
 
+def test_a_value_with_a_blank_stays_one_column():
+    for separator, value in ((" ", "B-full_name"), ("\t", "B-full name")):
+        written = parse_columns(f"a{separator}X\n", "file").with_column([["B-full name"]], "O")
+        assert written == f"a{separator}X{separator}{value}\n"
+
+
 def test_numbers_of_words_are_no_words():
     columns = parse_columns("1 Ann X\n2 sees Y\n\n1 Bob X\n", "file")
     assert columns.words(1, "file") == [("Ann", "sees"), ("Bob",)]
