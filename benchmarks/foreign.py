@@ -37,7 +37,7 @@ DECODERS: Mapping[str, Mapping[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
-"""GPT-2 with 124 million parameters, and a Llama in the shape of SmolLM2 with 135 million."""
+"""GPT-2 with 124 million parameters, and a Llama with the blocks of SmolLM2-135M and 32,000 tokens: 125 million."""
 ENCODER_DECODERS: Mapping[str, Mapping[str, Any]] = {
     "t5": {},
     "bart": {

@@ -34,8 +34,8 @@ from jaxnlp.text.foreign_settings import ForeignSettings
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 GENERATION = "generation_config.json"
 MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
-_FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
+_SENTENCE_TRANSFORMERS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+LENGTH_FILES = tuple(f"sentence_{family}_config.json" for family in _SENTENCE_TRANSFORMERS)
 """Names of sentence-transformers' file with the maximum length; the first that exists is read."""
 LENGTH_FILE = LENGTH_FILES[0]
 EXPORTED = "jaxnlp.json"

@@ -110,8 +110,8 @@ def checked_shape(params: Params, config: ViTConfig, family: ImageEncoderFamily)
 
     Raises: WeightsError for variants that the family does not have.
     """
-    headless = [name for name in ("pooler_width", "projection_width") if HEAD in params]
-    fixed = {**_FIXED, **family.fixed, **dict.fromkeys(headless)}
+    not_with_head = [name for name in ("pooler_width", "projection_width") if HEAD in params]
+    fixed = {**_FIXED, **family.fixed, **dict.fromkeys(not_with_head)}
     strange = [
         f"model.{name} = {getattr(config, name)}" for name, value in fixed.items() if getattr(config, name) != value
     ]

@@ -196,5 +196,5 @@ REFUSED_FILES = {
     "preprocessor_config.json": "a processor of other inputs than texts",
     "video_preprocessor_config.json": "a processor of other or several kinds of inputs",
 }
-"""Files that change what a model computes, and that this library does not read. All others change nothing. Encoders of
-images read preprocessor_config.json and processor_config.json."""
+"""Files that change what a model computes, and that only some readers know: those of adapters and of images. The others
+refuse them."""

@@ -1,7 +1,7 @@
 """ELECTRA, as Transformers stores it: a BERT whose embeddings may be narrower than the model.
 
 A discriminator has a head that finds replaced tokens, a generator one that predicts masked tokens. Its classifier has a
-pooler of its own, with GELU. Differs in training: there is also dropout before that pooler.
+pooler of its own, with GELU. Differs in training: there is no dropout before that pooler.
 """
 
 from jaxnlp.convert.encoders.bert import FAMILY as BERT

@@ -148,7 +148,7 @@ class Export(ExportCommand):
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp{hint}")
         if pretrained.pooling == "pooler":
             print(
-                f"{self.folder}: the embeddings come from BERT's pooler, which sentence-transformers does not support; "
+                f"{self.folder}: the embeddings come from the pooler, which sentence-transformers does not support; "
                 "use jaxnlp embed --pooling pooler"
             )
         if others:

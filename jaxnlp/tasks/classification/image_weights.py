@@ -37,7 +37,7 @@ class ExportClassifier(Export):
     so they are saved separately in heads.safetensors. Classes of Transformers that would initialise these heads at
     random refuse the directory.
 
-    With a decoder: a GPT2ForSequenceClassification, or that of a Llama, a Qwen2 or a Qwen3.
+    With a decoder: a GPT2ForSequenceClassification, or that of a Llama, a Mistral, a Qwen2 or a Qwen3.
 
     Of images: a Vision Transformer with the layers of Transformers becomes a ViTForImageClassification, a
     DeiTForImageClassification or a DeiTForImageClassificationWithTeacher, with its preprocessor_config.json and the

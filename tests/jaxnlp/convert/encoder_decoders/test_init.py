@@ -67,7 +67,6 @@ UNTIED = {
 }
 
 
-@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", ["T5", pytest.param("T5 1.1", marks=pytest.mark.thorough), "MT5"])
 def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(kind, tmp_path):
     name = kind.removesuffix(" 1.1")

@@ -27,7 +27,14 @@ from tests.processors import sized
 PROMPTS = ["The cat", "Gatos y perros", "A big dog ate a fish in Rome"]
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama", pytest.param("qwen3", marks=pytest.mark.thorough)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "gpt2",
+        "llama",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("mistral", "qwen2", "qwen3")),
+    ],
+)
 def tiny(request, tmp_path_factory):
     """A folder of a tiny decoder, its model and its tokenizer in Transformers, and ours."""
     folder = tmp_path_factory.mktemp("tiny") / request.param
