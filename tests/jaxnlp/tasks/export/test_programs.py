@@ -24,8 +24,6 @@ pytestmark = pytest.mark.thorough
 
 STRANGER = Path(__file__).with_name("stranger.py")
 SIZES = {"B": 3, "T": 5, "S": 4}
-FEW = ("gpt",)
-"""Families of `make test`."""
 
 
 def random_array(shape, draw):
@@ -84,23 +82,13 @@ def check(name, folder):
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    return exported(FEW, tmp_path_factory.mktemp("few"))
+def programs(tmp_path_factory):
+    return exported(MODELS, tmp_path_factory.mktemp("programs"))
 
 
-@pytest.fixture(scope="module")
-def others(tmp_path_factory):
-    return exported([name for name in MODELS if name not in FEW], tmp_path_factory.mktemp("others"))
-
-
-@pytest.mark.parametrize("name", FEW)
-def test_another_process_gets_the_same_numbers(few, name):
-    check(name, few[name])
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in FEW])
-def test_another_process_gets_the_same_numbers_from_all_families(others, name):
-    check(name, others[name])
+@pytest.mark.parametrize("name", MODELS)
+def test_another_process_gets_the_same_numbers(programs, name):
+    check(name, programs[name])
 
 
 VARIANTS = [
@@ -138,6 +126,6 @@ def test_variants_give_the_same_numbers_in_float32(tmp_path, name, fields, of_pr
             np.testing.assert_allclose(found[field], array, rtol=1e-5, atol=1e-5, err_msg=f"{function} {field}")
 
 
-def test_programs_are_for_all_platforms(few):
-    program = jax.export.deserialize(bytearray((few["gpt"] / "read.jax").read_bytes()))
+def test_programs_are_for_all_platforms(programs):
+    program = jax.export.deserialize(bytearray((programs["gpt"] / "read.jax").read_bytes()))
     assert program.platforms == PLATFORMS
