@@ -85,7 +85,7 @@ class ImagePixels(DataConfig):
 
     @property
     def usual(self) -> tuple[str, ...]:
-        return (*super().usual, "resize", "palette_size")
+        return (*super().usual, "resize")
 
     @property
     def needs(self) -> str:
