@@ -2,11 +2,10 @@
 
 The source and the held-out rows must be those of the classifier. --data.unlabelled FILE adds texts of your own, one a
 line.
-Source: Dai and Le 2015, section 2. Differs: dropout, a sampled softmax, and an output bias that starts
-from word frequencies.
-Cost: about 3 minutes of one CPU core with bfloat16 instructions.
-Expect: 5.5 nats per token of SST-2's dev sentences, one seed on a busy machine; what it brings the classifier is not
-recorded yet.
+Source: Dai and Le 2015, section 2. Differs: dropout, a sampled softmax, and an output bias that starts from word
+frequencies.
+Cost: not recorded yet; minutes of one CPU core.
+Expect: not recorded yet, nor what it brings the classifier.
 Command: jaxnlp train text_rnn_pretrain --data.source sst2 --workdir runs/sst2_texts
 """
 

@@ -16,6 +16,7 @@ from data.readers.labelled_texts import PARTS
 from data.readers.sentence_classes import DATA_SETS
 from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
+from data.texts_of_table import TextsOfTable
 from data.treebank import Treebank
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.saving.serialization import from_json, to_json
@@ -164,7 +165,7 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens)
     if isinstance(config.data, Images):
         processor = ImageProcessor(16, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
-    elif isinstance(config.data, TextTable):
+    elif isinstance(config.data, TextTable) and not isinstance(config.data, TextsOfTable):
         data = config.data
         vocabulary, two = WordPieceVocabulary.of_pieces(SPECIAL), OneClass(("no", "yes"))
         files = {name: DATA_SETS[PARTS[name]] for name in data.parts} or {"": DATA_SETS.get(data.source)}
