@@ -58,6 +58,8 @@ ENCODER_DECODERS: Mapping[str, Mapping[str, Any]] = {
 """T5-small, BART-base, and a Marian in the size of OPUS-MT."""
 SIDE = 224
 """Height and width of an image, in pixels."""
+OPUS = 58_101
+"""Pieces of an OPUS-MT."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 REWRITTEN = 70
 """The most tokens that `run.translate` writes for a source of 30 tokens."""
@@ -169,11 +171,12 @@ def write_pieces(folder: Path) -> dict[str, int]:
                 vocab_size=3 + 1 + 2 * len(LETTERS),
                 minloglevel=2,
             )
-    pieces = ["</s>", "<unk>", *(f"\u2581{letter}" for letter in LETTERS), "<pad>"]
+    words = (*LETTERS, *range(OPUS - len(LETTERS) - 3))  # Transformers reads no id without a piece
+    pieces = ["</s>", "<unk>", *(f"\u2581{word}" for word in words), "<pad>"]
     (folder / "vocab.json").write_text(json.dumps({piece: id_ for id_, piece in enumerate(pieces)}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer"}))
     padding = len(pieces) - 1
-    return {"pad_token_id": padding, "eos_token_id": 0, "decoder_start_token_id": padding}
+    return {"vocab_size": OPUS, "pad_token_id": padding, "eos_token_id": 0, "decoder_start_token_id": padding}
 
 
 def write_lower_case(folder: Path) -> dict[str, int]:

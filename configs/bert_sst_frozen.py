@@ -15,7 +15,9 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_sst_frozen",
         **{
-            "model.freeze_encoder": True,
+            "optimizer.frozen": ("encoder",),
+            "model.encoder.dropout_rate": 0.0,
+            "model.encoder.attention_dropout_rate": 0.0,
             "model.token_dropout_rate": 0.0,
             "task.label_smoothing": 0.0,
             "ema_decay": None,

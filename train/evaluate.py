@@ -295,6 +295,9 @@ def main(arguments: list[str]) -> int:
     else:
         for metric in evaluation.metrics:
             print(f"{results[0].split} {metric} {summary([of.evaluation.metrics[metric].value for of in results])}")
+    for scores, folder in zip(results, folders, strict=True):
+        for file, text in scores.evaluation.run_files.items():
+            run_folder.write_text(folder / file, text)
     if options.predictions is None and not evaluation.metrics:
         print(*evaluation.predictions.values(), sep="\n", end="")
     if options.record is not None:

@@ -21,10 +21,8 @@ _EMBEDDED_A, _EMBEDDED_B = ".lora_embedding_A", ".lora_embedding_B"
 _ROWS = ".token_adapter.trainable_tokens_delta"
 _WRAPPERS = (".token_adapter", ".base_layer", ".modules_to_save")
 """Parts of the names of whole modules in files of PEFT, around those of the model."""
-_CONV1D = ("gpt2",)
-"""Model types whose weights are [inputs, outputs]."""
 _OUTPUTS = ("lm_head", "score")
-"""Their modules with weights [outputs, inputs]."""
+"""Modules of decoders whose weights are always [outputs, inputs]."""
 _OF_TEXTS = "SEQ_CLS"
 _CLASSES = {
     _OF_TEXTS: "ForSequenceClassification",
@@ -122,7 +120,7 @@ def add_factors(
                 f"{name} is not supported, expected factors of a dense layer or of embeddings, 2 axes each"
             )
         change = _scale(settings, _without_prefix(name).removesuffix(a), len(first)) * (second @ first)
-        conv1d = model_type in _CONV1D and module not in _OUTPUTS
+        conv1d = _inputs_first(model_type) and module not in _OUTPUTS
         change = change.T if a == _EMBEDDED_A or conv1d else change
         if change.shape != found[held].shape:
             raise WeightsError(f"{name} makes {change.shape}, but {held} is {found[held].shape}")
@@ -334,7 +332,7 @@ def factors_of_change(
             two = None
             if kind == "weight" and tensor.ndim == 2 and before.shape == tensor.shape:
                 change = tensor - before
-                two = _factored(change.T if model_type in _CONV1D else change, rank)
+                two = _factored(change.T if _inputs_first(model_type) else change, rank)
             if two is None:
                 whole.add(module)
             else:
@@ -360,9 +358,15 @@ def factors_of_change(
         **{"r": rank, "lora_alpha": rank, "rank_pattern": patterns, "alpha_pattern": patterns},
         **{"target_modules": sorted(low), "modules_to_save": sorted(whole) or None, "lora_dropout": 0.0},
         "trainable_token_indices": {module: indices.tolist() for module, indices in rows.items()} or None,
-        **{"fan_in_fan_out": model_type in _CONV1D, "use_rslora": False, "use_dora": False},
+        **{"fan_in_fan_out": _inputs_first(model_type), "use_rslora": False, "use_dora": False},
     }
     return Adapter(stored, settings)
+
+
+def _inputs_first(model_type: str) -> bool:
+    """Whether the weights of the family are [inputs, outputs]."""
+    known = decoders.families()
+    return model_type in known and not known[model_type].transposed
 
 
 def _prefixes(name: str) -> list[str]:

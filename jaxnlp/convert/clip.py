@@ -18,6 +18,7 @@ from jaxnlp.convert.image_encoders.clip_vision_model import (
 )
 from jaxnlp.convert.image_encoders.clip_vision_model import FAMILY as IMAGE
 from jaxnlp.convert.settings import model_settings
+from jaxnlp.convert.shapes import differing, refuse_variants
 from jaxnlp.convert.tensors import TensorEntry, WeightsError
 from jaxnlp.models.clip import CLIPConfig, TextEncoderConfig
 from jaxnlp.typing import Params
@@ -128,10 +129,9 @@ def to_huggingface(params: Params, config: CLIPConfig | TextEncoderConfig) -> di
       WeightsError: for variants that Transformers does not have, and parameters that do not fit the config.
     """
     text = config.text if isinstance(config, CLIPConfig) else config
-    strange = [f"{name} = {getattr(text, name)}" for name, value in TEXT.fixed.items() if getattr(text, name) != value]
+    strange = differing(text, TEXT.fixed, prefix="")
     strange += [f"end_id = {HIGHEST}"] if text.end_id == HIGHEST else []
-    if strange:
-        raise WeightsError(f"Transformers' {TEXT.title} does not support {', '.join(strange)}")
+    refuse_variants(TEXT.title, strange)
     if isinstance(config, CLIPConfig):
         if config.text.projection_width is None or config.image.projection_width is None:
             raise WeightsError(f"Transformers' {TITLE} does not support encoders without a projection")

@@ -7,7 +7,8 @@ import numpy as np
 
 from jaxnlp.convert import tensors as table
 from jaxnlp.convert.decoders import DecoderFamily
-from jaxnlp.convert.tensors import TensorEntry, WeightsError
+from jaxnlp.convert.shapes import differing, refuse_variants
+from jaxnlp.convert.tensors import TensorEntry
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.typing import Params
 
@@ -66,13 +67,8 @@ def to_huggingface(params: Params, config: GPTConfig, family: DecoderFamily) -> 
     Raises:
       WeightsError: for variants that the family does not have, and parameters that do not fit the config.
     """
-    if type(config) is not family.config:
-        strange = [f"a {type(config).__name__}"]
-    else:
-        values = {name: getattr(config, name) for name in family.fixed}
-        strange = [f"model.{name} = {value}" for name, value in values.items() if value != family.fixed[name]]
-    if strange:
-        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    other = type(config) is not family.config
+    refuse_variants(family.title, [f"a {type(config).__name__}"] if other else differing(config, family.fixed))
     size = len(params["tokens"]["embedding"])
     tensors = table.split_all({_TREE: params}, entries_of(config, family, size))
     outside = f"{family.names.head}."

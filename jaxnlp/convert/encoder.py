@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxnlp.convert import tensors as table
 from jaxnlp.convert.encoders import EncoderFamily, EncoderNames, families
+from jaxnlp.convert.shapes import differing, refuse_variants
 from jaxnlp.convert.tensors import TensorEntry, WeightsError
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.typing import Params
@@ -105,14 +106,11 @@ def checked_family(config: BertConfig) -> EncoderFamily:
     if config.model_type not in known:
         raise WeightsError(f"model.encoder.model_type must be one of {', '.join(known)}, got {config.model_type!r}")
     family = known[config.model_type]
-    strange = [
-        f"{name} = {getattr(config, name)}" for name, value in family.fixed.items() if getattr(config, name) != value
-    ]
+    strange = differing(config, family.fixed, prefix="")
     strange += [
         f"{name} = None" for name in family.fields.values() if name == "padding_id" and config.padding_id is None
     ]
-    if strange:
-        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    refuse_variants(family.title, strange)
     return family
 
 

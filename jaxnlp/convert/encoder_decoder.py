@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxnlp.convert import tensors as table
 from jaxnlp.convert.encoder_decoders import EncoderDecoderFamily
+from jaxnlp.convert.shapes import differing, refuse_variants
 from jaxnlp.convert.tensors import TensorEntry, WeightsError
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.ops.positions import sinusoidal_positions
@@ -102,9 +103,7 @@ def to_huggingface(params: Params, config: EncoderDecoderConfig, family: Encoder
     Raises:
       WeightsError: for variants that the family does not have, and parameters that do not fit the config.
     """
-    strange = unsupported(config, family)
-    if strange:
-        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    refuse_variants(family.title, unsupported(config, family))
     source, target = (len(params[name]["embedding"]) for name in table_names(config))
     tensors = table.split_all({_TREE: params}, _entries(config, family, target, source))
     if config.one_table and family.separates_copies and not config.ties_output:
@@ -115,11 +114,7 @@ def to_huggingface(params: Params, config: EncoderDecoderConfig, family: Encoder
 
 def unsupported(config: EncoderDecoderConfig, family: EncoderDecoderFamily) -> list[str]:
     """The options of a model that its family in Transformers does not have, each with its value."""
-    strange = [
-        f"model.{name} = {getattr(config, name)}"
-        for name, value in family.fixed.items()
-        if getattr(config, name) != value
-    ]
+    strange = differing(config, family.fixed)
     if not config.one_table and not family.two_tables:
         strange.append(f"model.embeddings = {config.embeddings}")
     if (config.activation, config.gated) not in family.values[family.setting("feed_forward")].values():

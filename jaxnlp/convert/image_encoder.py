@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxnlp.convert import tensors as table
 from jaxnlp.convert.image_encoders import ImageEncoderFamily
-from jaxnlp.convert.tensors import TensorEntry, WeightsError
+from jaxnlp.convert.shapes import differing, refuse_variants
+from jaxnlp.convert.tensors import TensorEntry
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.vit import DISTILLATION_HEAD, ViTConfig
 from jaxnlp.typing import Params
@@ -112,15 +113,10 @@ def checked_shape(params: Params, config: ViTConfig, family: ImageEncoderFamily)
     """
     not_with_head = [name for name in ("pooler_width", "projection_width") if HEAD in params]
     fixed = {**_FIXED, **family.fixed, **dict.fromkeys(not_with_head)}
-    strange = [
-        f"model.{name} = {getattr(config, name)}" for name, value in fixed.items() if getattr(config, name) != value
-    ]
-    if type(config) is not ViTConfig:
-        strange = [f"a {type(config).__name__}"]
-    elif HEAD in params and not family.heads:
+    strange = [f"a {type(config).__name__}"] if type(config) is not ViTConfig else differing(config, fixed)
+    if HEAD in params and not family.heads:
         strange += ["a head that reads the class token"]
-    if strange:
-        raise WeightsError(f"Transformers' {family.title} does not support {', '.join(strange)}")
+    refuse_variants(family.title, strange)
     return {
         "classes": len(params[HEAD]["bias"]) if HEAD in params else 0,
         "patches": len(params["positions"]) - len(config.tokens),

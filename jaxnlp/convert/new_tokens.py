@@ -24,7 +24,13 @@ _VARIANCE = 1e-9
 """Of new rows, relative to that of the others."""
 
 
-def with_new_tokens(adopted: Adopted, tokens: Sequence[str], *, seed: int) -> Adopted:
+def with_new_tokens(
+    adopted: Adopted,
+    tokens: Sequence[str],
+    *,
+    seed: int,
+    frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
+) -> Adopted:
     """A pretrained model whose tokenizer has further tokens, with rows for them in its embeddings and its output layer.
 
     A new row is drawn from a normal distribution with the mean of the other rows and 1e-9 times their covariance; it is
@@ -35,9 +41,10 @@ def with_new_tokens(adopted: Adopted, tokens: Sequence[str], *, seed: int) -> Ad
       adopted: what a model uses of the pretrained weights.
       tokens: different texts.
       seed: of the new rows: equal seeds, tokens and weights give equal rows.
+      frozen: whether the parameter at a path is not trained.
 
-    Raises: ValueError for models without a pretrained tokenizer, for tokens that it has already, and for models that
-      leave their embeddings as they are in training.
+    Raises: ValueError for models without a pretrained tokenizer, for tokens that it has already, and for frozen
+      embeddings.
 
     Source: `resize_token_embeddings(mean_resizing=True)` of Transformers; Hewitt 2021, "Initializing new word
     embeddings for pretrained language models".
@@ -57,8 +64,8 @@ def with_new_tokens(adopted: Adopted, tokens: Sequence[str], *, seed: int) -> Ad
         axis = config.parameter(names).axes.find("V")
         if axis < 0:
             return x
-        if config.frozen(names):
-            raise ValueError("new tokens need trained embeddings, but this model leaves them as they are in training")
+        if frozen(names):
+            raise ValueError(f"new tokens need trained embeddings, but optimizer.frozen keeps {'/'.join(names)}")
         rows = max(size, x.shape[axis])
         draw = np.random.default_rng([seed, *"/".join(names).encode()])
         matrix = np.moveaxis(np.asarray(x, np.float32), axis, 0)

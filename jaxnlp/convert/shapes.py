@@ -105,9 +105,21 @@ def settings_of(family: StoredModels, ours: Mapping[str, Any]) -> dict[str, Any]
         same = [theirs for theirs, value in values.items() if value == settings[name]]
         if not same:
             field = family.fields[name]
-            raise WeightsError(f"Transformers' {family.title} does not support model.{field} = {settings[name]}")
+            refuse_variants(family.title, [f"model.{field} = {settings[name]}"])
         settings[name] = same[0]
     return settings
+
+
+def differing(config: Any, fixed: Mapping[str, Any], *, prefix: str = "model.") -> list[str]:
+    """The fields of our config that differ from the fixed values of a family, each with its value."""
+    values = {name: getattr(config, name) for name in fixed}
+    return [f"{prefix}{name} = {value}" for name, value in values.items() if value != fixed[name]]
+
+
+def refuse_variants(title: str, strange: Sequence[str]) -> None:
+    """Raises: WeightsError naming the variants of a model that its family in Transformers does not have."""
+    if strange:
+        raise WeightsError(f"Transformers' {title} does not support {', '.join(strange)}")
 
 
 def label_settings(names: Sequence[str]) -> dict[str, Any]:

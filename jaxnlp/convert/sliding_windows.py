@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.convert.folders import PretrainedError
+from jaxnlp.convert.folders import PretrainedError, errors_name
+from jaxnlp.convert.layer_kinds import GLOBAL, LOCAL, kinds_of, local_layers
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.llama import LlamaConfig
 
@@ -12,7 +13,6 @@ OF_MODEL = ("sliding_window",)
 """Settings of families whose layers all have a window, or none."""
 OF_LAYERS = (*OF_MODEL, "use_sliding_window", "max_window_layers", "layer_types")
 """Settings of families in which some layers have a window."""
-_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 _DEFAULT = 4_096
 
 
@@ -34,12 +34,9 @@ def window_fields(file: Path, settings: Mapping[str, Any], *, some: bool) -> dic
         first = settings.get("max_window_layers", 28) if some else 0
         if type(first) is not int:
             raise PretrainedError(f"{file}: max_window_layers must be a whole number, got {first!r}")
-        kinds = [_GLOBAL if window is None or layer < first else _LOCAL for layer in range(layers)]
-    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in (_GLOBAL, _LOCAL) for kind in kinds):
-        raise PretrainedError(
-            f"{file}: layer_types must be {_GLOBAL} or {_LOCAL} for each of {layers} layers, got {kinds!r:.100}"
-        )
-    local = tuple(layer for layer, kind in enumerate(kinds) if kind == _LOCAL)
+        kinds = [GLOBAL if window is None or layer < first else LOCAL for layer in range(layers)]
+    with errors_name(file):
+        local = local_layers(kinds, layers)
     if local and (type(window) is not int or window < 1):
         raise PretrainedError(f"{file}: layers with a window need a sliding_window of at least 1, got {window!r}")
     return {"local_layers": local, "local_window": window} if local else {}
@@ -56,11 +53,10 @@ def window_settings(config: LlamaConfig, *, some: bool) -> dict[str, Any]:
                 f"Transformers' Mistral does not support model.local_layers = {local}: all layers or none"
             )
         return {"sliding_window": window}
-    kinds = [_LOCAL if layer in local else _GLOBAL for layer in range(config.num_layers)]
     first = min(local, default=config.num_layers)
     return {
         "use_sliding_window": bool(local),
         "sliding_window": window,
         "max_window_layers": first,
-        "layer_types": kinds,
+        "layer_types": kinds_of(config),
     }

@@ -81,8 +81,6 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     token_dropout_rate: Rate = 0.0
     """Share of the tokens hidden in training, except the first; without it, small data sets are memorised. It does not
     apply to pairs with data.pairs apart, whose texts may differ in only one word."""
-    freeze_encoder: bool = False
-    """Train only the heads."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -95,9 +93,6 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
             )
         if self.pooling == "pooler" and not self.encoder.pools:
             raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
-        trained = "models without model.freeze_encoder"
-        self.only_if(not self.freeze_encoder, trained, "token_dropout_rate")
-        self.encoder.only_if(not self.freeze_encoder, trained, "dropout_rate", "attention_dropout_rate")
 
     def check(self, processor: Any) -> None:
         parts = processor.by_part.values()
@@ -113,11 +108,6 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         self.only_if(logits, f"two classes of {pairs}", "cosine_logit")
         self.only_if(together, "single texts and pairs that are read together", "token_dropout_rate")
         self.only_if(layers, what, "head_dropout_rate")
-        if self.freeze_encoder and not layers:
-            raise ValueError(
-                "model.freeze_encoder leaves nothing to train, since model.similarity cosine has no head; set "
-                "model.similarity to learned"
-            )
 
     def compares(self, processor: Any) -> bool:
         return self.similarity == "cosine" and processor.apart and isinstance(processor.targets, Number)
@@ -150,11 +140,6 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
         """The encoder, and the heads if the pretrained classifier predicts the same from the same kind of vectors."""
         adopted, theirs = super().adopt(pretrained), pretrained.model.config
         if self.pooling == "pooler" and "pooler" not in adopted.params["encoder"]:
-            if self.freeze_encoder:
-                raise ValueError(
-                    "it has no pooler, and model.freeze_encoder would keep a random one; set model.pooling to cls or "
-                    "mean"
-                )
             note = f"{pretrained.name} does not have a pooler: initialised at random"
             adopted = adopted._replace(notes=(*adopted.notes, note))
         heads = {name: params for name, params in pretrained.params.items() if name not in ("encoder", "heads")}
@@ -184,8 +169,7 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # An unused pooler has no gradient, but weight decay would change it.
-        unread = self.pooling != "pooler" and path[:1] == ("encoder",) and self.encoder.unread_by_tokens(path[1:])
-        return unread or (self.freeze_encoder and path[0] == "encoder")
+        return self.pooling != "pooler" and path[:1] == ("encoder",) and self.encoder.unread_by_tokens(path[1:])
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":
@@ -274,15 +258,13 @@ class BertClassifier(nn.Module):
     def _vectors(
         self, tokens: jax.Array, attention_mask: jax.Array, segments: jax.Array, *, apart: bool, fixed: bool
     ) -> jax.Array:
-        """The vectors of inputs [B, D], all arguments [B, T]; without a gradient if the encoder is frozen."""
+        """The vectors of inputs [B, D], all arguments [B, T]."""
         config, seen = self.config, attention_mask
         if config.token_dropout_rate and not apart and not fixed:
             first = first_row_of_shard(tokens.shape[0])
             kept = keep_mask(self.make_rng("dropout"), tokens.shape, config.token_dropout_rate, first_row=first)
             seen &= kept.at[:, 0].set(True)  # a text has at least one token
-        output = self.encoder(tokens, segments, seen, deterministic=fixed or config.freeze_encoder)
-        if config.freeze_encoder:
-            output = jax.lax.stop_gradient(output)
+        output = self.encoder(tokens, segments, seen, deterministic=fixed)
         vectors = pool(output, seen, config.pooling)
         chex.assert_shape(vectors, (tokens.shape[0], config.encoder.width))
         return vectors

@@ -59,8 +59,6 @@ class WordEncoderConfig(ModelConfig):
     bert: bool = False
     """Read sentences with the BERT of --init-from. Its vector of a word's first token is part of the word's vector."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
-    freeze_bert: bool = False
-    """Train all parameters except those of the BERT."""
     word_width: Natural = 100
     """Width of the word embeddings, D; 0 = no word embeddings."""
     vectors_path: UserPath | None = None
@@ -95,7 +93,6 @@ class WordEncoderConfig(ModelConfig):
             raise ValueError("the model has no input: set model.bert, model.word_width or model.character_features")
         words, pairs, characters = self.word_width > 0, self.bigram_width > 0, self.character_features > 0
         layers = len(self.recurrent_widths)
-        self.only_if(self.bert, "models with model.bert", "freeze_bert")
         self.only_if(words, "models with word embeddings", "vectors_path")
         self.only_if(words or pairs, "models with embeddings of words or pairs", "word_dropout_rate")
         self.only_if(pairs, "models with model.bigram_width", "bigram_buckets")
@@ -155,7 +152,7 @@ class WordEncoderConfig(ModelConfig):
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # An unused pooler does not have a gradient, but weight decay would change it.
-        return path[:2] == (NAME, "bert") and (self.freeze_bert or self.encoder.unread_by_tokens(path[2:]))
+        return path[:2] == (NAME, "bert") and self.encoder.unread_by_tokens(path[2:])
 
     def encoder_parameters(self) -> Table:
         """Table entries of all parameters of the encoder except BERT's, for `ModelConfig.parameter`."""
@@ -195,7 +192,7 @@ class WordEncoderConfig(ModelConfig):
 
     def architecture(self) -> dict[str, Any]:
         fields = super().architecture()
-        del fields["vectors_path"], fields["freeze_bert"]  # they decide only the initial and the trained parameters
+        del fields["vectors_path"]  # it decides only the initial parameters
         return fields | {"encoder": self.encoder.architecture() if self.bert else None}
 
     def adopt(self, pretrained: Any) -> Adopted:
@@ -324,10 +321,8 @@ class WordEncoder(nn.Module):
         """BERT's vector of each word's first token [B, T, D]."""
         if pieces is None or piece_mask is None or first_pieces is None:
             raise ValueError("a model with a BERT needs pieces, piece_mask and first_pieces")
-        frozen = self.config.freeze_bert
-        hidden = self.bert(pieces, None, piece_mask, deterministic=deterministic or frozen).hidden
+        hidden = self.bert(pieces, None, piece_mask, deterministic=deterministic).hidden
         chex.assert_shape(hidden, (*pieces.shape, self.config.encoder.width))
-        hidden = jax.lax.stop_gradient(hidden) if frozen else hidden
         return jnp.take_along_axis(hidden, first_pieces[:, :, None], axis=1)
 
     def _with_unknown(self, words: jax.Array, *, deterministic: bool) -> jax.Array:

@@ -111,12 +111,14 @@ class Evaluation(NamedTuple):
       predictions: the texts of prediction files, by file name.
       blocks: for the report.
       remarks: further entries for the ledger.
+      run_files: the texts of files that later commands read in the run's folder, by file name.
     """
 
     metrics: Mapping[str, Metric]
     predictions: Mapping[str, str] = {}
     blocks: Sequence[Block] = ()
     remarks: Mapping[str, Any] = {}
+    run_files: Mapping[str, str] = {}
 
 
 @dataclasses.dataclass(frozen=True)

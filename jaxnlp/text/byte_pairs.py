@@ -35,6 +35,7 @@ _MANY = 16
 """More tokens than a text of one letter has."""
 _LINE = "\n"
 """What a tokenizer that puts a blank before a text seldom has in a token with other characters."""
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
 
 
@@ -213,6 +214,10 @@ class BytePairs:
             before = self._decode(self._word)
             return self._decode([*self._word, *ids])[len(before) :]
         return self._decode(ids)
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the token is one byte, such as `<0xE2>`. Its text depends on the bytes before and after it."""
+        return _BYTE.fullmatch(self._tokenizer.id_to_token(token_id) or "") is not None
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=False)

@@ -19,7 +19,7 @@ from train.recipes import load_recipe, recipe_names
 TEXTS = {
     "init-new-tokens",
     *("init-ignore", "best-metric", "mesh", "coordinator", "model.encoder.model-type", "task.sample-prompt"),
-    "optimizer.lora-targets",
+    *("optimizer.lora-targets", "optimizer.frozen"),
     *("data.encoding", "data.delimiter", "data.separator", "data.parts", "data.data-set"),
     *("data.text", "data.pair", "data.label", "data.tables"),  # data.tables: NAME=FILE, see data.readers.labelled_texts
     *("texts", "questions", "inputs", "pair", "text", "target", "prompt", "stop", "part", "answer", "split"),

@@ -48,6 +48,9 @@ class OptimizerConfig(Choice):
     """Multiply the learning rate of each step by its number of tokens divided by N, for batches of different lengths;
     None = no scaling."""
 
+    frozen: tuple[str, ...] = ()
+    """Names of parameters that are not trained, or of modules around them, such as encoder; none = train all. Their
+    dropout stays: set its rates to 0."""
     lora_rank: Natural = 0
     """LoRA: each matrix stays, a product of two factors of rank N is added to it, and only the factors and the output
     layers are trained; 0 = train all parameters."""
@@ -64,6 +67,10 @@ class OptimizerConfig(Choice):
         self.only_if(
             self.lora_rank > 0, "LoRA, a positive optimizer.lora_rank", "lora_alpha", "lora_targets", "lora_heads"
         )
+
+    def freezes(self, path: tuple[str, ...]) -> bool:
+        """Whether `frozen` names the parameter at a path, or a module around it."""
+        return not set(self.frozen).isdisjoint(path)
 
     def rate(self, progress: Array, *, total_steps: int) -> Array:
         """The learning rate, [] float32, of an update in a run of this length; see `Schedule`."""

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,9 @@ from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer import OptimizerConfig
 from train.optimizer.layer_rates import scale_by_layer
-from train.optimizer.lora import A, B, adapted, low_rank, with_factors
-from train.optimizer.parameters import Describe, describe, names
-
-Index = tuple[slice, ...]
-"""Of an array."""
+from train.optimizer.lora import with_factors, with_lora
+from train.optimizer.parameters import Describe, describe
+from train.optimizer.partial import Index, leave_frozen
 
 
 def make_optimizer(
@@ -40,11 +38,16 @@ def make_optimizer(
       total_steps: of the run; schedules may end with it.
       parameter: the model's table, `ModelConfig.parameter`. Matrices have weight decay; matrices that are not heads
         have Muon; heads have bounded norms; the depth gives layer-wise rates.
-      frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
+      frozen: whether the model does not train the parameter at a path, `ModelConfig.frozen`. Those that the config
+        names are not trained, either; see `leave_frozen`.
       rows: index of the rows of the parameter at a path that LoRA trains, too: those of new tokens; None = none.
       seed: of the first factors of LoRA, around all of this: see `train.optimizer.lora`.
     """
     described = functools.partial(describe, with_factors(parameter))
+
+    def kept(path: tuple[str, ...]) -> bool:
+        return frozen(path) or config.freezes(path)
+
     steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]
     steps.append(config.direction(described))
     if config.weight_decay:
@@ -56,25 +59,10 @@ def make_optimizer(
     steps.append(scale_by_progress(rate, by_tokens=by_tokens, reference_tokens=config.reference_tokens))
     if config.head_max_norm is not None:
         steps.append(bound_head_norms(config.head_max_norm, described))
+    optimizer = optax.chain(*steps)
     if not config.lora_rank:
-        return leave_frozen(optax.chain(*steps), frozen)
-
-    def whole(path: tuple[str, ...]) -> bool:
-        return path[-1] in (A, B) or (config.lora_heads and parameter(path).head and not frozen(path))
-
-    def trained_rows(path: tuple[str, ...]) -> Index | None:
-        return None if whole(path) or frozen(path) else rows(path)
-
-    has_factors = adapted(parameter, config.lora_targets)
-    trained = leave_frozen(optax.chain(*steps), lambda path: not whole(path) and trained_rows(path) is None)
-    return low_rank(
-        leave_other_rows(trained, trained_rows),
-        lambda path: has_factors(path) and not frozen(path),
-        parameter,
-        rank=config.lora_rank,
-        alpha=config.lora_alpha,
-        seed=seed,
-    )
+        return leave_frozen(optimizer, kept)
+    return with_lora(optimizer, config, parameter, frozen=kept, rows=rows, seed=seed)
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
@@ -141,67 +129,6 @@ def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTrans
         return jax.tree.map(bounded, heads(updates), updates, params), state
 
     return optax.GradientTransformation(init, update)
-
-
-def leave_frozen(
-    optimizer: optax.GradientTransformationExtraArgs, frozen: Callable[[tuple[str, ...]], bool]
-) -> optax.GradientTransformationExtraArgs:
-    """Hides frozen parameters from an optimizer: their update is 0, and they have no optimizer state.
-
-    If no parameter is frozen, the state is that of the optimizer.
-
-    Args:
-      optimizer: for the other parameters.
-      frozen: whether the parameter at a path is frozen.
-    """
-
-    def seen(tree: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(lambda path, x: optax.MaskedNode() if frozen(names(path)) else x, tree)
-
-    def init(params: Params) -> PyTree:
-        return optimizer.init(seen(params))
-
-    def update(updates: PyTree, state: PyTree, params: Params | None = None, **extra: Any):
-        trained, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
-        return jax.tree.map(
-            lambda new, old: jnp.zeros_like(old) if isinstance(new, optax.MaskedNode) else new,
-            trained,
-            updates,
-            is_leaf=lambda node: isinstance(node, optax.MaskedNode),
-        ), state
-
-    return optax.GradientTransformationExtraArgs(init, update)
-
-
-def leave_other_rows(
-    optimizer: optax.GradientTransformationExtraArgs, rows: Callable[[tuple[str, ...]], Index | None]
-) -> optax.GradientTransformationExtraArgs:
-    """Shows an optimizer only some rows of parameters: the update of others is 0, and they have no optimizer state.
-
-    Args:
-      optimizer: for parameters, some of which have fewer rows.
-      rows: the index of these rows of the parameter at a path; None = all.
-    """
-
-    def part(path: tuple[Any, ...], x: Array) -> Array:
-        index = rows(names(path))
-        return x if index is None else x[index]
-
-    def whole(path: tuple[Any, ...], x: Array, new: Array) -> Array:
-        index = rows(names(path))
-        return new if index is None else jnp.zeros_like(x).at[index].set(new)
-
-    def seen(tree: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(part, tree)
-
-    def init(params: Params) -> PyTree:
-        return optimizer.init(seen(params))
-
-    def update(updates: PyTree, state: PyTree, params: Params | None = None, **extra: Any):
-        moved, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
-        return jax.tree_util.tree_map_with_path(whole, updates, moved), state
-
-    return optax.GradientTransformationExtraArgs(init, update)
 
 
 _LOW_LIMIT = 2**20

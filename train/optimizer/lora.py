@@ -26,6 +26,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxnlp.models import Parameter
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
+from train.optimizer import OptimizerConfig
+from train.optimizer.partial import Index, leave_frozen, leave_other_rows
 
 Path = tuple[str, ...]
 Table = Callable[[Path], Parameter]
@@ -68,6 +70,47 @@ def with_factors(table: Table) -> Table:
         return dataclasses.replace(matrix, axes=axes)
 
     return entry
+
+
+def with_lora(
+    optimizer: optax.GradientTransformationExtraArgs,
+    config: OptimizerConfig,
+    table: Table,
+    *,
+    frozen: Callable[[Path], bool],
+    rows: Callable[[Path], Index | None],
+    seed: int,
+) -> optax.GradientTransformationExtraArgs:
+    """An optimizer that trains factors, output layers and the rows of new tokens.
+
+    Args:
+      optimizer: of parameters with factors.
+      config: has the options of LoRA.
+      table: the model's, `ModelConfig.parameter`.
+      frozen: whether the parameter at a path is not trained.
+      rows: index of the rows of the parameter at a path that are trained, such as those of new tokens; None = none.
+      seed: of the first factors.
+    """
+
+    def whole(path: Path) -> bool:
+        if path[-1] in (A, B):
+            return True
+        in_module = len(path) > 1  # PEFT stores modules: a bias of the outputs that is in none, such as Marian's, stays
+        return config.lora_heads and in_module and table(path).head and not frozen(path)
+
+    def trained_rows(path: Path) -> Index | None:
+        return None if whole(path) or frozen(path) else rows(path)
+
+    has_factors = adapted(table, config.lora_targets)
+    trained = leave_frozen(optimizer, lambda path: not whole(path) and trained_rows(path) is None)
+    return low_rank(
+        leave_other_rows(trained, trained_rows),
+        lambda path: has_factors(path) and not frozen(path),
+        table,
+        rank=config.lora_rank,
+        alpha=config.lora_alpha,
+        seed=seed,
+    )
 
 
 def low_rank(

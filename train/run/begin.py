@@ -77,7 +77,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
         if adopted.processor is not None:
             _refuse_unread(config)
         if config.init_new_tokens:
-            adopted = with_new_tokens(adopted, config.init_new_tokens, seed=config.seed)
+            frozen = config.optimizer.freezes
+            adopted = with_new_tokens(adopted, config.init_new_tokens, seed=config.seed, frozen=frozen)
         return Initialisation(
             dataclasses.replace(config, model=adopted.config),
             params=adopted.params,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.convert import rows_of_last_tokens
 from jaxnlp.corpus import Corpus, DataError
 from jaxnlp.saving.checkpoints import RunError
@@ -169,8 +170,36 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
         corpus.fingerprint,
     )
     abstract_state = jax.eval_shape(initial_state, given)
+    _check_frozen(config, abstract_state.params, given if begun.digest is not None else None)
     begun = begun._replace(params={}, matching_heads=None)  # only `given` has them
     return Setup(begun, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
+
+
+def _check_frozen(config: TrainConfig, params: Params, given: Params | None) -> None:
+    """Checks the names in `optimizer.frozen`.
+
+    Args: given: the parameters that are not initialised at random; None = it does not matter, since no pretrained
+      weights are read.
+
+    Raises: ConfigError for a name that the model does not have, when no parameter is trained, and for frozen parameters
+      that the pretrained weights lack.
+    """
+    paths, freezes = list(flatten_dict(params)), config.optimizer.freezes
+    for name in config.optimizer.frozen:
+        if not any(name in path for path in paths):
+            known = dict.fromkeys(part for path in paths for part in path)
+            raise ConfigError(
+                f"optimizer.frozen: the model has no parameter or module {name!r}; {suggestion(name, known)}"
+            )
+    frozen = [path for path in paths if freezes(path) and not config.model.frozen(path)]
+    if frozen and all(freezes(path) or config.model.frozen(path) for path in paths):
+        raise ConfigError(f"optimizer.frozen {' '.join(config.optimizer.frozen)} leaves no parameter to train")
+    missing = [] if given is None else [path for path in frozen if path not in flatten_dict(given)]
+    if missing:
+        raise ConfigError(
+            f"optimizer.frozen keeps {'/'.join(missing[0])}, which {config.init_from} does not have: its values would "
+            "stay random; freeze other parts, or change the model so that it does not need it"
+        )
 
 
 def merge(params: Params, given: Params) -> Params:

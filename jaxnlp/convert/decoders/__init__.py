@@ -4,12 +4,11 @@ Each is a variant of `jaxnlp.models.gpt.GPT` or of `jaxnlp.models.llama.Llama`. 
 `FAMILY`; it has no code of its own.
 """
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from jaxnlp.convert.families import families_in
 from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.text.foreign_settings import ForeignSettings
@@ -77,6 +76,5 @@ class DecoderFamily(NamedTuple):
 
 
 def families() -> dict[str, DecoderFamily]:
-    """The families, by their `model_type`: the names of the files of this folder, with hyphens."""
-    names = [info.name for info in pkgutil.iter_modules(__path__)]
-    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}
+    """The families, by their `model_type`."""
+    return families_in(__name__)

@@ -3,11 +3,11 @@
 All are variants of `jaxnlp.models.encoder_decoder.EncoderDecoder`. A new family is a new file with a `FAMILY`.
 """
 
-import importlib
-import pkgutil
+import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxnlp.convert.families import families_in
 from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.text.foreign_settings import ForeignSettings
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
@@ -81,8 +81,8 @@ class EncoderDecoderFamily(NamedTuple):
     separates_copies: bool = False
     mask_is_optional: bool = False
     two_tables: bool = False
-    aliases: Mapping[str, str] = {}
-    special: Mapping[str, int] = {"pad_token_id": 0}
+    aliases: Mapping[str, str] = types.MappingProxyType({})
+    special: Mapping[str, int] = types.MappingProxyType({"pad_token_id": 0})
     tokenizer: type[PretrainedSubwords] = PretrainedSubwords
 
     def setting(self, field: str) -> str:
@@ -91,6 +91,5 @@ class EncoderDecoderFamily(NamedTuple):
 
 
 def families() -> dict[str, EncoderDecoderFamily]:
-    """The families, by their `model_type`: the names of the files of this folder, with hyphens."""
-    names = [info.name for info in pkgutil.iter_modules(__path__)]
-    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}
+    """The families, by their `model_type`."""
+    return families_in(__name__)

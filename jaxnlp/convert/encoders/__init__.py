@@ -3,12 +3,11 @@
 All are variants of `jaxnlp.models.bert.Bert`. A new family is a new file with a `FAMILY`; it has no code of its own.
 """
 
-import importlib
-import pkgutil
 import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxnlp.convert.families import families_in
 from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.text.foreign_settings import ForeignSettings
 
@@ -102,6 +101,5 @@ class EncoderFamily(NamedTuple):
 
 
 def families() -> dict[str, EncoderFamily]:
-    """The families, by their `model_type`: the names of the files of this folder, with hyphens."""
-    names = [info.name for info in pkgutil.iter_modules(__path__)]
-    return {name.replace("_", "-"): importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}
+    """The families, by their `model_type`."""
+    return families_in(__name__)

@@ -3,12 +3,11 @@
 All are variants of `jaxnlp.models.vit.ViT`. A new family is a new file with a `FAMILY`.
 """
 
-import importlib
-import pkgutil
 import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jaxnlp.convert.families import families_in
 from jaxnlp.convert.tensors import BlockNames
 from jaxnlp.text.foreign_settings import ForeignSettings
 
@@ -74,6 +73,5 @@ class ImageEncoderFamily(NamedTuple):
 
 
 def families() -> dict[str, ImageEncoderFamily]:
-    """The families, by their `model_type`: the names of the files of this folder."""
-    names = [info.name for info in pkgutil.iter_modules(__path__)]
-    return {name: importlib.import_module(f"{__name__}.{name}").FAMILY for name in names}
+    """The families, by their `model_type`."""
+    return families_in(__name__)

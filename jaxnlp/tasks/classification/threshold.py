@@ -1,4 +1,4 @@
-"""Choosing the probability threshold of a class on validation data, and saving it in the run's folder."""
+"""Choosing the probability threshold of a class on validation data."""
 
 import dataclasses
 import json
@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from jaxnlp.pages.blocks import Line, Lines
-from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.targets import Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.classification.evaluators import outputs_of
@@ -55,9 +54,7 @@ class ChooseThreshold(Evaluator):
         best = min((threshold for threshold, score in zip(tried, f1, strict=True) if score == max(f1)), key=_from_half)
         chosen = targets.array(targets.decide(predictions, best))
         right = (chosen == labels).reshape(len(labels), -1).all(axis=1).mean()
-        if trained.folder is not None:
-            kept = {"threshold": best, "step": trained.step, "split": scoring.split_name, "macro_f1": max(f1)}
-            write_file(trained.folder / THRESHOLD_FILE, (json.dumps(kept, indent=2) + "\n").encode())
+        kept = {"threshold": best, "step": trained.step, "split": scoring.split_name, "macro_f1": max(f1)}
         count = len(labels)
         curve = Line("macro-F1", tuple(tried), tuple(f1))
         return Evaluation(
@@ -67,6 +64,7 @@ class ChooseThreshold(Evaluator):
                 "threshold_accuracy": Metric(float(right), count),
             },
             blocks=[Block("Threshold", Lines((curve,), "threshold", "macro-F1"))],
+            run_files={THRESHOLD_FILE: json.dumps(kept, indent=2) + "\n"},
         )
 
 

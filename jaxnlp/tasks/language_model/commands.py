@@ -23,7 +23,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.compilation import announce_no_more
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import known_prompt, text_within, tokens_within
+from jaxnlp.tasks.language_model.prompts import is_settled, known_prompt, text_within, tokens_within
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.words import WordVocabulary
@@ -31,8 +31,6 @@ from jaxnlp.text.words import WordVocabulary
 _logger = logging.getLogger(__name__)
 LINE_BREAK = "\n"
 _LONGEST_AHEAD = 1_024
-PART_OF_CHARACTER = "\ufffd"
-"""What bytes decode to that are only the first ones of a character."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,8 +189,9 @@ class Generate(Command):
                 print(self._title(1), self.prompt, sep="", end="", flush=True)
             if not stopped and not self.json:  # the other samples may continue
                 pending.append(int(tokens[0]))
-                if not decode(pending).endswith(PART_OF_CHARACTER) or tokens[0] == stop:
-                    print(decode(pending), end="", flush=True)
+                text = decode(pending)
+                if is_settled(trained.processor, pending, text) or tokens[0] == stop:
+                    print(text, end="", flush=True)
                     pending = []
             stopped = stopped or tokens[0] == stop
             new_tokens.append(tokens)

@@ -1,7 +1,7 @@
 """Prompts of samples: one that the vocabulary lacks is replaced."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxnlp.corpus import DataError
@@ -10,6 +10,8 @@ from jaxnlp.text.byte_pairs import BytePairs
 from jaxnlp.text.encoder_texts import EncoderTexts
 
 _logger = logging.getLogger(__name__)
+PART_OF_CHARACTER = "\ufffd"
+"""What bytes decode to that are only the first ones of a character."""
 
 
 def known_prompt(prompt: str, vocabulary: Any) -> str:
@@ -32,6 +34,12 @@ def tokens_within(vocabulary: Any, text: str) -> Any:
 def text_within(vocabulary: Any, ids: Iterable[int]) -> str:
     """The text of ids that continue another text: a start token among them is part of it."""
     return vocabulary.decode(ids, starts=False) if isinstance(vocabulary, BytePairs) else vocabulary.decode(ids)
+
+
+def is_settled(vocabulary: Any, ids: Sequence[int], text: str) -> bool:
+    """Whether no later token changes the text of these ids: the last one is not a part of a character."""
+    in_bytes = isinstance(vocabulary, BytePairs) and vocabulary.is_byte(ids[-1])
+    return not (in_bytes or text.endswith(PART_OF_CHARACTER))
 
 
 def check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:

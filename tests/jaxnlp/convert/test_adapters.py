@@ -14,7 +14,7 @@ from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, SETTINGS, add_factors, factors_of_change
 from jaxnlp.convert.tensors import WeightsError
-from tests import decoder_folders, encoder_decoder_folders, encoder_folders, image_folders
+from tests import bart_folders, decoder_folders, encoder_decoder_folders, encoder_folders, image_folders, marian_folders
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fan_in_fan_out is set to False:UserWarning"),
@@ -238,10 +238,18 @@ def test_embeddings_of_new_tokens_are_read_if_the_folder_has_their_config_and_to
     np.testing.assert_allclose(ours.model.apply({"params": ours.params}, ids.numpy()), expected, atol=2e-5)
 
 
-def test_rows_of_tokens_of_an_encoder_decoder_change_its_one_table(tmp_path):
-    encoder_decoder_folders.write_folder(tmp_path / "t5")
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "t5")
-    options = {"target_modules": ["q"], "trainable_token_indices": {"shared": [7, 40]}}
+@pytest.mark.parametrize(
+    ("made", "options"),
+    [
+        (encoder_decoder_folders, {"target_modules": ["q"], "trainable_token_indices": {"shared": [7, 40]}}),
+        pytest.param(encoder_decoder_folders, {"target_modules": "all-linear"}, marks=pytest.mark.thorough),
+        pytest.param(bart_folders, {"target_modules": ["k_proj", "fc2", "out_proj"]}, marks=pytest.mark.thorough),
+        pytest.param(marian_folders, {"target_modules": ["q_proj", "fc1"]}, marks=pytest.mark.thorough),
+    ],
+)
+def test_an_encoder_decoder_with_an_adapter_has_the_logits_that_it_has_in_peft(made, options, tmp_path):
+    made.write_folder(tmp_path / "base")
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base")
     theirs = adapted(model, task_type="SEQ_2_SEQ_LM", r=2, **options)
     theirs.save_pretrained(tmp_path / "adapter")
     ours, tokens = jaxnlp.load_pretrained(tmp_path / "adapter"), np.array([[7, 40, 3, 1]])

@@ -202,8 +202,9 @@ def test_each_table_of_tokens_has_the_rows_of_the_last_tokens_and_a_table_of_wor
 def test_models_that_cannot_learn_new_tokens_are_refused(tmp_path):
     encoder_folders.write_folder("bert", tmp_path / "bert")
     trained = jaxnlp.load_pretrained(tmp_path / "bert")
-    with pytest.raises(ValueError, match="leaves them as they are in training"):
-        with_tokens(trained, BertClassifierConfig(pooling="mean", freeze_encoder=True))
+    adopted = BertClassifierConfig(pooling="mean").adopt(trained)
+    with pytest.raises(ValueError, match=r"but optimizer\.frozen keeps encoder/tokens/embedding"):
+        with_new_tokens(adopted, NEW, seed=0, frozen=lambda path: path[0] == "encoder")
     with pytest.raises(ValueError, match=r"with a pretrained tokenizer, got the processor CharacterVocabulary$"):
         with_new_tokens(Adopted(ClassifierConfig(), {}, CharacterVocabulary("ab")), NEW, seed=0)
     marian_folders.write_folder(tmp_path / "marian")

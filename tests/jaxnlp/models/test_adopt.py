@@ -115,16 +115,13 @@ def test_what_pretraining_lacks_is_named_and_initialised_at_random(params, tmp_p
     assert jax.tree.map(np.shape, initial(found.config)) == jax.tree.map(np.shape, params)
 
 
-def test_a_pooler_that_the_encoder_lacks_is_initialised_at_random_unless_it_stays_frozen(params, tmp_path):
+def test_a_pooler_that_the_encoder_lacks_is_initialised_at_random(params, tmp_path):
     encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
     shape = dataclasses.replace(SHAPE, use_pooler=False)
     save_pretrained(tmp_path / "plain", Pretrained(shape, encoder, None, VOCABULARY))
     found = BertClassifierConfig().adopt(load(tmp_path / "plain"))
     assert found.config.encoder == SHAPE
     assert "does not have a pooler: initialised at random" in found.notes[-1]
-    frozen = BertClassifierConfig(freeze_encoder=True)
-    with pytest.raises(ValueError, match=r"would keep a random one; set model\.pooling to cls or mean"):
-        frozen.adopt(load(tmp_path / "plain"))
     assert BertClassifierConfig(pooling="mean").adopt(load(tmp_path / "plain")).config.encoder == shape
 
 

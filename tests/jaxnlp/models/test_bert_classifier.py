@@ -220,26 +220,6 @@ def test_padding_changes_no_output():
     chex.assert_trees_all_close(apply(model, params, (garbage, mask, segments)), expected, atol=1e-6)
 
 
-@pytest.mark.thorough
-def test_a_frozen_encoder_has_no_gradient_and_no_dropout():
-    config = BertClassifierConfig(encoder=ENCODER, freeze_encoder=True, head_dropout_rate=0.0)
-    model, params = build(config, parts("sst quora"))
-
-    @functools.partial(jax.jit, static_argnums=1)
-    @jax.value_and_grad
-    def loss(params, model):
-        rngs = {"dropout": jax.random.key(0)}
-        return apply(model, params, batch(1), part="sst", deterministic=False, rngs=rngs).sum()
-
-    value, gradients = jax.device_get(loss(params, model))
-    assert not any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
-    assert gradients["heads_sst"]["kernel"].any()
-    np.testing.assert_allclose(value, np.sum(np.asarray(apply(model, params, batch(1), part="sst"))), rtol=1e-6)
-    free, _ = build(dataclasses.replace(config, freeze_encoder=False), parts("sst quora"))
-    _, gradients = jax.device_get(loss(params, free))
-    assert any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
-
-
 @pytest.mark.parametrize("processor", [TOGETHER, apart(), parts()], ids=["together", "apart", "parts"])
 def test_every_parameter_has_its_axes_and_its_role(processor):
     config = PAIRED if processor.apart else CONFIG
@@ -254,10 +234,8 @@ def test_every_parameter_has_its_axes_and_its_role(processor):
         config.parameter(("classifier", "kernel"))
 
 
-def test_frozen_parameters_are_those_of_a_frozen_encoder_and_of_an_unread_pooler():
+def test_frozen_parameters_are_those_of_an_unread_pooler():
     paths = paths_of(build(CONFIG, parts())[1])
-    frozen = BertClassifierConfig(encoder=ENCODER, freeze_encoder=True)
-    assert {path for path in paths if frozen.frozen(path)} == {path for path in paths if path[0] == "encoder"}
     for pooling, unread in (("pooler", set()), ("mean", {"pooler"}), ("cls", {"pooler"})):
         free = dataclasses.replace(CONFIG, pooling=pooling)
         assert {path[1] for path in paths if free.frozen(path)} == unread
@@ -322,12 +300,6 @@ def test_scaled_embeddings_are_scaled(together):
         ({"pooling": "sum"}, "model.pooling must be one of cls, pooler, mean, .*got 'sum'"),
         ({"similarity": "relation"}, "model.similarity must be one of"),
         ({"encoder": BertConfig(use_pooler=False)}, "model.pooling pooler needs an encoder with a pooler"),
-        ({"freeze_encoder": True, "token_dropout_rate": 0.1}, "model.token_dropout_rate applies only to"),
-        ({"freeze_encoder": True, "encoder": BertConfig(dropout_rate=0.2)}, r"model\.encoder\.dropout_rate applies"),
-        (
-            {"freeze_encoder": True, "encoder": BertConfig(attention_dropout_rate=0.2)},
-            r"model\.encoder\.attention_dropout_rate applies",
-        ),
         *(
             ({"cosine_logit": given}, "model.cosine_logit must be a positive slope and a threshold, both finite")
             for given in ((-1.0, 0.8), (0.0, 0.8), (math.nan, 0.8), (math.inf, 0.8), (10.0, math.nan))
@@ -353,11 +325,6 @@ def test_config_that_cannot_be_is_refused(fields, message):
         ({"similarity": "cosine"}, apart(), "model.similarity applies only to numbers of pairs"),
         ({"similarity": "cosine"}, apart(Number(0.0, 1.0), "together"), "model.similarity applies only to numbers"),
         ({"similarity": "cosine", "head_dropout_rate": 0.2}, parts("sts"), "model.head_dropout_rate applies"),
-        (
-            {"similarity": "cosine", "freeze_encoder": True},
-            parts("sts"),
-            "model.freeze_encoder leaves nothing to train",
-        ),
         ({"token_dropout_rate": 0.1}, parts("quora sts"), "model.token_dropout_rate applies only to single texts"),
     ],
 )

@@ -3,7 +3,6 @@ import types
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -142,19 +141,10 @@ def test_an_unknown_word_is_unknown_in_its_pairs_too():
 
 
 @pytest.mark.thorough
-def test_a_frozen_bert_has_no_gradient():
-    config = dataclasses.replace(WHOLE, freeze_bert=True, recurrent_widths=())
-    batch = batch_of(SENTENCES)
-    encoder = WordEncoder(config, *config.sizes(INPUTS))
-    arrays = [batch[name] for name in config.reads]
-    params = random_parameters(encoder, *arrays)
-    gradient = jax.jit(jax.grad(lambda p: jnp.square(encoder.apply({"params": p}, *arrays)).sum()))(params)
-    gradient = jax.device_get(gradient)
-    assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient["bert"]))
-    assert np.any(gradient["words"]["embedding"])
-    assert config.frozen(("encoder", "bert", "segments"))
-    assert not config.frozen(("encoder", "words", "embedding"))
-    assert dataclasses.replace(config, freeze_bert=False).frozen(("encoder", "bert", "pooler", "kernel"))
+def test_only_an_unread_pooler_is_frozen():
+    assert WHOLE.frozen(("encoder", "bert", "pooler", "kernel"))
+    assert not WHOLE.frozen(("encoder", "bert", "segments"))
+    assert not WHOLE.frozen(("encoder", "words", "embedding"))
 
 
 def test_the_bert_of_another_model_is_adopted_with_its_tokenizer():
@@ -189,7 +179,6 @@ def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
     ("fields", "message"),
     [
         ({"word_width": 0, "character_features": 0}, "the model has no input"),
-        ({"freeze_bert": True}, "model.freeze_bert applies only to models with model.bert"),
         ({"recurrent_widths": (), "cell": "gru"}, "model.cell applies only to models with recurrent layers"),
         ({"recurrent_widths": (0,)}, "model.recurrent_widths must be at least 1 each"),
         ({"word_dropout_rate": 1.0}, "model.word_dropout_rate must be in"),

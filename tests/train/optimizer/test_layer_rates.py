@@ -1,163 +1,30 @@
-"""Parameters that are frozen, and layers that learn more slowly than those above them."""
+"""Layers learn more slowly than those above them."""
 
 import dataclasses
 import functools
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from jaxnlp.models import Parameter
-from jaxnlp.models.bert import BertConfig
-from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.saving.serialization import ConfigError
-from jaxnlp.targets import OneClass
-from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart
-from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
-from tests.processors import sized
-from train.optimizer import SGD, AdamW, Muon
+from tests.train.optimizer.classifier_of_parts import DESCRIBE, TASKED, by_path, params_of, stepped
+from train.optimizer import SGD, AdamW
 from train.optimizer.chain import (
-    clip_by_global_norm,
     current_learning_rate,
-    has_weight_decay,
-    leave_frozen,
-    make_optimizer,
-    scale_by_progress,
 )
 from train.optimizer.layer_rates import layer_factors
 from train.optimizer.parameters import describe
-from train.optimizer.schedules import Constant, Cosine
-from train.run.begin import begin
-from train.run.setup import set_up
-
-ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
-TWO = OneClass(("0", "1"))
-PARTS = TextClassifierProcessor(
-    WordPieceVocabulary.of_pieces(SPECIAL), 5, (("sst", TextPart(TWO)), ("quora", TextPart(TWO, 2))), "apart"
-)
-TASKED = BertClassifierConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
-DESCRIBE = functools.partial(describe, TASKED.parameter)
-SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
-
-
-def tree(seed):
-    generator = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda shape: generator.normal(size=shape).astype(np.float32), SHAPES, is_leaf=lambda x: isinstance(x, tuple)
-    )
-
-
-def params_of(config):
-    """Random, in the shapes of a model's."""
-    processor = PARTS if isinstance(config, BertClassifierConfig) else sized(7)
-    model = config.build(processor)
-    init = jax.eval_shape(model.init, jax.random.key(0), *config.inputs(processor))
-    generator = np.random.default_rng(0)
-    return jax.tree.map(lambda s: generator.normal(size=s.shape).astype(np.float32), init["params"])
-
-
-def by_path(tree):
-    return {
-        tuple(part.key for part in path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
-def stepped(config, params, gradients, frozen=lambda path: False, parameter=TASKED.parameter):
-    """Parameters after an update with each gradient, and the optimizer's state."""
-    optimizer = make_optimizer(config, total_steps=10, parameter=parameter, frozen=frozen)
-    state, update = jax.jit(optimizer.init)(params), jax.jit(optimizer.update)
-    for gradient in gradients:
-        updates, state = update(gradient, state, params, progress=np.int32(1))
-        params = jax.tree.map(np.add, params, updates)
-    return params, state
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("config", "kept"),
-    [
-        (AdamW(learning_rate=0.1, weight_decay=0.3), 2),
-        (AdamW(learning_rate=0.1), 2),
-        (Muon(learning_rate=0.1, weight_decay=0.3), None),
-        (SGD(learning_rate=0.1, momentum=0.9, weight_decay=0.3), 1),
-        (AdamW(learning_rate=0.1, reference_tokens=1, schedule=Cosine(unit="tokens", end=5)), 2),
-    ],
-    ids=str,
-)
-def test_frozen_parameters_keep_their_bits_and_have_no_moments(config, kept):
-    before = params_of(TASKED)
-    gradients = [jax.tree.map(lambda x, n=n: np.cos(x + n), before) for n in range(3)]
-    after, state = stepped(config, before, gradients, TASKED.frozen)
-    for path, value in by_path(before).items():
-        assert (by_path(after)[path].tobytes() == value.tobytes()) == (path[0] == "encoder"), path
-    np.testing.assert_allclose(current_learning_rate(state), config.rate(jnp.float32(3), total_steps=10))
-    heads = {name: part for name, part in before.items() if name != "encoder"}
-    assert len(heads) == 3
-    _, alone = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
-    assert [x.shape for x in jax.tree.leaves(state)] == [x.shape for x in jax.tree.leaves(alone)]
-    if kept is not None:
-        assert len([x for x in jax.tree.leaves(state) if x.ndim]) == kept * len(jax.tree.leaves(heads))
-
-
-def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
-    config = AdamW(learning_rate=0.1, weight_decay=0.3, max_grad_norm=0.1)
-    before = params_of(TASKED)
-    heads = {name: part for name, part in before.items() if name != "encoder"}
-    gradients = [jax.tree.map(lambda x, n=n: 100.0 * np.cos(x + n), before) for n in range(3)]
-    after, _ = stepped(config, before, gradients, TASKED.frozen)
-    expected, _ = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
-    chex.assert_trees_all_equal({name: after[name] for name in heads}, expected)
-
-
-def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
-    config, params = AdamW(weight_decay=0.3), params_of(TASKED)
-    schedule = functools.partial(config.rate, total_steps=10)
-    plain = optax.chain(
-        clip_by_global_norm(1.0),
-        optax.scale_by_adam(),
-        optax.add_decayed_weights(0.3, mask=functools.partial(has_weight_decay, describe=DESCRIBE)),
-        scale_by_progress(schedule, by_tokens=False),
-    )
-    free = dataclasses.replace(TASKED, freeze_encoder=False)
-    for optimizer in (
-        make_optimizer(config, total_steps=10, parameter=TASKED.parameter),
-        make_optimizer(config, total_steps=10, parameter=TASKED.parameter, frozen=free.frozen),
-    ):
-        chex.assert_trees_all_equal(jax.jit(optimizer.init)(params), jax.jit(plain.init)(params))
-
-
-def test_an_update_without_parameters_may_leave_frozen_ones_too():
-    optimizer = leave_frozen(optax.with_extra_args_support(optax.sgd(0.5)), lambda path: path == ("a",))
-    updates, _ = optimizer.update({"a": jnp.ones(2), "b": jnp.ones(1)}, optimizer.init({"a": 0, "b": 0}))
-    chex.assert_trees_all_equal(updates, {"a": jnp.zeros(2), "b": jnp.array([-0.5])})
-
-
-@pytest.mark.thorough
-def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_fit, stop_at, tmp_path):
-    class WithFrozenTokens(type(tiny_config().model)):
-        def frozen(self, path):
-            return path[0] == "tokens"
-
-    config = tiny_config(model=WithFrozenTokens())
-    straight = quick_fit(config, tmp_path / "straight").state
-    with stop_at(5):
-        assert quick_fit(config, tmp_path / "killed").stopped_by == "SIGTERM"
-    killed = quick_fit(config, tmp_path / "killed").state
-    chex.assert_trees_all_equal((killed.params, killed.opt_state), (straight.params, straight.opt_state))
-    setup = set_up(begin(config))
-    first = jax.jit(setup.initial_state)(setup.given).params
-    np.testing.assert_array_equal(straight.params["tokens"]["embedding"], first["tokens"]["embedding"])
-    assert (straight.params["head"]["kernel"] != first["head"]["kernel"]).all()
+from train.optimizer.schedules import Constant
 
 
 def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_heads():
-    factors = by_path(layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), DESCRIBE, 0.5))
+    factors = by_path(layer_factors(params_of(TASKED), DESCRIBE, 0.5))
     seen = set()
     for path, factor in factors.items():
         if path[:2] == ("encoder", "blocks"):
@@ -180,7 +47,7 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [AdamW, SGD])
 def test_layer_decay_multiplies_updates_with_their_weight_decay(kind):
-    params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
+    params = params_of(TASKED)
     gradient = jax.tree.map(np.cos, params)
     config = kind(learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, max_grad_norm=None)
     (found, state), (plain, _) = (
@@ -195,7 +62,7 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(kind):
 
 
 def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_above():
-    params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
+    params = params_of(TASKED)
     plain, slower = (by_path(layer_factors(params, DESCRIBE, 0.5, ratio)) for ratio in (1.0, 0.25))
     below = [path for path in plain if (plain[path] < 1.0).all()]
     assert 0 < len(below) < len(plain)
@@ -211,17 +78,10 @@ def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_abov
 
 
 def test_layers_that_are_partly_frozen_have_the_factors_of_all():
-    params, config = (
-        params_of(TASKED),
-        SGD(layer_decay=0.5, max_grad_norm=None, learning_rate=1.0),
-    )
-
-    def frozen(path):
-        return "attention" in path or "tokens" in path
-
+    params = params_of(TASKED)
+    config = SGD(layer_decay=0.5, max_grad_norm=None, learning_rate=1.0, schedule=Constant())
     ones = jax.tree.map(np.ones_like, params)
-    config = dataclasses.replace(config, schedule=Constant())
-    after, _ = stepped(config, params, [ones], frozen)
+    after, _ = stepped(config, params, [ones], frozen=("attention", "tokens"))
     change = by_path(jax.tree.map(lambda a, b: b - a, after, params))
     np.testing.assert_allclose(change["encoder", "blocks", "feed_forward", "up", "bias"][:, 0], [0.125, 0.25, 0.5])
     assert not change["encoder", "tokens", "embedding"].any()
@@ -301,4 +161,4 @@ def test_layer_decay_is_refused_where_no_blocks_are_trained():
     with pytest.raises(ConfigError, match=message):
         stepped(config, params_of(two_layers), [], parameter=two_layers.parameter)
     with pytest.raises(ConfigError, match=message):
-        stepped(config, params_of(TASKED), [], TASKED.frozen)
+        stepped(config, params_of(TASKED), [], frozen=("encoder",))

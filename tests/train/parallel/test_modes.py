@@ -136,7 +136,7 @@ OPTIONS = {
     "layer-wise rates": {"optimizer.layer_decay": 0.7},
     "LoRA": {"optimizer.lora_rank": 2},
     "untied embeddings": {"model.tie_embeddings": False},
-    "frozen encoder": {"model.freeze_encoder": True, "optimizer.layer_decay": 1.0},
+    "frozen encoder": {"optimizer.frozen": ("encoder",), "optimizer.layer_decay": 1.0},
 }
 """Of a GPT, and the last one of a BERT."""
 

@@ -114,7 +114,7 @@ def test_a_run_begins_with_the_weights_of_a_folder_and_keeps_its_own_dropout(mak
 def test_a_run_begins_with_the_encoder_of_a_run_of_parts_and_with_heads_of_the_same_labels(
     make_config, weights, tmp_path
 ):
-    outcome = train(make_config(("sst",), total_steps=2, **{"model.freeze_encoder": True}), tmp_path / "frozen")
+    outcome = train(make_config(("sst",), total_steps=2, **{"optimizer.frozen": ("encoder",)}), tmp_path / "frozen")
     before = outcome.state.params
     chex.assert_trees_all_equal(before["encoder"], read_pretrained(weights).params)
     _, params = initial_params(make_config(("sst",), init_from=str(tmp_path / "frozen")))
@@ -311,10 +311,10 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
     params = {name: value for name, value in found.params.items() if name != "pooler"}
     plain = found._replace(config=dataclasses.replace(found.config, use_pooler=False), params=params)
     save_pretrained(tmp_path / "plain", plain)
-    without_pooler = {"init_from": str(tmp_path / "plain"), "model.pooling": "pooler", "model.freeze_encoder": True}
+    without_pooler = {"init_from": str(tmp_path / "plain"), "model.pooling": "pooler", "optimizer.frozen": ("encoder",)}
     for error, changes, message in (
         (RunError, {"init_from": "/nowhere"}, r"--init-from: there is no folder /nowhere"),
-        (RunError, without_pooler, r"--init-from .*plain: it has no pooler, and model\.freeze_encoder would keep"),
+        (ConfigError, without_pooler, r"keeps encoder/pooler/bias, which .*plain does not have: .* stay random"),
         (
             RunError,
             {"data.max_length": 17},

@@ -103,3 +103,15 @@ def test_the_step_uses_the_schedule_of_the_config(tiny_config):
         assert float(output.learning_rate) == 0.125
     assert math.isfinite(float(output.metrics["loss"][0]))
     assert int(state.step) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("token",), "has no parameter or module 'token'; did you mean tokens"),
+        (("tokens", "head"), "leaves no parameter to train"),
+    ],
+)
+def test_frozen_parts_that_are_not_there_or_are_all_are_refused(tiny_config, names, message):
+    with pytest.raises(ConfigError, match=message):
+        set_up(begin(tiny_config(**{"optimizer.frozen": names})))

@@ -299,7 +299,7 @@ def tiny_folder(tmp_path_factory):
         ("modernbert", {"attention_bias": True}, "attention_bias True, expected False"),
         ("modernbert", {"decoder_bias": False}, "decoder_bias False, expected True"),
         ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling 'max', expected 'cls' or 'mean'"),
-        ("modernbert", {"layer_types": ["full_attention"]}, "expected full_attention or .* for each of 3 layers"),
+        ("modernbert", {"layer_types": ["full_attention"]}, "must be full_attention or .* for each of 3 layers"),
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type 'yarn'"),
         ("modernbert", {"rope_parameters": {"rope_theta": 3.0}}, "rope_parameters of rope_theta"),
         ("modernbert", {"layer_types": None, "global_attn_every_n_layers": 0}, "a whole number of at least 1"),

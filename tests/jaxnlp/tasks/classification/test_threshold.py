@@ -1,4 +1,5 @@
 import csv
+import errno
 import json
 import types
 
@@ -15,7 +16,7 @@ from jaxnlp.tasks.classification.threshold import CANDIDATES, ChooseThreshold, c
 from train.evaluate import main as evaluate
 
 
-def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tmp_path, capsys):
+def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tmp_path, monkeypatch, capsys):
     run = text_run("class")
     assert evaluate([str(run), "threshold"]) == 0
     shown = capsys.readouterr().out
@@ -24,6 +25,15 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
     assert held["split"] == "validation"
     assert held["macro_f1"] > 0.9
     assert kept_threshold(load_run(run)) == held["threshold"]
+    with monkeypatch.context() as patched:
+
+        def refused(path, text):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+        patched.setattr("train.evaluate.run_folder.write_text", refused)
+        with pytest.raises(OSError, match="Read-only file system"):
+            evaluate([str(run), "threshold"])
+        assert f"{held['threshold']:.4f}" in capsys.readouterr().out  # the scores are not lost
     try:
         (run / FILE).write_text(json.dumps(held | {"threshold": 0.9999}))
         assert main(["predict", str(run), "the run"]) == 0
@@ -59,7 +69,7 @@ class Given:
         self.trained = types.SimpleNamespace(
             processor=types.SimpleNamespace(targets=targets, by_part={"": None}),
             model=types.SimpleNamespace(config=None),
-            folder=None,
+            step=3,
         )
         self.split = types.SimpleNamespace(examples=[types.SimpleNamespace(label=x) for x in labels], scored=True)
         self.outputs = lambda function: np.log(found) if isinstance(targets, OneClass) else scipy.special.logit(found)

@@ -14,8 +14,9 @@ from flax.traverse_util import flatten_dict
 
 import jaxnlp
 from jaxnlp.__main__ import main
+from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks.language_model.weights import ExportDecoder
-from tests import decoder_folders, encoder_folders, image_folders
+from tests import bart_folders, decoder_folders, encoder_decoder_folders, encoder_folders, image_folders, marian_folders
 from tests.encoder_folders import TEXTS
 from tests.jaxnlp.tasks.classification.test_image_weights import write_classes
 
@@ -124,6 +125,27 @@ def test_a_classifier_has_the_predictions_of_the_run_in_peft(tmp_path):
         with torch.no_grad():
             logits = theirs(**tokenizer(text, return_tensors="pt", truncation=True, max_length=40)).logits
         np.testing.assert_allclose([*one.probabilities.values()], logits.softmax(-1)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("made", [encoder_decoder_folders, bart_folders, marian_folders])
+def test_an_encoder_decoder_has_the_logits_of_the_run_in_peft(made, tmp_path):
+    made.write_folder(tmp_path / "base")
+    pairs = [f"{one} {other}\t{other} {one}" for one in TEXTS[0].split() for other in TEXTS[1].split()]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs))
+    data = ["--data.train", tmp_path / "pairs.tsv", "--data.lengths", "24"]
+    train("t5_finetune", "--init-from", tmp_path / "base", *data, "--workdir", tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "adapter"), "--format", "peft"]) == 0
+    run, again = jaxnlp.load_run(tmp_path / "run"), jaxnlp.load_pretrained(tmp_path / "adapter")
+    base = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base")
+    source, target = np.array([[7, 9, 11, 3]]), np.array([[5, 8, 13]])
+    with torch.no_grad():
+        before = base(torch.tensor(source), decoder_input_ids=torch.tensor(target)).logits.numpy()
+        theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+        expected = theirs(torch.tensor(source), decoder_input_ids=torch.tensor(target)).logits.numpy()
+    assert np.abs(before - expected).max() > 1e-3
+    for trained in (run, again):
+        exact = dataclasses.replace(trained.model.config, compute=EXACT).build(trained.processor)
+        np.testing.assert_allclose(exact.apply({"params": trained.params}, source, target), expected, atol=2e-5)
 
 
 @pytest.mark.thorough
