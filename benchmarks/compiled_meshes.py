@@ -15,9 +15,9 @@ import jax
 
 from benchmarks.compiled import record
 from benchmarks.markdown import with_table
+from benchmarks.mesh_costs import Costs, costs, transformer_activations
 from jaxnlp.cli.messages import exit_status
 from jaxnlp.models.gpt import GPTConfig
-from train.parallel.costs import Costs, costs, transformer_activations
 from train.parallel.rules import placements
 from train.recipes import load_recipe
 from train.run.machine import short_commit

@@ -24,12 +24,11 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
 
     On CPU dense layers of blocks have transposed kernels, so that all weights of an output are adjacent: a product with
     few rows takes up to a half less time. With bfloat16, or if the model rounds the operands of products, these kernels
-    are rounded once, and their products round their inputs. A model that generates and rounds operands keeps its
-    kernels: it rounds those of its decoder itself, if that takes less time.
+    are rounded once, and their products round their inputs.
 
     With int8 they have 8 bits a weight (`ops.quantisation`), so that a token of one sequence takes less time. Models
     that read many rows at once would take more: see there. In 16 or 8 bits the output layer of a model that generates
-    changes, too.
+    is rounded, too.
 
     Args:
       model: the Linen module, with its `config`.
@@ -53,13 +52,12 @@ def inference_params(model: nn.Module, params: Params, weights: Weights = "float
         )
     if weights == "bfloat16" and operand_dtype("auto") is None:
         raise ValueError("bfloat16 would be slower on this CPU, which has no instructions for it: leave it out")
-    rounds = config.compute.operand_dtype
-    if weights == "float32" and (target_platform() != "cpu" or (rounds and generates)):
+    if not kernels or (weights == "float32" and target_platform() != "cpu"):
         return jax.device_put(unflatten_dict(flat))
-    precision = (rounds or "float32") if weights == "float32" else weights
+    precision = (config.compute.operand_dtype or "float32") if weights == "float32" else weights
     for path in kernels:
         flat[*path[:-1], TRANSPOSED] = _rows(flat.pop(path), precision)
-    if weights != "float32" and generates:
+    if precision != "float32" and generates:
         flat[(OUTPUT_ROWS,)] = _rows(model.output_layer(params)[0], precision)
     return jax.device_put(unflatten_dict(flat))
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from jaxnlp.ops.devices import is_divided, target_platform
-from jaxnlp.ops.quantisation import QuantisedRows, quantised_scores
+from jaxnlp.ops.quantisation import QuantisedRows, products_in_loops, quantised_scores
 from jaxnlp.typing import Params
 
 
@@ -91,17 +91,21 @@ def scores_of_rows(
     if isinstance(table, QuantisedRows):
         return quantised_scores(x, table)
     if table.dtype.itemsize < x.dtype.itemsize:
-        return _product_with_rows(x.astype(table.dtype), table).astype(x.dtype)
+        return _product_with_rows(x, table).astype(x.dtype)
     if dtype is None or jnp.dtype(dtype) == x.dtype:
         return jnp.einsum("nd,vd->nv", x, table.astype(x.dtype))
     return matmul(x, table.T, dtype)
 
 
 def _product_with_rows(x: jax.Array, table: jax.Array) -> jax.Array:
-    """x table^T in float32. On CPU one x of bfloat16 would take ten times as long as two, so it gets a second row."""
-    if len(x) == 1 and target_platform() == "cpu":
-        return product(jnp.concatenate([x, x]), table, "nd,vd->nv")[:1]
-    return product(x, table, "nd,vd->nv")
+    """The product of x, rounded to the table's type, with its rows, in float32."""
+    if len(x) == 1 and target_platform() == "cpu" and table.dtype == jnp.bfloat16:
+        # A product in bfloat16 would take ten times as long, and one of two rows twice as long. XLA would choose the
+        # former after a conversion of x to bfloat16 and back. If it added a bias to the product in one program, it
+        # would write the table in float32 first.
+        rounded = jax.lax.reduce_precision(x.astype(jnp.float32), exponent_bits=8, mantissa_bits=7)
+        return stored(products_in_loops(rounded, table, never=table[0, 0] > jnp.inf))
+    return product(x.astype(table.dtype), table, "nd,vd->nv")
 
 
 def shared_matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:

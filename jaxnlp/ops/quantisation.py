@@ -48,21 +48,23 @@ def quantised_scores(x: jax.Array, rows: QuantisedRows) -> jax.Array:
     chex.assert_rank([x, rows.values], 2)
     chex.assert_equal_shape([x, rows.values], dims=1)
 
-    def product(x: jax.Array) -> jax.Array:
-        return x @ rows.values.astype(x.dtype).T
-
     if len(x) <= FEW_ROWS and target_platform() == "cpu":
-        # XLA reads 8 bits in the loop of one row's product. For several rows it would first write them in 32 bits.
-        x = _computed(x, rows)
-        y = jnp.concatenate([product(x[index : index + 1]) for index in range(len(x))])
+        y = products_in_loops(x, rows.values, never=rows.scales[0] < 0.0)
     else:
-        y = product(x)
+        y = x @ rows.values.astype(x.dtype).T
     return y * rows.scales.astype(x.dtype)[None]
 
 
-def _computed(x: jax.Array, rows: QuantisedRows) -> jax.Array:
-    """The same array, which XLA computes before the product. It would otherwise compute it again for each output.
+def products_in_loops(x: jax.Array, table: jax.Array, *, never: jax.Array) -> jax.Array:
+    """x table^T for few x on CPU, [N, F], dtype of x, which reads a table of a shorter type as it is.
 
-    A barrier does not keep XLA on CPU from that. A branch does: XLA does not know that no scale is negative.
+    XLA converts the table in the loop of one x's product. For several x it would first write it in their type.
+
+    Args:
+      x: [N, D].
+      table: [F, D], of a type with fewer bits.
+      never: [], false, but XLA must not know it. A branch on it makes XLA compute x before the products: it would
+        otherwise compute x again for each output, and a barrier does not keep it from that on CPU.
     """
-    return jax.lax.cond(rows.scales[0] < 0.0, jnp.zeros_like, lambda x: x, x)
+    x = jax.lax.cond(never, jnp.zeros_like, lambda x: x, x)
+    return jnp.concatenate([x[index : index + 1] @ table.astype(x.dtype).T for index in range(len(x))])

@@ -151,6 +151,16 @@ def test_a_table_in_a_shorter_type_rounds_the_other_operand(rows):
     assert_near(found, x.astype(jnp.bfloat16).astype(np.float64) @ np.asarray(table).astype(np.float64).T)
 
 
+def test_one_row_reads_a_table_in_a_shorter_type_as_it_is():
+    def layer(x, table, bias):
+        return x[:, :1] + added(scores_of_rows(2.0 * x, table), bias[None])
+
+    x, table = jnp.ones((1, 256)), jnp.ones((256, 256), jnp.bfloat16)
+    compiled = jax.jit(layer).lower(x, table, jnp.ones(256)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < table.nbytes
+    assert "conditional" in compiled.as_text()  # the row is computed once, not for each output
+
+
 def test_other_programs_read_the_outputs_of_one_that_ends_in_products():
     # Some of these outputs are what a product left, others transposed: JAX must know the memory layout of each.
     x, w, upstream = random_arrays()

@@ -1,4 +1,4 @@
-"""The formulas of `train.parallel.costs`, by the compiled steps of eight devices."""
+"""The formulas of `benchmarks.mesh_costs`, by the compiled steps of eight devices."""
 
 import dataclasses
 import json
@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import pytest
 
+from benchmarks.mesh_costs import costs, transformer_activations
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.typing import BATCH_AXIS, MODEL_AXIS
 from tests.guards import test_families as guards
 from train.config import update
 from train.parallel import mesh_parallel
-from train.parallel.costs import costs, transformer_activations
 from train.parallel.rules import placements
 from train.programs.hlo import parse
 from train.recipes import load_recipe
