@@ -68,7 +68,8 @@ def encoder_rows(model_type: str = "bert", repeats: int = 15) -> list[dict[str, 
     """The median seconds of an encoder for each of `TEXTS`, in turns with weights of dense layers in 32 and 8 bits."""
     trained = with_folder(load_pretrained, model_type)
     bits = {"seconds": trained.separate_params, "seconds_int8": in_int8(trained.separate_params)}
-    apply, rows = jax.jit(trained.model.apply), []
+    apply = jax.jit(trained.model.apply)
+    rows: list[dict[str, Any]] = []
     for texts, words in TEXTS.items():
         batch = trained.processor([sentence(count) for count in words])
         taken: dict[str, list[float]] = {name: [] for name in bits}
@@ -78,7 +79,8 @@ def encoder_rows(model_type: str = "bert", repeats: int = 15) -> list[dict[str, 
                 jax.block_until_ready(apply({"params": params}, **batch))
                 taken[name].append(time.perf_counter() - start)
         medians = {name: statistics.median(each[1:]) for name, each in taken.items()}  # the first call compiles
-        rows.append({"encoder": model_type, "texts": texts, **medians, **where_and_when()})
+        row: dict[str, Any] = {"encoder": model_type, "texts": texts}
+        rows.append(row | medians | where_and_when())
     return rows
 
 
