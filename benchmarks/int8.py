@@ -59,7 +59,7 @@ def row_of(run: Path) -> dict[str, Any]:
     }
 
 
-def where_and_when() -> dict[str, str]:
+def where_and_when() -> dict[str, Any]:
     """The fields of the machine, the date and the commit."""
     return {"device": device_name(), "date": datetime.date.today().isoformat(), "commit": commit()}
 
