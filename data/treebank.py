@@ -125,6 +125,7 @@ class Treebank(SplitFiles):
             raise DataError(f"no training sentence is left: none is {fits} for data.max_length")
         processor = self._processor(kept, processor)
         trees = [self._derived(sentence, processor) for sentence in kept]
+        held = {name: [self._derived(sentence, processor) for sentence in of] for name, of in splits.items()}
         description = f"{len(kept):,} trees for training"
         if left_out := len(short) - len(kept):
             description += f" ({left_out:,} that are not projective were left out)"
@@ -147,7 +148,6 @@ class Treebank(SplitFiles):
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
         content += [[one.lines for one in sentences] for sentences in splits.values()]
-        held = {name: [self._derived(sentence, processor) for sentence in of] for name, of in splits.items()}
         longest = max(tree_length(processor, tree) for of_split in held.values() for tree in of_split)
         lengths = [tree_length(processor, tree) for tree in trees]
         shapes = self.shapes(lengths, max(longest, *lengths), processor)
