@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, require_batch, require_processor
 from data.invented_people import BIRTH_DOCUMENTS, PLACES, InventedPeople, combined, invent
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
@@ -116,11 +116,7 @@ class QuestionContexts(SplitFiles):
         processor = QuestionProcessor(vocabulary, self.max_length, self.overlap)
         splits = self._splits(questions, processor)
         train, (windows, buckets) = questions.pop("train"), splits.pop("train")
-        if len(windows) < self.batch_size:
-            raise DataError(
-                f"{len(windows)} training windows are fewer than a batch; set --data.batch-size to {len(windows)} or "
-                "less"
-            )
+        require_batch(len(windows), self.batch_size, "windows")
         shuffled_windows = shuffled(windows, seed)
         counts = ", ".join(f"{len(rows):,} for {split}" for split, rows in {"training": train, **questions}.items())
         return Corpus(

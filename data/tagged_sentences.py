@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import Corpus, DataError, Split, refuse_path, require_processor
+from data import Corpus, DataError, Split, refuse_path, require_batch, require_processor
 from data.download import locate_folder
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
@@ -181,10 +181,7 @@ class TaggedSentences(SplitFiles):
         processor = self._processor(files["train"].sentences, held_out, scheme, processor)
         rows = {split: self._rows(file, processor, scheme) for split, file in files.items()}
         train = rows.pop("train")
-        if len(train) < self.batch_size:
-            raise DataError(
-                f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
-            )
+        require_batch(len(train), self.batch_size, "sentences")
         description = summary(processor, {"training": train, **rows}, scheme, files["train"].counts)
         if held_out:
             kept = len(files["train"].sentences)

@@ -226,7 +226,7 @@ def test_own_files_hold_out_a_tenth_of_the_contexts_and_keep_the_vocabulary_of_a
         ({"encoding": "cp1252"}, "data.encoding"),
         ({"source": "files", "people": 3}, "data.people"),
         ({"max_length": 64, "overlap": 29}, "at most 28"),
-        ({"max_length": 64, "overlap": 8, "people": 1}, "set --data.batch-size"),
+        ({"max_length": 64, "overlap": 8, "people": 1}, "--data.batch-size 32 exceeds"),
         ({"vocabulary_size": 10, "people": 3}, "--data.vocabulary-size 10"),
     ],
 )
