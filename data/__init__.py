@@ -13,6 +13,7 @@ __all__ = [
     "NumpyBatch",
     "Split",
     "refuse_path",
+    "require_batch",
     "require_processor",
     "short_reason",
 ]
@@ -24,6 +25,14 @@ def refuse_path(source: str, path: object, otherwise: str) -> None:
     """Raises DataError for a path that is given with a source that reads none; `otherwise` is the remedy."""
     if path is not None:
         raise DataError(f"data.source {source} takes no path, got {path}; {otherwise}")
+
+
+def require_batch(count: int, batch_size: int, what: str) -> None:
+    """Raises DataError for fewer training examples than a batch; `what` is the noun for them."""
+    if count < batch_size:
+        raise DataError(
+            f"--data.batch-size {batch_size} exceeds the number of training {what}, {count}; give {count} or less"
+        )
 
 
 def require_processor(processor: Any, kind: type[P]) -> P:

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import difflib
 import gzip
 import hashlib
 import logging
@@ -29,6 +28,7 @@ from data import short_reason
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
 from jaxnlp.cli.messages import program_name, reason
 from jaxnlp.cli.options import read_options
+from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.inference.caches import cache_folder
 
 _logger = logging.getLogger(__name__)
@@ -360,9 +360,7 @@ def find_data_sets(names: Sequence[str]) -> list[DataSet]:
     """The data sets of these names. Raises: ValueError for an unknown name; it suggests a similar one."""
     for name in names:
         if name not in DATA_SETS:
-            close = difflib.get_close_matches(name, DATA_SETS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(DATA_SETS)}"
-            raise ValueError(f"there is no data set {name!r}; {hint}")
+            raise ValueError(f"there is no data set {name!r}; {suggestion(name, DATA_SETS)}")
     return [DATA_SETS[name] for name in names]
 
 

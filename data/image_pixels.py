@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.images import Images
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_batch, require_processor
+from data.images import Images, check_shape
 from data.pipelines.endless import batched, iterable
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.image_augmentation import flip
@@ -117,13 +117,9 @@ class ImagePixels(DataConfig):
         parts = [part.images for part in self._images.labelled_parts(channels, preprocessing)]
         palette = palette or palette_of(parts[0], self.palette_size, preprocessing)
         for images in parts:
-            check_shape(images, palette, f"data.source {self.source}")
+            check_shape(images, palette.images, f"data.source {self.source}")
         train, validation = parts
-        if len(train) < self.batch_size:
-            raise DataError(
-                f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train)}; give "
-                f"{len(train)} or less"
-            )
+        require_batch(len(train), self.batch_size, "images")
         side = palette.images.size
         return Corpus(
             train=self._training_batches(palette.encode(train).reshape(-1, side, side, 1), seed),
@@ -144,9 +140,8 @@ class ImagePixels(DataConfig):
         palette = require_processor(processor, Palette)
         reader = palette.images
         read = read_images(path, channels=reader.channels, preprocessing=reader.preprocessing, skip_broken=True)
-        images = read.images
-        check_shape(images, palette, str(path))
-        return self._split(images, palette)
+        check_shape(read.images, reader, str(path))
+        return self._split(read.images, palette)
 
     def _training_batches(self, ids: np.ndarray, seed: int) -> Any:
         """Of the images [N, I, I, 1], as ids."""
@@ -166,15 +161,6 @@ class ImagePixels(DataConfig):
         ids, size = palette.encode(images), self.evaluation_batch_size
         parts = (ids[start : start + size] for start in range(0, len(ids), size))
         return Split([_batch(part, size) for part in parts], tuple(images))
-
-
-def check_shape(images: np.ndarray, palette: Palette, name: str) -> None:
-    """Raises: DataError, with this name, unless images [N, I, I, R] have the shape of the palette's."""
-    if images.shape[1:] != palette.images.shape:
-        raise DataError(
-            f"{name}: images of shape {images.shape[1:]}, but the model reads {palette.images.shape}; crop and scale "
-            f"them first, or train with --data.resize {palette.images.size}"
-        )
 
 
 def palette_of(images: np.ndarray, size: int, preprocessing: Preprocessing = UNCHANGED) -> Palette:

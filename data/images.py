@@ -22,6 +22,7 @@ from data import (
     NumpyBatch,
     Split,
     refuse_path,
+    require_batch,
     require_processor,
     short_reason,
 )
@@ -137,11 +138,7 @@ class Images(DataConfig):
         if earlier is not None:
             mean, stddev = earlier.mean, earlier.stddev
         fitted = ImageProcessor(size, channels, mean, stddev, train.classes, preprocessing)
-        if len(train.images) < self.batch_size:
-            raise DataError(
-                f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train.images)}; give "
-                f"{len(train.images)} or less"
-            )
+        require_batch(len(train.images), self.batch_size, "images")
         fields = fitted.to_json()
         del fields["preprocessing"]  # the images below are scaled already
         arrays = [array for part in (train, validation) for array in (part.images, part.labels.astype(np.int32))]
@@ -172,11 +169,7 @@ class Images(DataConfig):
         processor = require_processor(processor, ImageProcessor)
         options = {"channels": processor.channels, "preprocessing": processor.preprocessing}
         labelled = read_images(path, processor.classes, **options, skip_broken=True)
-        if labelled.images.shape[1:] != processor.shape:
-            raise DataError(
-                f"{path}: images of shape {labelled.images.shape[1:]}, but the model reads {processor.shape}; crop and "
-                f"scale them first, or train with --data.resize {processor.size}"
-            )
+        check_shape(labelled.images, processor, str(path))
         return self._split(labelled)
 
     def _preprocessing(self, earlier: ImageProcessor | None) -> Preprocessing:
@@ -275,6 +268,15 @@ class Images(DataConfig):
             )
         rows = zip(labelled.images, labelled.labels.tolist(), labelled.names, strict=True)
         return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
+
+
+def check_shape(images: np.ndarray, processor: ImageProcessor, name: str) -> None:
+    """Raises DataError, with this name, unless images [N, I, I, R] have the shape that the processor reads."""
+    if images.shape[1:] != processor.shape:
+        raise DataError(
+            f"{name}: images of shape {images.shape[1:]}, but the model reads {processor.shape}; crop and scale them "
+            f"first, or train with --data.resize {processor.size}"
+        )
 
 
 def _class_sizes(classes: Sequence[str], counts: np.ndarray) -> str:

@@ -3,8 +3,6 @@
 Source: CMU 11-785, homework 4 part 1.
 """
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,49 +18,19 @@ FIXTURES = {"prediction": "prediction.npz", "generation": "generation.npy"}
 """The splits and their files in the folder `fixtures` of the homework."""
 
 
-class LazySplits(Mapping[str, Split]):
-    """Splits by name; some are read when they are first used."""
-
-    def __init__(self, splits: Mapping[str, Split], readers: Mapping[str, Callable[[], Split]]):
-        """Args: splits: the splits that are already read. readers: functions that read the others."""
-        self._splits, self._readers = dict(splits), dict(readers)
-
-    def __getitem__(self, name: str) -> Split:
-        if name in self._readers:
-            self._splits[name] = self._readers.pop(name)()
-        return self._splits[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._splits or name in self._readers
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self._splits, *self._readers))
-
-    def __len__(self) -> int:
-        return len(self._splits) + len(self._readers)
-
-
-def fixture_splits(splits: Mapping[str, Split], path: str | None, vocabulary: Vocabulary) -> Mapping[str, Split]:
-    """The splits, and those of the fixtures in the folder of the homework's data.
+def fixture_splits(path: str | None, vocabulary: Vocabulary) -> dict[str, Split]:
+    """The splits of the fixtures in the folder of the homework's data, without those whose file is not there.
 
     Args:
-      splits: of the text.
       path: folder of the homework's data; None = in $JAXNLP_DATA.
       vocabulary: of the homework.
+
+    Raises: as `read_prediction_fixture`.
     """
     folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds="the homework's files", otherwise=OTHERWISE) / "fixtures"
-    readers: dict[str, Callable[[Path, int], Split]] = {
-        "prediction": read_prediction_fixture,
-        "generation": read_prompts,
-    }
-    return LazySplits(
-        splits,
-        {
-            name: functools.partial(readers[name], folder / file, vocabulary.size)
-            for name, file in FIXTURES.items()
-            if (folder / file).is_file()
-        },
-    )
+    files = {name: folder / file for name, file in FIXTURES.items()}
+    read = {name: read_fixture(file, vocabulary.size) for name, file in files.items() if file.is_file()}
+    return {name: split for name, split in read.items() if split is not None}
 
 
 def read_fixture(path: Path, vocabulary_size: int) -> Split | None:

@@ -26,14 +26,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from data import Corpus, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataError, NumpyBatch, Split, require_batch, require_processor
 from data.invented_people import BIRTH_DOCUMENTS, PLACES, InventedPeople, combined, invent
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
-from data.readers.file_options import TextFiles
-from data.readers.held_out import hold_out
+from data.readers.held_out import SplitFiles, hold_out
 from jaxnlp.config import BatchSize, Count, Natural, UserPath, Within
 from jaxnlp.input_files.json_objects import json_objects
 from jaxnlp.input_files.text_files import has_surrogate, read_text_file, warn_of_skipped
@@ -61,7 +60,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionContexts(TextFiles):
+class QuestionContexts(SplitFiles):
     """Questions with a context each. A long context is read as several windows, which overlap. Answers are whole words.
 
     Batches have the arrays of `QuestionProcessor.batch`, and `span` [B, 2] int32: the first and the last token of the
@@ -72,13 +71,9 @@ class QuestionContexts(TextFiles):
     processor_fields = ("vocabulary_size",)
 
     source: Literal["invented_people", "files"] = "invented_people"
-    """Birth places of invented people, which need no files; or files of your own."""
-    train: UserPath | None = None
-    """Your training file, in SQuAD's format or as JSON lines; required for data.source files."""
+    """Birth places of invented people, which need no files; or your own files, in SQuAD's format or as JSON lines."""
     validation: UserPath | None = None
     """Your validation file; None = a tenth of the training contexts is held out."""
-    test: UserPath | None = None
-    """Your test file; None = no test split."""
     people: Count = 1_000
     """Number of invented people with training questions; a fifth as many others have validation questions."""
     vocabulary_size: Annotated[int, Within(f"[{len(SPECIAL) + 1}, 10000001)")] = 8_000
@@ -96,10 +91,7 @@ class QuestionContexts(TextFiles):
 
     def __post_init__(self):
         super().__post_init__()
-        own = self.source == "files"
-        self.only_if(own, "data.source files", "train", "validation", "test")
-        self.format_only_if(own, "data.source files")
-        self.only_if(not own, "data.source invented_people", "people")
+        self.only_if(self.source != "files", "data.source invented_people", "people")
         most = QuestionProcessor.max_overlap(self.max_length)
         if self.overlap > most:
             raise ValueError(
@@ -124,11 +116,7 @@ class QuestionContexts(TextFiles):
         processor = QuestionProcessor(vocabulary, self.max_length, self.overlap)
         splits = self._splits(questions, processor)
         train, (windows, buckets) = questions.pop("train"), splits.pop("train")
-        if len(windows) < self.batch_size:
-            raise DataError(
-                f"{len(windows)} training windows are fewer than a batch; set --data.batch-size to {len(windows)} or "
-                "less"
-            )
+        require_batch(len(windows), self.batch_size, "windows")
         shuffled_windows = shuffled(windows, seed)
         counts = ", ".join(f"{len(rows):,} for {split}" for split, rows in {"training": train, **questions}.items())
         return Corpus(
@@ -150,10 +138,7 @@ class QuestionContexts(TextFiles):
         )
 
     def _read(self) -> dict[str, list[ContextQuestion]]:
-        if self.train is None:
-            raise DataError("data.source files needs your training file: give it with --data.train FILE")
-        given = {"train": self.train, "validation": self.validation, "test": self.test}
-        paths = {split: Path(file) for split, file in given.items() if file is not None}
+        paths = self.given_files()
         questions = {
             split: read_questions(path, self.encoding, answered=None if split == "test" else True)
             for split, path in paths.items()

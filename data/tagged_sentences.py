@@ -9,15 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
+from data import Corpus, DataError, Split, refuse_path, require_batch, require_processor
 from data.download import locate_folder
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.lengths import multiples
 from data.readers.earlier_options import require_same_options
-from data.readers.file_options import TextFiles
-from data.readers.held_out import held_out_note, hold_out, refuse_learned
+from data.readers.held_out import SplitFiles, held_out_note, hold_out
 from data.readers.raw_sentences import Counts, RawSentence
 from data.readers.sentence_classes import find_file
 from data.readers.tagged_files import FileFormat, TagColumns, TaggedFile, TagSet, check_labels, read_tagged
@@ -69,7 +68,7 @@ KNOWN = {
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedSentences(TextFiles):
+class TaggedSentences(SplitFiles):
     """Sentences of words with a label each.
 
     Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
@@ -84,12 +83,6 @@ class TaggedSentences(TextFiles):
     Weibo posts, UD English EWT's parts of speech; or files of your own."""
     path: UserPath | None = None
     """Folder of a known data set; None = in $JAXNLP_DATA."""
-    train: UserPath | None = None
-    """Your training file; required for data.source files."""
-    validation: UserPath | None = None
-    """Your validation file; None = a tenth of the training sentences is held out."""
-    test: UserPath | None = None
-    """Your test file; None = no test split."""
     format: FileFormat = "auto"
     """Format of your files; auto = JSON for .json, .jsonl and files that begin with a JSON object or a list of them,
     CoNLL-U for .conllu, and columns for all others."""
@@ -140,11 +133,9 @@ class TaggedSentences(TextFiles):
         own, drawn = self.source == "files", self.source == "small_grammar"
         if own or drawn:
             refuse_path(self.source, self.path, OWN_FILES)
-        files = ("train", "validation", "test", "format", "word_column", "label_column", "scheme", "unit")
-        self.only_if(own, "data.source files", *files)
+        self.only_if(own, "data.source files", "format", "word_column", "label_column", "scheme", "unit")
         self.only_if(own or self.source == "ud_en_ewt", "data.source files and ud_en_ewt", "tags")
         self.only_if(not self.parts, "one kind of label", "scheme", "word_column", "label_column")
-        self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "predict", "sentences", "held_out_sentences")
 
     @property
@@ -190,10 +181,7 @@ class TaggedSentences(TextFiles):
         processor = self._processor(files["train"].sentences, held_out, scheme, processor)
         rows = {split: self._rows(file, processor, scheme) for split, file in files.items()}
         train = rows.pop("train")
-        if len(train) < self.batch_size:
-            raise DataError(
-                f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
-            )
+        require_batch(len(train), self.batch_size, "sentences")
         description = summary(processor, {"training": train, **rows}, scheme, files["train"].counts)
         if held_out:
             kept = len(files["train"].sentences)
@@ -232,11 +220,6 @@ class TaggedSentences(TextFiles):
         encoded = list(map(processor.encode, rows))
         return self._split(rows, encoded, self._buckets(encoded, processor), file.counts)
 
-    def check_after(self, earlier: DataConfig) -> None:
-        """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
-        if isinstance(earlier, TaggedSentences) and self.source == earlier.source == "files":
-            refuse_learned(self, earlier)
-
     def _files(self, seed: int) -> dict[str, TaggedFile]:
         """The sentences of `train`, `validation` and, if there is a file, `test`."""
         if self.source == "small_grammar":
@@ -251,10 +234,7 @@ class TaggedSentences(TextFiles):
             folder = locate_folder(self.source, self.path, holds=holds, otherwise=OWN_FILES)
             paths = {"train": find_file(folder, known.train), "validation": find_file(folder, known.validation)}
         else:
-            if self.train is None:
-                raise DataError("data.source files needs your training file: give it with --data.train FILE")
-            given = {"train": self.train, "validation": self.validation, "test": self.test}
-            paths = {split: Path(file) for split, file in given.items() if file is not None}
+            paths = self.given_files()
         files = {
             split: read_tagged(
                 path,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_batch, require_processor
 from data.pipelines.buckets import Buckets
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.epochs import ENDLESS
@@ -342,11 +342,7 @@ class TextTable(TableFiles):
         if self.swap_pairs and one.texts == 2:
             swapped, _ = tokenized(one, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
             examples += swapped
-        if len(examples) < self.batch_size:
-            raise DataError(
-                f"--data.batch-size {self.batch_size} exceeds the number of training rows"
-                f"{f' of {one.name}' if one.name else ''}, {len(examples)}; give {len(examples)} or less"
-            )
+        require_batch(len(examples), self.batch_size, f"rows of {one.name}" if one.name else "rows")
         if self.oversample and isinstance(one.targets, OneClass):
             examples = oversampled(examples, one.targets)
         return examples, truncated

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
+from data import Corpus, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
 from data.pipelines.fingerprints import fingerprint
 from data.pipelines.shapes import Shapes
 from data.pipelines.transition_oracle import is_projective
 from data.pipelines.tree_batches import DerivedTree, derived, training_batches, tree_batch, tree_length, tree_split
 from data.readers.earlier_options import require_same_options
-from data.readers.file_options import TextFiles
-from data.readers.held_out import held_out_note, hold_out, refuse_learned
+from data.readers.held_out import SplitFiles, held_out_note, hold_out
 from data.small_grammar import GrammarSentence, grammar_sentences
 from jaxnlp.config import BatchSize, BatchTokens, Count, PieceCount, UserPath
 from jaxnlp.input_files.text_files import UTF_8, read_text_file, warn_of_skipped
@@ -33,7 +32,7 @@ EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.
 
 
 @dataclasses.dataclass(frozen=True)
-class Treebank(TextFiles):
+class Treebank(SplitFiles):
     """Sentences with dependency trees, and the transitions that build the trees; or for graph parsers, the heads.
 
     Transitions do not build trees that are not projective. Training by transitions leaves these trees out; the
@@ -47,12 +46,6 @@ class Treebank(TextFiles):
     """Sentences of a small grammar, which need no files; UD English EWT; or CoNLL-U files of your own."""
     path: UserPath | None = None
     """Your copy of the folder of UD English EWT; None = in $JAXNLP_DATA."""
-    train: UserPath | None = None
-    """Your training file, CoNLL-U; required for data.source files."""
-    validation: UserPath | None = None
-    """Your validation file, CoNLL-U; None = a tenth of the training sentences is held out."""
-    test: UserPath | None = None
-    """Your test file, CoNLL-U; None = no test split."""
     sentences: Count = 5_000
     """Number of training sentences of the small grammar."""
     held_out_sentences: Count = 500
@@ -83,11 +76,9 @@ class Treebank(TextFiles):
         super().__post_init__()
         if any(a >= b for a, b in itertools.pairwise(self.lengths)) or min(self.lengths, default=1) < 1:
             raise ValueError(f"data.lengths must increase and be at least 1, got {self.lengths}")
-        own, drawn = self.source == "files", self.source == "small_grammar"
+        drawn = self.source == "small_grammar"
         if self.source != "ud_en_ewt":
             refuse_path(self.source, self.path, OWN_FILES)
-        self.only_if(own, "data.source files", "train", "validation", "test")
-        self.format_only_if(own, "data.source files")
         self.only_if(drawn, "data.source small_grammar", "sentences", "held_out_sentences")
         if drawn and self.tags in ("xpos", "both"):
             raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
@@ -134,6 +125,7 @@ class Treebank(TextFiles):
             raise DataError(f"no training sentence is left: none is {fits} for data.max_length")
         processor = self._processor(kept, processor)
         trees = [self._derived(sentence, processor) for sentence in kept]
+        held = {name: [self._derived(sentence, processor) for sentence in of] for name, of in splits.items()}
         description = f"{len(kept):,} trees for training"
         if left_out := len(short) - len(kept):
             description += f" ({left_out:,} that are not projective were left out)"
@@ -156,7 +148,6 @@ class Treebank(TextFiles):
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
         content += [[one.lines for one in sentences] for sentences in splits.values()]
-        held = {name: [self._derived(sentence, processor) for sentence in of] for name, of in splits.items()}
         longest = max(tree_length(processor, tree) for of_split in held.values() for tree in of_split)
         lengths = [tree_length(processor, tree) for tree in trees]
         shapes = self.shapes(lengths, max(longest, *lengths), processor)
@@ -177,11 +168,6 @@ class Treebank(TextFiles):
         lengths = [tree_length(processor, tree) for tree in trees]
         return self._split(sentences, trees, processor, self.shapes(lengths, max(lengths), processor))
 
-    def check_after(self, earlier: DataConfig) -> None:
-        """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
-        if isinstance(earlier, Treebank) and self.source == earlier.source == "files":
-            refuse_learned(self, earlier)
-
     def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
         """The sentences of each split, including `train`."""
         if self.source == "small_grammar":
@@ -190,16 +176,10 @@ class Treebank(TextFiles):
             holds = " and ".join(EWT_FILES.values())
             folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise=OWN_FILES)
             return {name: _read(folder / file, trees=True) for name, file in EWT_FILES.items()}
-        if self.train is None:
-            raise DataError("data.source files needs your training file: give it with --data.train FILE")
-        files = {"train": self.train, "validation": self.validation, "test": self.test}
-        splits = {
-            name: _read(Path(file), trees=True, encoding=self.encoding)
-            for name, file in files.items()
-            if file is not None
-        }
+        files = self.given_files()
+        splits = {name: _read(file, trees=True, encoding=self.encoding) for name, file in files.items()}
         if "validation" not in splits:
-            train, held_out = hold_out(splits["train"], self.train)
+            train, held_out = hold_out(splits["train"], str(self.train))
             # Long sentences go back to training, which leaves them out; in a validation split they would be an error.
             splits["validation"] = [sentence for sentence in held_out if len(sentence.words) <= self.max_length]
             splits["train"] = train + [sentence for sentence in held_out if len(sentence.words) > self.max_length]

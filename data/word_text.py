@@ -102,7 +102,7 @@ class WordText(TextFiles):
 
         The splits train and validation have the articles in their order, and states are carried throughout. The source
         cmu_hw4p1 also has the splits prediction and generation of `data.next_word`, if the homework's fixtures are in
-        its folder; their files are read when a split is first used.
+        its folder.
 
         Raises:
           FileNotFoundError, DataError: when the data is not found, is malformed, is too short for a batch, or does not
@@ -127,9 +127,11 @@ class WordText(TextFiles):
             raise DataError("the validation text has one word, but needs at least two: the first is not scored")
         train, validation = map(len, texts.values())
         splits = {name: self._split(text) for name, text in texts.items()}
+        if self.source == "cmu_hw4p1":
+            splits |= fixture_splits(self.path, articles.vocabulary)
         return Corpus(
             train=Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch)))),
-            splits=fixture_splits(splits, self.path, articles.vocabulary) if self.source == "cmu_hw4p1" else splits,
+            splits=splits,
             processor=articles.vocabulary,
             description=(
                 f"{self.source}: {train:,} words in {len(articles.train)} articles for training, {validation:,} in "

@@ -16,7 +16,6 @@ from jaxnlp.typing import Array
 from train.compile_ahead import Ahead
 from train.config import TrainConfig
 from train.evaluation.validation import Validation
-from train.logs.deferred import Deferred
 from train.logs.log import RunLog
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.programs.peak_share import peak_facts
@@ -97,8 +96,8 @@ def fit(
             print_lines(console, announcement(setup, layout, step=run.step, ended=run.ended(config)))
             if not run.ended(config):
                 run_folder.write_environment(workdir, parallel=parallel, mesh=mesh, command=command, **setup.facts)
-            row, first = Deferred(), run.step
-            train_step, finite = ahead.called(program, before_waiting=row.now), ahead.called(all_finite)
+            row, first = contextlib.ExitStack(), run.step  # the row: at most one call of `_log`, made later
+            train_step, finite = ahead.called(program, before_waiting=row.close), ahead.called(all_finite)
             validate = Validation(setup, layout, workdir, ahead)
             with (
                 _report_at_end(workdir, console),
@@ -111,7 +110,7 @@ def fit(
                     if run.step == first:
                         executable = ahead.compile(program, run.state, batch)
                     run.state, output = train_step(run.state, batch)
-                    row.now()  # while the device computes the step after the row's
+                    row.close()  # while the device computes the step after the row's
                     run.step += 1
                     stalls.step(run.step)
                     log.collect(output.metrics)
@@ -130,9 +129,9 @@ def fit(
                             run.check_finite, output, config, last_good=checkpoints.latest_step(), workdir=workdir
                         )
                         parameters_finite = finite((run.state.params, run.state.ema))
-                        row.later(functools.partial(_log, log, run.step, output, parameters_finite, check, stalls))
+                        row.callback(_log, log, run.step, output, parameters_finite, check, stalls)
                         if due.save:
-                            row.now()
+                            row.close()
                     with log.paused(), stalls.paused():
                         score = validate(run.step, run.state, log) if due.evaluate else None
                         if score is not None:

@@ -3,8 +3,7 @@
 Words are the numbers from 1 to n; heads [n] are numbers from 0 to n, and 0 is the head of the root.
 """
 
-import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,20 +38,16 @@ class Derivation(NamedTuple):
 
 
 def is_projective(heads: Sequence[int]) -> bool:
-    """Whether no two arcs cross: all words between a head and its dependent are below the head. Time O(n).
+    """Whether no two arcs cross: all words between a head and its dependent are below the head.
 
     Args:
       heads: of a tree [n].
     """
-    first, last = _covered(heads)
-    return all(first[head] <= word <= last[head] for word, head in enumerate(heads, 1))
+    return not _crossed(heads)
 
 
 def lifted(heads: Sequence[int]) -> list[int]:
     """A similar projective tree: while arcs cross, the shortest of them is attached to the head of its head.
-
-    Time O(n), and for each change of a head O(m + log n), with m words below the moved word and its old head's
-    dependents.
 
     Args:
       heads: of a tree [n].
@@ -60,75 +55,24 @@ def lifted(heads: Sequence[int]) -> list[int]:
     Source: Nivre and Nilsson 2005, section 2. Differs: relations stay unchanged.
     """
     new_heads = list(heads)
-    first, last = _covered(new_heads)
-    dependents = [set(words) for words in _dependents(new_heads)]
-
-    def arc(word: int) -> tuple[int, int]:
-        return abs(word - new_heads[word - 1]), word
-
-    def is_crossed(word: int) -> bool:
-        return not first[new_heads[word - 1]] <= word <= last[new_heads[word - 1]]
-
-    # An arc that is crossed stays crossed until its dependent moves, since a word never gets below another word.
-    crossed = [arc(word) for word in range(1, len(new_heads) + 1) if is_crossed(word)]
-    heapq.heapify(crossed)
-    while crossed:
-        _, word = heapq.heappop(crossed)
-        head = new_heads[word - 1]
-        dependents[head].remove(word)
-        new_heads[word - 1] = new_heads[head - 1]
-        dependents[new_heads[word - 1]].add(word)
-        if is_crossed(word):
-            heapq.heappush(crossed, arc(word))
-        # The words that moved are no longer below the old head: the arcs from it that cover them are crossed now.
-        before = first[head], last[head]
-        for moved in _below(word, dependents):
-            if moved < head:
-                first[head] = max(first[head], moved + 1)
-            else:
-                last[head] = min(last[head], moved - 1)
-        if before != (first[head], last[head]):
-            newly = (other for other in dependents[head] if before[0] <= other <= before[1] and is_crossed(other))
-            for other in newly:
-                heapq.heappush(crossed, arc(other))
+    while crossed := _crossed(new_heads):
+        word = min(crossed, key=lambda word: abs(word - new_heads[word - 1]))  # of equal arcs, that of the first word
+        new_heads[word - 1] = new_heads[new_heads[word - 1] - 1]
     return new_heads
 
 
-def _covered(heads: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The first and the last of the words around each word, without a gap, that are below it [n + 1] each.
-
-    The root's head, 0, covers all words.
-    """
-    dependents = _dependents(heads)
-    order = _below(0, dependents)
-    position = {word: index for index, word in enumerate(order)}
-    size = [1] * len(dependents)
-    first, last = list(range(len(dependents))), list(range(len(dependents)))
-    for word in reversed(order):  # dependents come before their heads
-        size[word] += sum(size[dependent] for dependent in dependents[word])
-        below = range(position[word], position[word] + size[word])
-        while first[word] > 1 and position[first[word] - 1] in below:
-            first[word] = first[first[word] - 1]
-        while last[word] + 1 < len(dependents) and position[last[word] + 1] in below:
-            last[word] = last[last[word] + 1]
-    return first, last
-
-
-def _dependents(heads: Sequence[int]) -> list[list[int]]:
-    """The dependents of each word, by its number, and of 0 [n + 1]."""
-    dependents: list[list[int]] = [[] for _ in range(len(heads) + 1)]
-    for word, head in enumerate(heads, 1):
-        dependents[head].append(word)
-    return dependents
-
-
-def _below(word: int, dependents: Sequence[Iterable[int]]) -> list[int]:
-    """A word and all words below it; each word is followed by the words below it."""
-    words, waiting = [], [word]
-    while waiting:
-        words.append(waiting.pop())
-        waiting.extend(dependents[words[-1]])
-    return words
+def _crossed(heads: Sequence[int]) -> list[int]:
+    """The words that have a word between themselves and their head that is not below the head. Time O(n^2)."""
+    head, word = np.array([0, *heads]), np.arange(len(heads) + 1)
+    below = np.zeros((len(word), len(word)), bool)  # [head, word]
+    above = word
+    while above.any():
+        below[above, word] = True
+        above = head[above]
+    below[0] = True
+    others = np.cumsum(~below, axis=1)
+    between = others[head, np.maximum(head, word)] - others[head, np.minimum(head, word)]
+    return np.flatnonzero(between).tolist()
 
 
 def oracle(heads: Sequence[int], system: System) -> list[int]:

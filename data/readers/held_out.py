@@ -1,30 +1,62 @@
-"""Held-out sentences and rows, for training files without a validation file."""
+"""Files of the splits, and held-out sentences and rows, for training files without a validation file."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from data import DataError
+from data import DataConfig, DataError
+from data.readers.file_options import TextFiles
+from jaxnlp.config import UserPath
 
 T = TypeVar("T")
 
 
-class Files(Protocol):
-    """The files of a data set; None = not given, and without `validation` a tenth of `train` is held out."""
+@dataclasses.dataclass(frozen=True)
+class SplitFiles(TextFiles):
+    """The base of data sets whose source may be the user's files, one for each split."""
 
-    @property
-    def train(self) -> str | None:
-        """Training file."""
+    source: str = "files"
+    """Name of the source; files = files of your own."""
+    train: UserPath | None = None
+    """Your training file; required for data.source files."""
+    validation: UserPath | None = None
+    """Your validation file; None = a tenth of the training sentences is held out."""
+    test: UserPath | None = None
+    """Your test file; None = no test split."""
 
-    @property
-    def validation(self) -> str | None:
-        """Validation file."""
+    def __post_init__(self):
+        super().__post_init__()
+        own = self.source == "files"
+        self.only_if(own, "data.source files", "train", "validation", "test")
+        self.format_only_if(own, "data.source files")
 
-    @property
-    def test(self) -> str | None:
-        """Test file."""
+    def given_files(self) -> dict[str, Path]:
+        """The path of each split's file, without those that are not given. Raises: DataError without a training
+        file."""
+        if self.train is None:
+            raise DataError("data.source files needs your training file: give it with --data.train FILE")
+        given = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {split: Path(file) for split, file in given.items() if file is not None}
+
+    def check_after(self, earlier: DataConfig) -> None:
+        """Raises DataError when an earlier run was trained on sentences of the validation or test split.
+
+        Two runs that hold out a tenth of the same file hold out the same sentences.
+        """
+        if not (isinstance(earlier, type(self)) and self.source == earlier.source == "files" and earlier.train):
+            return
+        scored = {"validation": self.validation, "test": self.test}
+        if self.validation is None and earlier.validation is not None:
+            scored["validation"] = self.train
+        for split, file in scored.items():
+            if file is not None and Path(file).resolve() == Path(earlier.train).resolve():
+                raise DataError(
+                    f"the earlier run was trained on {file}, which has sentences of the {split} split; give another "
+                    f"file with --data.{split}"
+                )
 
 
 def hold_out(sentences: Sequence[T], file: str, what: str = "sentences") -> tuple[list[T], list[T]]:
@@ -72,24 +104,3 @@ def held_out_note(held_out: int, total: int, file: str) -> str:
     """A line for the user. Args: the numbers of held-out sentences and of all sentences, and the name of the file."""
     sentences = f"{held_out:,} of the {total:,} sentences of {file}"
     return f"held out for validation: {sentences}, because --data.validation is not given"
-
-
-def refuse_learned(files: Files, earlier: Files) -> None:
-    """Raises DataError when an earlier run was trained on sentences of the validation or test split.
-
-    Two runs that hold out a tenth of the same file hold out the same sentences.
-    """
-    learned = _place(earlier.train)
-    scored = {"validation": files.validation, "test": files.test}
-    if files.validation is None and earlier.validation is not None:
-        scored["validation"] = files.train
-    for split, file in scored.items():
-        if file is not None and _place(file) == learned:
-            raise DataError(
-                f"the earlier run was trained on {file}, which has sentences of the {split} split; give another file "
-                f"with --data.{split}"
-            )
-
-
-def _place(file: str | None) -> Path | None:
-    return None if file is None else Path(file).resolve()

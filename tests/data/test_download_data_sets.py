@@ -139,7 +139,7 @@ def test_the_check_finds_a_damaged_file(all_online, data_sets, own_folder, capsy
     ("arguments", "status", "message"),
     [
         (["play"], 2, "there is no data set 'play'; did you mean plays?"),
-        (["zzz"], 2, "there is no data set 'zzz'; there are plays, poems"),
+        (["zzz"], 2, "there is no data set 'zzz'; there are: plays, poems"),
         (
             ["poems"],
             1,

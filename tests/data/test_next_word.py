@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from data import DataError, Split
+from data import DataError
 from data.next_word import fixture_splits, read_prediction_fixture, read_prompts
 from data.word_text import WordText
 from jaxnlp.text.words import WordVocabulary
@@ -40,27 +40,17 @@ def test_the_ending_of_a_file_decides_what_it_is(tmp_path):
     assert sum(batch["loss_mask"].sum() for batch in text.batches) == 2
 
 
-def test_fixtures_are_splits_that_are_read_when_they_are_looked_up(tmp_path):
+def test_fixtures_are_splits(tmp_path):
     (tmp_path / "fixtures").mkdir()
-    np.savez(tmp_path / "fixtures" / "prediction.npz", inp=WINDOWS, out=NEXT)
-    (tmp_path / "fixtures" / "generation.npy").write_text("not an array")
     vocabulary = WordVocabulary([f"w{number}" for number in range(13)])
-    own = Split()
-    splits = fixture_splits({"train": own}, str(tmp_path), vocabulary)
-    assert list(splits) == ["train", "prediction", "generation"]
-    assert len(splits) == 3
-    assert "generation" in splits
-    assert splits["train"] is own
-    assert splits["prediction"] is splits["prediction"]
+    assert fixture_splits(str(tmp_path), vocabulary) == {}
+    np.savez(tmp_path / "fixtures" / "prediction.npz", inp=WINDOWS, out=NEXT)
+    splits = fixture_splits(str(tmp_path), vocabulary)
+    assert list(splits) == ["prediction"]
     assert len(splits["prediction"].examples) == 3
+    (tmp_path / "fixtures" / "generation.npy").write_text("not an array")
     with pytest.raises(DataError, match=r"generation\.npy is not a plain NumPy array"):
-        splits["generation"]
-    with pytest.raises(KeyError):
-        splits["test"]
-
-
-def test_fixtures_that_are_not_there_are_not_listed(tmp_path):
-    assert list(fixture_splits({"train": Split()}, str(tmp_path), WordVocabulary(["a"]))) == ["train"]
+        fixture_splits(str(tmp_path), vocabulary)
 
 
 @pytest.mark.parametrize(

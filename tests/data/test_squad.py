@@ -226,10 +226,17 @@ def test_own_files_hold_out_a_tenth_of_the_contexts_and_keep_the_vocabulary_of_a
         ({"encoding": "cp1252"}, "data.encoding"),
         ({"source": "files", "people": 3}, "data.people"),
         ({"max_length": 64, "overlap": 29}, "at most 28"),
-        ({"max_length": 64, "overlap": 8, "people": 1}, "set --data.batch-size"),
+        ({"max_length": 64, "overlap": 8, "people": 1}, "--data.batch-size 32 exceeds"),
         ({"vocabulary_size": 10, "people": 3}, "--data.vocabulary-size 10"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         QuestionContexts(**fields).load(0)
+
+
+def test_a_run_that_starts_from_an_earlier_one_does_not_score_what_that_has_learned():
+    earlier = QuestionContexts(source="files", train="a.json")
+    SMALL.check_after(earlier)
+    with pytest.raises(DataError, match=r"the earlier run was trained on a\.json, which has sentences of the val"):
+        QuestionContexts(source="files", train="b.json", validation="a.json").check_after(earlier)

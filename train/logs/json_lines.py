@@ -1,10 +1,24 @@
-"""Files with a JSON object on each line, such as metrics.jsonl."""
+"""Files of a run with a JSON object, such as config.json, or with one on each line, such as metrics.jsonl."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxnlp.input_files.json_objects import parse_json
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a file. Raises: FileNotFoundError; ValueError naming the file, and the line that is not JSON."""
+    try:
+        value = parse_json(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}, line {error.lineno}: not JSON ({error.msg}); restore the file") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); restore the file") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: expected an object, got {type(value).__name__}; restore the file")
+    return value
 
 
 class Line(NamedTuple):

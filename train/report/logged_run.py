@@ -8,8 +8,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.input_files.json_objects import parse_json
-from train.logs.json_lines import read_lines
+from train.logs.json_lines import read_lines, read_object
 from train.report.formats import is_finite
 from train.report.metrics import Declared, best, declared_metrics
 from train.run.early_stopping import reason_to_stop, stops_early
@@ -113,7 +112,7 @@ def read_run(folder: Path) -> LoggedRun:
       FileNotFoundError: when the folder is not a run, or the run has not started; the message names the missing file.
       ValueError: when a file is broken; the message names the file, and the line of metrics.jsonl.
     """
-    config, environment = _read_object(folder / "config.json"), _read_object(folder / "environment.json")
+    config, environment = read_object(folder / "config.json"), read_object(folder / "environment.json")
     try:
         declared_metrics(environment)
     except ValueError as error:
@@ -131,13 +130,3 @@ def read_metrics(path: Path) -> list[Object]:
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     return [line.row for line in read_lines(path, step=int, split=str)]
-
-
-def _read_object(path: Path) -> Object:
-    try:
-        tree = parse_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error}); restore the file") from error
-    if not isinstance(tree, dict):
-        raise ValueError(f"{path}: expected an object, got {type(tree).__name__}; restore the file")
-    return tree

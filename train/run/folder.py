@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxnlp.corpus import Corpus
-from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
@@ -31,7 +30,7 @@ from jaxnlp.saving.serialization import (
     same_fields,
 )
 from train.config import TrainConfig, update
-from train.logs.json_lines import Line, read_lines
+from train.logs.json_lines import Line, read_lines, read_object
 from train.run.early_stopping import stops_early
 from train.run.machine import commit, device_name, versions
 
@@ -274,7 +273,7 @@ def config_json(workdir: Path, *, typed: bool = False) -> dict[str, Any]:
     """
     path, given = workdir / CONFIG_FILE, workdir / TYPED_MODEL_FILE
     config = read_json(path)
-    if not (isinstance(config, dict) and isinstance(config.get("data"), dict)):
+    if not isinstance(config.get("data"), dict):
         raise RunMismatchError(
             f"{path} is not the config of a run: expected an object with the field data; restore the file, or give "
             "another --workdir"
@@ -377,17 +376,12 @@ def _lines(path: Path) -> list[Line]:
         raise RunMismatchError(str(error)) from error
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path) -> dict[str, Any]:
     """Reads the object in a JSON file of the run. Raises: RunMismatchError naming what is not valid JSON."""
     try:
-        value = parse_json(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg}); restore the file") from error
+        return read_object(path)
     except ValueError as error:
-        raise RunMismatchError(f"{path}: not JSON ({error}); restore the file") from error
-    if not isinstance(value, dict):
-        raise RunMismatchError(f"{path}: expected an object, got {type(value).__name__}; restore the file")
-    return value
+        raise RunMismatchError(str(error)) from error
 
 
 def write_text(path: Path, text: str) -> None:

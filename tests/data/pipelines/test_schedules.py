@@ -70,18 +70,3 @@ def test_annealed_begins_with_the_sizes_and_ends_near_equal_shares():
 def test_only_the_seed_decides_what_is_drawn():
     assert (turns("proportional", seed=1) == turns("proportional", seed=1)).all()
     assert (turns("proportional", seed=1) != turns("proportional", seed=2)).any()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("often", (1, 2)), "a schedule must be one of round_robin, .*, got 'often'"),
-        (("round_robin", ()), r"each part needs at least one example, got \[\]"),
-        (("round_robin", (3, 0)), r"each part needs at least one example, got \[3, 0\]"),
-    ],
-)
-def test_what_cannot_be_scheduled_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Schedule(*arguments, length=1, seed=0)
-    with pytest.raises(ValueError, match="length must be at least 1, got 0"):
-        Schedule("sequential", (1,), length=0, seed=0)

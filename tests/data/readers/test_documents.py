@@ -48,8 +48,6 @@ def test_sources_and_paths_belong_together(tmp_path):
         read_documents("python_docs", "a.txt")
     with pytest.raises(DataError, match=r"text_file needs the file: give it with --data\.path FILE"):
         read_documents("text_file")
-    with pytest.raises(DataError, match=r"must be one of python_docs, text_file, afqmc, got 'book'"):
-        read_documents("book")
     with pytest.raises(FileNotFoundError, match=r"text file .*missing\.txt does not exist"):
         read_documents("text_file", str(tmp_path / "missing.txt"))
 

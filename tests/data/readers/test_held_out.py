@@ -1,10 +1,8 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from data import DataError
-from data.readers.held_out import folds_of, held_out_note, hold_out, refuse_learned
+from data.readers.held_out import SplitFiles, folds_of, held_out_note, hold_out
 
 
 def test_a_tenth_is_held_out_in_order_and_always_the_same():
@@ -33,21 +31,21 @@ def test_the_note_has_the_numbers_and_the_file():
 
 
 def files(train, validation=None, test=None):
-    return SimpleNamespace(train=train, validation=validation, test=test)
+    return SplitFiles(train=train, validation=validation, test=test)
 
 
 def test_sentences_that_an_earlier_run_has_learned_are_not_scored():
-    refuse_learned(files("a"), files("a"))  # both hold out the same tenth
-    refuse_learned(files("a", "b"), files("a"))
-    refuse_learned(files("a", "b", "c"), files("d", "a", "a"))
-    refuse_learned(files("a"), files("d", "b"))
+    files("a").check_after(files("a"))  # both hold out the same tenth
+    files("a", "b").check_after(files("a"))
+    files("a", "b", "c").check_after(files("d", "a", "a"))
+    files("a").check_after(files("d", "b"))
     for new, earlier, split in (
         (files("a"), files("a", "b"), "validation"),
         (files("b", "x/../a"), files("a"), "validation"),
         (files("b", "c", "a"), files("a", "c"), "test"),
     ):
         with pytest.raises(DataError, match=f"which has sentences of the {split} split; give another file with --data"):
-            refuse_learned(new, earlier)
+            new.check_after(earlier)
 
 
 def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():

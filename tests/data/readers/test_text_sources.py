@@ -51,11 +51,6 @@ def test_python_docs_refuses_a_path():
         source_text("python_docs", "my.txt")
 
 
-def test_unknown_source_is_named_next_to_the_known_ones():
-    with pytest.raises(DataError, match="one of python_docs, tiny_shakespeare, text_file, got 'war_and_peace'"):
-        source_text("war_and_peace")
-
-
 @pytest.mark.realdata
 def test_tiny_shakespeare_has_its_published_size():
     text = source_text("tiny_shakespeare")

@@ -32,7 +32,7 @@ def test_a_missing_file_is_named(tmp_path, capsys, name):
     ("arguments", "error", "message"),
     [
         (["RUN/none"], FileNotFoundError, "none/config.json is missing"),
-        (["RUN/broken"], ValueError, "config.json: not JSON .*; restore the file"),
+        (["RUN/broken"], ValueError, "config.json, line 1: not JSON .*; restore the file"),
         (["RUN"], FileNotFoundError, "config.json is missing; runs inside it: broken, mine"),
         (["a", "b"], ValueError, "give one run, and no option"),
     ],
