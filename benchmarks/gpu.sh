@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks and measures everything that needs a GPU, in eight minutes, on a machine with a GPU, JAX for CUDA and PyTorch.
+# Checks the kernels, measures six cases and trains a GPT, in eight minutes, on a machine with a GPU, JAX for CUDA and
+# PyTorch.
 #
 #     bash benchmarks/gpu.sh [OUT [WHEELS]]
 #

@@ -12,7 +12,7 @@ GPU it takes atomic additions:
 So on a GPU positions are sorted by word here. The sums of a block of positions are then one product with a matrix of
 zeros and ones, and each word's row is written once. For 16,384 positions, D = 768 and V = 50,304 the kernels move as
 many bytes as an H100 does in 0.33 ms, and those of a scatter as in 0.24 ms if no addition waits. XLA cannot divide a
-sort among devices: with several GPUs, and on TPUs, the gradient stays a scatter, in float32.
+sort among devices: where devices share the axis `model`, and on TPUs, the gradient stays a scatter, in float32.
 """
 
 import functools

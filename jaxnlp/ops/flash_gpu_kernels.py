@@ -57,7 +57,7 @@ def forward(q_ref, k_ref, v_ref, extras: Extras, y_ref, statistic_ref, *, shape:
         jnp.full(shape.query_block, tiles.LOW, jnp.float32),
         jnp.zeros(shape.query_block, jnp.float32),
     )
-    blocks = tiles.key_blocks(block, k_ref.shape[0] // shape.key_block, _stops(extras), shape)
+    blocks = tiles.key_blocks(block, _stops(extras), shape)
     mixed, most, total = lax.fori_loop(0, blocks, step, start)
     total = jnp.where(total == 0.0, 1.0, total)  # a fully masked row
     y_ref[...] = (mixed * (shape.options.factor / total)[:, None]).astype(y_ref.dtype)
@@ -123,6 +123,6 @@ def backward_queries(q_ref, k_ref, v_ref, dy_ref, statistic_ref, delta_ref, extr
         _, dz = _gradients(q, k, v_ref[at, :], dy, statistic, delta, t, s, head, mask, seeds, shape)
         return dq + tiles.product(dz.astype(k.dtype), k, (1, 0), shape)
 
-    blocks = tiles.key_blocks(block, k_ref.shape[0] // shape.key_block, _stops(extras), shape)
+    blocks = tiles.key_blocks(block, _stops(extras), shape)
     dq = lax.fori_loop(0, blocks, step, jnp.zeros(q.shape, jnp.float32))
     dq_ref[...] = (dq * (shape.options.scale * shape.options.factor)).astype(dq_ref.dtype)

@@ -141,9 +141,9 @@ def gradients(weights, da, delta, pairs):
     return dropped(weights, pairs), weights * (dropped(da, pairs) - delta)
 
 
-def key_blocks(query_block, blocks, stops, shape: Shape):
-    """The number of blocks of keys, of `blocks`, that a block of queries may see."""
-    stop: Any = blocks * shape.key_block
+def key_blocks(query_block, stops, shape: Shape):
+    """The number of blocks of keys that a block of queries may see; none of padding alone."""
+    stop: Any = shape.keys
     if shape.options.causal:
         stop = jnp.minimum(stop, shape.options.first_query + (query_block + 1) * shape.query_block)
     if stops is not None:

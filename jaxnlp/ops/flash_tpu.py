@@ -129,7 +129,7 @@ class _Call:
         in its place is the last one that a query may see."""
 
         def keys(h, i, j):
-            return jnp.minimum(j, key_blocks(i, self.blocks[1], None, self.shape) - 1), lax.div(h, self.shape.groups)
+            return jnp.minimum(j, key_blocks(i, None, self.shape) - 1), lax.div(h, self.shape.groups)
 
         return lambda h, i, j: (i, h), keys
 

@@ -80,7 +80,7 @@ def forward(
         most_ref[...] = jnp.full(most_ref.shape, tiles.LOW, jnp.float32)
         total_ref[...] = jnp.zeros(total_ref.shape, jnp.float32)
 
-    @pl.when(j < tiles.key_blocks(i, blocks, _stops(extras), shape))
+    @pl.when(j < tiles.key_blocks(i, _stops(extras), shape))
     def _():
         tile = _Tile(i, j, columns * (LANES // width), extras, shape)
         for number, row, own in _heads(width):
@@ -130,7 +130,7 @@ def backward_keys(
         dk_sum[...] = jnp.zeros(dk_sum.shape, jnp.float32)
         dv_sum[...] = jnp.zeros(dv_sum.shape, jnp.float32)
 
-    @pl.when(j < tiles.key_blocks(i, pl.num_programs(2), _stops(extras), shape))
+    @pl.when(j < tiles.key_blocks(i, _stops(extras), shape))
     def _():
         tile = _Tile(i, j, (columns * shape.groups + of_group) * (LANES // width), extras, shape)
         for number, row, own in _heads(width):
@@ -157,7 +157,7 @@ def backward_queries(
     def _():
         dq_sum[...] = jnp.zeros(dq_sum.shape, jnp.float32)
 
-    @pl.when(j < tiles.key_blocks(i, blocks, _stops(extras), shape))
+    @pl.when(j < tiles.key_blocks(i, _stops(extras), shape))
     def _():
         tile = _Tile(i, j, columns * (LANES // width), extras, shape)
         for number, row, own in _heads(width):

@@ -21,9 +21,9 @@ Which implementation computes what:
     platform        layer                                           auto    products
     CPU, TPU        all                                             scan    in `matmul_dtype`
     all             LSTM with a mogrifier                           scan    the same
-    one Nvidia GPU  LSTM, several positions, float32 or bfloat16    cuDNN   TF32
-    one Nvidia GPU  others, or a single position                    scan    `matmul_dtype`; TF32 in float32
-    several GPUs    all                                             scan    the same
+    Nvidia GPU      LSTM, several positions, float32 or bfloat16    cuDNN   TF32
+    Nvidia GPU      others, or a single position                    scan    `matmul_dtype`; TF32 in float32
+    shared `model`  all, on GPUs that share this axis               scan    the same
 
 cuDNN launches far fewer kernels: a training step of AWD-LSTM (1,150, 1,150 and 400 wide, batch 80 x 70) took an H100
 48 ms with the scan in bfloat16, and 28 ms with cuDNN, called from PyTorch, in TF32. JAX calls cuDNN only in float32;

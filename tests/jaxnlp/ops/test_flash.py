@@ -46,6 +46,7 @@ def random_key_mask(rows, keys):
 
 CASES = {
     "packed, causal, several blocks": (((2, 150, 3, 1, 16),), {"causal": True, "dropout_rate": 0.3}),
+    "packed, all seen, padded by a whole block of keys": (((2, 96, 3, 1, 16),), {"dropout_rate": 0.3}),
     "packed, masked, narrow": (((3, 40, 3, 2, 4),), {"masked": True, "dropout_rate": 0.3}),
     "groups, causal from a later query": (
         ((2, 9, 4, 20), (2, 41, 2, 2, 20)),
