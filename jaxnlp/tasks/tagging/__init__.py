@@ -21,10 +21,10 @@ from jaxnlp.targets import of_part
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
-from jaxnlp.tasks.bert_verbs.word_attention import attends
+from jaxnlp.tasks.bert_verbs.word_attention import attend, attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
-from jaxnlp.tasks.tagging.commands import Predict, attend, tag
+from jaxnlp.tasks.tagging.commands import Predict, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
 from jaxnlp.tasks.tagging.inference import exports, warm_up
 from jaxnlp.tasks.tagging.pretrained import CLASSES, tagger_of_transformers
