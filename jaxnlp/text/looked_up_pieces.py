@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from jaxnlp.input_files.text_files import has_surrogate
-from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text import require_fields
 from jaxnlp.text.foreign_settings import settings_in
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords, described
 from jaxnlp.text.sentencepiece import subwords_of
@@ -168,10 +167,7 @@ class LookedUpPieces(PretrainedSubwords):
         return self._encode(text, self._target, dropout)
 
     def _encode(self, text: str, model: Subwords, dropout: float) -> list[int]:
-        if dropout:
-            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        if has_surrogate(text):
-            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
+        self._check_arguments(text, dropout)
         ids: list[int] = []
         for index, part in enumerate(self._special_tokens.split(text)):
             if index % 2:  # Transformers gives special tokens their ids in the table of sources

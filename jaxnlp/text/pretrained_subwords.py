@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 from tokenizers import Tokenizer
 
-from jaxnlp.input_files.text_files import has_surrogate
-from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text import require_fields
 from jaxnlp.text.new_tokens import with_added_tokens
+from jaxnlp.text.raw_texts import refuse_surrogates
 from jaxnlp.text.tokenizer_files import (
     TEXT_TO_TEXT_TOKENS,
     read_text_to_text_tokenizer,
@@ -185,11 +185,13 @@ class PretrainedSubwords:
           ValueError: for dropout, which needs BPE.
         """
         del seed
+        self._check_arguments(text, dropout)
+        return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def _check_arguments(self, text: str, dropout: float) -> None:
         if dropout:
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        if has_surrogate(text):
-            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
-        return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
+        refuse_surrogates(text)
 
     def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a target's tokens, as `encode`."""
