@@ -394,6 +394,12 @@ class Task(Config):
         raise TypeError(f"{cls.__name__} cannot read pretrained weights: it does not define from_pretrained()")
 
 
+def pretrained_model(task: Task, config: ModelConfig, params: Params, processor: Any, name: str) -> Trained:
+    """A model with pretrained parameters, on the first device of this process."""
+    params = jax.device_put(params, jax.local_devices()[0])
+    return Trained(task, config.build(processor), params, processor, name)
+
+
 def every_task() -> list[type[Task]]:
     """The tasks of this library, by the names of their modules.
 

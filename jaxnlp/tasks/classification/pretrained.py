@@ -4,8 +4,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any, get_args
 
-import jax
-
 from jaxnlp.convert import PretrainedError, read_pretrained
 from jaxnlp.convert.encoders import EncoderFamily, families
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
@@ -16,7 +14,7 @@ from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.targets import AnyNumber, Number, OneClass, SeveralClasses, Targets
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
 
@@ -63,7 +61,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     processor = TextClassifierProcessor(
         pretrained.vocabulary, _max_length(pretrained), one_part(targets), "optional" if pairs else "together"
     )
-    return _trained(task, path, config, processor, {"encoder": pretrained.params} | head)
+    return pretrained_model(task, config, {"encoder": pretrained.params} | head, processor, str(path))
 
 
 def targets_of(settings: dict[str, Any], outputs: int, *, adapted: bool = False) -> Targets:
@@ -102,16 +100,11 @@ def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ..
     )
     config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine", compute=EXACT)
     params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
-    return _trained(task, path, config, processor, params)
+    return pretrained_model(task, config, params, processor, str(path))
 
 
 def _max_length(pretrained: Pretrained) -> int:
     return min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
-
-
-def _trained(task: Task, path: str | Path, config: BertClassifierConfig, processor: Any, params: Any) -> Trained:
-    params = jax.device_put(params, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
 
 
 def classes() -> dict[str, EncoderFamily]:

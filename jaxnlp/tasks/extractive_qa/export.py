@@ -13,7 +13,7 @@ from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, head_prefix, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
 from jaxnlp.tasks.bert_verbs.word_export import encoder_of_tokens
 from jaxnlp.tasks.export import ExportCommand, without_class
@@ -62,5 +62,4 @@ def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = (
     if (outputs := head[HEAD]["bias"].size) != 2:
         raise PretrainedError(f"{path}: expected 2 outputs of {family.answers[:-1]}, got {outputs}")
     config = BertSpanConfig(encoder=pretrained.config.of_tokens(), compute=EXACT)
-    params = jax.device_put({"encoder": pretrained.params} | head, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
+    return pretrained_model(task, config, {"encoder": pretrained.params} | head, processor, str(path))

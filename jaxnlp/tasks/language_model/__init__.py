@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxnlp.config import Count, Natural, NonNegative, Rate
 from jaxnlp.convert.decoders import families
+from jaxnlp.convert.pretrained_decoder import read_decoder
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.inference.exportable import Exportable
@@ -19,7 +20,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, pretrained_model
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.export.decoders import read_and_step
 from jaxnlp.tasks.language_model.attention import attend, attends
@@ -35,7 +36,7 @@ from jaxnlp.tasks.language_model.evaluators import (
 from jaxnlp.tasks.language_model.prompts import check_prompt
 from jaxnlp.tasks.language_model.text_scores import Perplexity as PerplexityOfTexts
 from jaxnlp.tasks.language_model.text_scores import perplexity
-from jaxnlp.tasks.language_model.weights import ExportDecoder, decoder_of_transformers
+from jaxnlp.tasks.language_model.weights import ExportDecoder
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
@@ -167,7 +168,8 @@ class LanguageModel(Task):
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A decoder of Transformers. Raises: PretrainedError, WeightsError as `read_decoder`."""
-        return decoder_of_transformers(cls(), path, ignore=ignore)
+        config, params, vocabulary = read_decoder(path, ignore=ignore)
+        return pretrained_model(cls(), config, params, vocabulary, str(path))
 
 
 @dataclasses.dataclass(frozen=True)
