@@ -18,7 +18,7 @@ from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.raw_texts import refuse_surrogates
 from jaxnlp.text.tokenizer_classes import SpecialTokens
-from jaxnlp.text.tokenizer_files import read_decoder_tokenizer, write_decoder_tokenizer
+from jaxnlp.text.tokenizer_files import AS_WRITTEN, read_decoder_tokenizer, write_files
 from jaxnlp.text.vocabulary import Vocabulary
 
 _PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
@@ -119,7 +119,10 @@ class BytePairs(Vocabulary):
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
-        write_decoder_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)
+        # A class that Transformers uses whatever the file says would add tokens of its own for names that are left out.
+        names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")), **self.named}
+        settings = {"model_max_length": max_length, "tokenizer_class": AS_WRITTEN[0], **names}
+        write_files(self._tokenizer, folder, settings)
 
     def with_named(self, named: Mapping[str, str]) -> Self:
         """This tokenizer with these special tokens."""

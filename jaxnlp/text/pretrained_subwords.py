@@ -13,10 +13,11 @@ from jaxnlp.text import require_fields
 from jaxnlp.text.new_tokens import with_added_tokens
 from jaxnlp.text.raw_texts import refuse_surrogates
 from jaxnlp.text.tokenizer_files import (
+    AS_WRITTEN,
     TEXT_TO_TEXT_TOKENS,
     read_text_to_text_tokenizer,
     tokenizer_of,
-    write_text_to_text_tokenizer,
+    write_files,
 )
 
 _FORCED = ("forced_first", "forced_end", "never", "least", "renormalised")
@@ -120,7 +121,9 @@ class PretrainedSubwords:
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
-        write_text_to_text_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)
+        settings = {"model_max_length": max_length, "tokenizer_class": AS_WRITTEN[0]}
+        inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+        write_files(self._tokenizer, folder, {**settings, **inputs, **self.named})
 
     def id_of(self, token: str) -> int | None:
         """The id of a token; None = there is no such token."""
