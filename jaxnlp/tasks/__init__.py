@@ -89,6 +89,12 @@ class Objective:
     combine: Callable[[Mapping[str, PyTree], PRNGKey], PyTree] | None = None
 
 
+def forward(model: Any, params: Params, key: PRNGKey | None, *inputs: Any, **options: Any) -> Any:
+    """The outputs of a model. Args: key: of dropout; None = no dropout; options: further arguments of the model."""
+    rngs = None if key is None else {"dropout": key}
+    return model.apply({"params": params}, *inputs, deterministic=key is None, rngs=rngs, **options)
+
+
 class Block(NamedTuple):
     """A block of the report page.
 

@@ -21,7 +21,7 @@ from jaxnlp.ops.classification import balanced_weights
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
 from jaxnlp.targets import of_part
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, pretrained_model
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward, pretrained_model
 from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
@@ -152,13 +152,8 @@ class Classification(Task):
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             (labels,) = batch.keys() & parts.keys()
             name, measures = parts[labels]
-            outputs = model.apply(
-                {"params": params},
-                *(batch[array] for array in model.config.reads),
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-                **({"part": name} if name else {}),
-            )
+            inputs = (batch[array] for array in model.config.reads)
+            outputs = forward(model, params, key, *inputs, **({"part": name} if name else {}))
             options: dict[str, Any] = {}
             if key is not None:
                 options = {"class_weights": class_weights, "focal_gamma": self.focal_gamma}

@@ -20,7 +20,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, pretrained_model
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward, pretrained_model
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.export.decoders import read_and_step
 from jaxnlp.tasks.language_model.attention import attend, attends
@@ -114,13 +114,7 @@ class LanguageModel(Task):
         extra: dict[str, Any] = {} if whole else {"return_hidden": True}
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            y: Any = model.apply(
-                {"params": params},
-                batch["tokens"],
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-                **extra,
-            )
+            y = forward(model, params, key, batch["tokens"], **extra)
             if whole:
                 losses = cross_entropy(y, batch["targets"], batch["loss_mask"], **self._smoothing(key))
             else:
@@ -218,14 +212,7 @@ class RecurrentLanguageModel(LanguageModel):
             if "reset" in batch:
                 dtype = model.config.compute.activation_dtype
                 states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], 0.0, s).astype(dtype), carry)
-            read = model.apply(
-                {"params": params},
-                batch["tokens"],
-                states,
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-                method="read",
-            )
+            read = forward(model, params, key, batch["tokens"], states, method="read")
             losses = scorer(params, read.hidden, batch, key)
             objective, mask = losses.objective, batch["loss_mask"]
             if key is not None and self.activation_regularization:
