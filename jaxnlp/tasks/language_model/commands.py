@@ -84,7 +84,12 @@ class Generate(Command):
         """
         if scorer is not None:
             check_scorer(scorer, f"--scorer {self.scorer}")
-        self._started(trained)._print(trained, scorer)
+        given, stop = self._started(trained), self._stop_token(trained)
+        if given.num_beams == 1:
+            given._draw(trained, stop, scorer)
+            return
+        for number, hypothesis in enumerate(given._hypotheses(trained, stop)[: given.num_samples], start=1):
+            given._print_whole(number, hypothesis.text, scorer)
 
     def _started(self, trained: Trained) -> "Generate":
         """This request, with the line ends of training texts, and with a prompt that the vocabulary has in place of the
@@ -96,13 +101,6 @@ class Generate(Command):
             prompt = known_prompt(prompt, vocabulary)
         return dataclasses.replace(self, prompt=prompt)
 
-    def _print(self, trained: Trained, scorer: Trained | None) -> None:
-        stop = self._stop_token(trained)
-        if self.num_beams > 1:
-            self._search(trained, stop, scorer)
-        else:
-            self._draw(trained, stop, scorer)
-
     def _stop_token(self, trained: Trained) -> int | None:
         if self.stop is None:
             return None
@@ -113,10 +111,6 @@ class Generate(Command):
         if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
             raise ValueError(f"stop must be a word of the vocabulary, got {self.stop!r}")
         return int(tokens[0])
-
-    def _search(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
-        for number, hypothesis in enumerate(self._hypotheses(trained, stop)[: self.num_samples], start=1):
-            self._print_whole(number, hypothesis.text, scorer)
 
     def _print_whole(self, number: int, continuation: str, scorer: Trained | None) -> None:
         if self.json:
