@@ -12,6 +12,7 @@ import numpy as np
 from jaxnlp.config import NonNegative, Positive, Rate
 from jaxnlp.convert import exported_task, image_encoders, pretrained_types
 from jaxnlp.convert.encoders import families
+from jaxnlp.convert.pretrained import OF_TEXTS
 from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.exportable import Exportable
@@ -31,13 +32,13 @@ from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.export import exports
 from jaxnlp.tasks.classification.image_weights import ExportClassifier
 from jaxnlp.tasks.classification.predict import predict, warm_up
-from jaxnlp.tasks.classification.pretrained import classes, classifier_of_transformers, encoder_of_similarity
+from jaxnlp.tasks.classification.pretrained import classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
 from jaxnlp.tasks.classification.vectors import EmbedInputs, embed, of_images
 from jaxnlp.tasks.classification.vectors import warm_up as warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
-CLASSIFIERS = classes()
+CLASSIFIERS = OF_TEXTS.classes()
 """Classes of Transformers that this task reads with their heads, and their families."""
 DECODERS = decoder_classes()
 """Those with a decoder."""

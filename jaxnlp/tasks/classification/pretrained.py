@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from jaxnlp.convert import PretrainedError, read_pretrained
-from jaxnlp.convert.encoders import EncoderFamily, families
+from jaxnlp.convert.encoders import EncoderFamily
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
-from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
+from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS
 from jaxnlp.convert.sentence_transformers import encoder_folder, score_activation
 from jaxnlp.convert.shapes import class_names, distinct
 from jaxnlp.models.bert_classifier import BertClassifierConfig
@@ -59,7 +59,7 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     )
     pairs = config.encoder.has_segments(pretrained.vocabulary.num_segments)
     processor = TextClassifierProcessor(
-        pretrained.vocabulary, _max_length(pretrained), one_part(targets), "optional" if pairs else "together"
+        pretrained.vocabulary, pretrained.longest, one_part(targets), "optional" if pairs else "together"
     )
     return pretrained_model(task, config, {"encoder": pretrained.params} | head, processor, str(path))
 
@@ -93,7 +93,7 @@ def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ..
         raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported; {known}")
     processor = TextClassifierProcessor(
         pretrained.vocabulary,
-        _max_length(pretrained),
+        pretrained.longest,
         ((SIMILARITY, TextPart(Number(0.0, 1.0), 2)),),
         "apart",
         dataclasses.replace(pretrained.embeddings, normalize="Normalize" in pretrained.modules_after_pooling),
@@ -101,12 +101,3 @@ def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ..
     config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine", compute=EXACT)
     params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
     return pretrained_model(task, config, params, processor, str(path))
-
-
-def _max_length(pretrained: Pretrained) -> int:
-    return min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
-
-
-def classes() -> dict[str, EncoderFamily]:
-    """The families, by the names of their classifiers of texts in Transformers."""
-    return {f"{family.prefix}{OF_TEXTS.name}": family for family in families().values()}

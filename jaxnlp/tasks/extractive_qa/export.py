@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from jaxnlp.convert import PretrainedError, exported_task, pretrained_types, read_pretrained
-from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, head_prefix, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
@@ -19,7 +18,7 @@ from jaxnlp.tasks.bert_verbs.word_export import encoder_of_tokens
 from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.question_contexts import QuestionProcessor
 
-CLASSES = {f"{family.prefix}{OF_SPANS.name}": family for family in families().values()}
+CLASSES = OF_SPANS.classes()
 """The families, by the names of their models that find answers in Transformers."""
 
 
@@ -56,7 +55,7 @@ def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = (
         return read_exported(path, ignore=ignore)
     family = CLASSES[pretrained_types(path)[0]]
     pretrained = read_pretrained(path, ignore=(*ignore, family.answers))
-    longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions, 384)
+    longest = min(pretrained.longest, 384)
     processor = QuestionProcessor(pretrained.vocabulary, longest, QuestionProcessor.max_overlap(longest) // 2)
     head = read_head(path, ExportedHead(HEAD, family.answers))
     if (outputs := head[HEAD]["bias"].size) != 2:

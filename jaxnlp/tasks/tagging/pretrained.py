@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 
 from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
-from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
 from jaxnlp.convert.shapes import class_names
@@ -17,7 +16,7 @@ from jaxnlp.text.tag_schemes import scheme_of
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 
-CLASSES = {f"{family.prefix}{OF_TOKENS.name}": family for family in families().values()}
+CLASSES = OF_TOKENS.classes()
 """The families, by the names of their taggers in Transformers."""
 
 
@@ -31,7 +30,7 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
     pretrained = read_pretrained(path, ignore=(OF_TOKENS.prefix,))
     settings = read_object(folder / CONFIG)
     head = read_head(path, ExportedHead(HEAD, OF_TOKENS.prefix))
-    longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
+    longest = pretrained.longest
     inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
     try:
         adapted = adapted_class(str(path)) is not None
