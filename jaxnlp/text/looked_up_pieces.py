@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from jaxnlp.text import require_fields
 from jaxnlp.text.foreign_settings import settings_in
+from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords, described
 from jaxnlp.text.sentencepiece import subwords_of
 from jaxnlp.text.subwords import BLANK, Subwords
@@ -70,14 +71,10 @@ class LookedUpPieces(PretrainedSubwords):
         models: tuple[bytes, bytes],
         named: dict[str, str],
         start: int,
+        constraints: GenerationConstraints = UNCONSTRAINED,
         *,
         clean_up: bool = False,
         source_table: Mapping[str, int] | None = None,
-        forced_first: int | None = None,
-        forced_end: bool = False,
-        never: Iterable[int] = (),
-        least: int = 0,
-        renormalised: bool = False,
     ):
         """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
         removed from decoded texts; source_table: the table of sources, if they have one of their own.
@@ -89,10 +86,10 @@ class LookedUpPieces(PretrainedSubwords):
         self._source, self._target = (subwords_of(raw, name) for raw, name in zip(models, MODELS, strict=True))
         if self._source.byte_fallback or self._target.byte_fallback:
             raise ValueError(f"{' and '.join(MODELS)}: tokens for bytes are not supported")
-        self._describe(named, start, forced_first, forced_end, never, least, renormalised)
+        self._describe(named, start, constraints)
 
     @classmethod
-    def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
+    def of_folder(cls, folder: Path, start: int, constraints: GenerationConstraints = UNCONSTRAINED) -> Self:
         missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which {CLASS} needs")
@@ -125,8 +122,8 @@ class LookedUpPieces(PretrainedSubwords):
         source, target = ((folder / name).read_bytes() for name in MODELS)
         clean_up = bool(given.get("clean_up_tokenization_spaces"))
         try:
-            both: dict[str, Any] = {"source_table": None if second is None else table, "clean_up": clean_up, **forced}
-            return cls(table if second is None else second, (source, target), named, start, **both)
+            both: dict[str, Any] = {"source_table": None if second is None else table, "clean_up": clean_up}
+            return cls(table if second is None else second, (source, target), named, start, constraints, **both)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
 
@@ -221,8 +218,7 @@ class LookedUpPieces(PretrainedSubwords):
             "start": self.start,
             "clean_up": self._clean_up,
             "source_pieces": self._source_table,
-            **self.forced,
-            "never": list(self.never),
+            **self.constraints.to_json(),
         }
 
     @classmethod
