@@ -182,8 +182,8 @@ class Trained:
         )
 
     @functools.cached_property
-    def separate_params(self) -> Params:
-        """The parameters as the functions read them, see `jaxnlp.models.inference`.
+    def inference_params(self) -> Params:
+        """The parameters in the layout of inference: one array a block, rounded if asked.
 
         They are copies: after the first call, the blocks take twice the memory.
         """
@@ -202,7 +202,7 @@ class Trained:
           generate; for bfloat16 on a CPU without instructions for it.
         """
         rounded = dataclasses.replace(self, weights=weights)
-        _ = rounded.separate_params  # computed here, where an error belongs
+        _ = rounded.inference_params  # computed here, where an error belongs
         return rounded
 
     @compilation_announced()

@@ -134,7 +134,7 @@ class Generate(Command):
         prompt = trained.processor.encode(self.prompt)[None]
         beams = beam_search(
             self._decoder(trained, prompt),
-            trained.separate_params,
+            trained.inference_params,
             prompt,
             num_beams=self.num_beams,
             max_new_tokens=self.max_new_tokens,
@@ -160,7 +160,7 @@ class Generate(Command):
         prompt = np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1))
         return generate_tokens(
             self._decoder(trained, prompt),
-            trained.separate_params,
+            trained.inference_params,
             prompt,
             max_new_tokens=self.max_new_tokens,
             key=jax.random.key(self.seed),
@@ -222,7 +222,7 @@ def warm_up(
             break
         decoder = decoder_of(trained.model, length + max_new_tokens)
         prompt, sampling = np.zeros((1, length), np.int32), Sampling(temperature, top_k, top_p)
-        list(generate_tokens(decoder, trained.separate_params, prompt, max_new_tokens=2, key=key, sampling=sampling))
+        list(generate_tokens(decoder, trained.inference_params, prompt, max_new_tokens=2, key=key, sampling=sampling))
 
 
 @one_or_many

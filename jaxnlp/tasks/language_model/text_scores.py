@@ -80,7 +80,7 @@ def _token_losses(trained: Trained, ids: np.ndarray) -> np.ndarray:
         length = bucket_length(end - start, window)
         tokens, targets = (np.zeros((1, length), np.int32) for _ in range(2))
         tokens[0, : end - start], targets[0, : end - start] = ids[start:end], ids[start + 1 : end + 1]
-        found = np.asarray(_losses_of(model)(trained.separate_params, tokens, targets))
+        found = np.asarray(_losses_of(model)(trained.inference_params, tokens, targets))
         losses[scored:end] = found[0, scored - start : end - start]
         scored = end
     return losses
