@@ -42,7 +42,7 @@ def mean_loss(trained: Trained, batches: Sequence[NumpyBatch]) -> float:
         mask = batch["loss_mask"].astype(found.dtype)
         return -(found * mask).sum(), mask.sum()
 
-    pairs = [totals(trained.separate_params, batch) for batch in batches]
+    pairs = [totals(trained.inference_params, batch) for batch in batches]
     loss, count = (sum(map(float, each)) for each in zip(*pairs, strict=True))
     return loss / count
 

@@ -36,4 +36,4 @@ def forward_pass(text: str) -> Step:
     (tokens,) = vocabulary_of(run).tokenize([text], max_length=512).tokens
     inputs = {"tokens": np.asarray(tokens, np.int32)[None], "attention_mask": np.ones((1, len(tokens)), bool)}
     program = jax.jit(exported_embed(run).apply)
-    return lambda: np.asarray(program(run.separate_params, inputs)["vectors"][0])
+    return lambda: np.asarray(program(run.inference_params, inputs)["vectors"][0])

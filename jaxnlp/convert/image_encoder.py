@@ -36,11 +36,6 @@ def has_pooler(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) ->
     return bool(pooler) and any(name.endswith(f"{pooler}.weight") for name in tensors)
 
 
-def has_projection(tensors: Mapping[str, np.ndarray], family: ImageEncoderFamily) -> bool:
-    """Whether the tensors, of any shapes [...], have the projection of a family."""
-    return bool(family.names.projection) and f"{family.names.projection}.weight" in tensors
-
-
 def from_huggingface(
     tensors: Mapping[str, np.ndarray],
     config: ViTConfig,

@@ -66,6 +66,11 @@ class Pretrained(NamedTuple):
     modules_after_pooling: tuple[str, ...] = ()
     embeddings: EmbeddingSettings = PLAIN
 
+    @property
+    def longest(self) -> int:
+        """Maximum length of a text in tokens: `max_length`, as far as the model has positions."""
+        return min(self.max_length or self.config.max_positions, self.config.max_positions)
+
 
 class HeadClass(NamedTuple):
     """A class of Transformers: an encoder with dropout and a dense layer.
@@ -80,6 +85,10 @@ class HeadClass(NamedTuple):
     name: str
     prefix: str
     reads_pooler: bool
+
+    def classes(self) -> dict[str, EncoderFamily]:
+        """The families, by the names of their classes."""
+        return {f"{family.prefix}{self.name}": family for family in families().values()}
 
 
 OF_TEXTS = HeadClass("ForSequenceClassification", "classifier.", reads_pooler=True)

@@ -33,6 +33,7 @@ from jaxnlp.convert.shapes import fields_of, settings_of
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.saving.atomic_files import refuse_contents
+from jaxnlp.text.generation_constraints import GenerationConstraints
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.typing import Params
 
@@ -76,10 +77,10 @@ def read_encoder_decoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> P
         if type(size) is not int:
             raise PretrainedError(f"{file}: decoder_vocab_size must be a whole number, got {size!r}")
     start = _start(file, settings)
-    forced = _forced(folder, settings, start, size)
+    constraints = _constraints(folder, settings, start, size)
 
     def read(place: Path) -> PretrainedSubwords:
-        vocabulary = family.tokenizer.of_folder(place, start, **forced)
+        vocabulary = family.tokenizer.of_folder(place, start, constraints)
         if shared and vocabulary.of_sources() is not vocabulary:
             raise ValueError(f"{file}: share_encoder_decoder_embeddings true, but the tokenizer has separate_vocabs")
         # The released summarisers have a token for masks, but no embedding for it.
@@ -138,9 +139,9 @@ def _start(file: Path, settings: Mapping[str, Any]) -> int:
     return start
 
 
-def _forced(folder: Path, settings: Mapping[str, Any], start: int, size: int) -> dict[str, Any]:
-    """What `PretrainedSubwords` says of generated targets: settings of generation_config.json, or of config.json in a
-    folder without it. Raises: PretrainedError for settings that are not supported."""
+def _constraints(folder: Path, settings: Mapping[str, Any], start: int, size: int) -> GenerationConstraints:
+    """The constraints on generated targets: settings of generation_config.json, or of config.json in a folder without
+    it. Raises: PretrainedError for settings that are not supported."""
     file = folder / GENERATION
     if file.is_file():
         generation, end = read_object(file), settings.get("eos_token_id")
@@ -155,16 +156,11 @@ def _forced(folder: Path, settings: Mapping[str, Any], start: int, size: int) ->
         raise PretrainedError(f"{file}: forced_bos_token_id must be from 0 to {size - 1}, or null, got {first!r}")
     if end not in (None, settings.get("eos_token_id")):
         raise PretrainedError(f"{file}: forced_eos_token_id {end!r}, expected eos_token_id or null")
-    renormalised = settings.get("renormalize_logits") or False
-    if type(renormalised) is not bool:
-        raise PretrainedError(f"{file}: renormalize_logits must be true, false or null, got {renormalised!r}")
-    return {
-        "forced_first": first,
-        "forced_end": end is not None,
-        "never": _never(file, settings, size),
-        "least": _least(file, settings),
-        "renormalised": renormalised,
-    }
+    renormalize = settings.get("renormalize_logits") or False
+    if type(renormalize) is not bool:
+        raise PretrainedError(f"{file}: renormalize_logits must be true, false or null, got {renormalize!r}")
+    suppressed, min_length = _suppressed_tokens(file, settings, size), _min_length(file, settings)
+    return GenerationConstraints(first, end is not None, suppressed, min_length, renormalize)
 
 
 def _check_ends(file: Path, generation: Mapping[str, Any], start: int, end: Any) -> None:
@@ -182,7 +178,7 @@ def _check_ends(file: Path, generation: Mapping[str, Any], start: int, end: Any)
             )
 
 
-def _least(file: Path, settings: Mapping[str, Any]) -> int:
+def _min_length(file: Path, settings: Mapping[str, Any]) -> int:
     """The minimum number of tokens before the end symbol. Raises: PretrainedError for what is no number."""
     new, length = (settings.get(name) for name in ("min_new_tokens", "min_length"))
     for name, value in (("min_new_tokens", new), ("min_length", length)):
@@ -191,7 +187,7 @@ def _least(file: Path, settings: Mapping[str, Any]) -> int:
     return max((length or 0) - 1, 0) if new is None else new  # a length includes the start symbol
 
 
-def _never(file: Path, settings: Mapping[str, Any], size: int) -> list[int]:
+def _suppressed_tokens(file: Path, settings: Mapping[str, Any], size: int) -> tuple[int, ...]:
     """The tokens that are never generated: the words of one token in `bad_words_ids`, without the end symbol, which
     Transformers leaves out there, too. Raises: PretrainedError for longer words and unknown ids."""
     words = settings.get("bad_words_ids") or []
@@ -200,7 +196,7 @@ def _never(file: Path, settings: Mapping[str, Any], size: int) -> list[int]:
         raise PretrainedError(
             f"{file}: not supported: bad_words_ids {words!r}, expected lists of one id each, from 0 to {size - 1}"
         )
-    return [one for (one,) in words if one != settings.get("eos_token_id")]
+    return tuple(one for (one,) in words if one != settings.get("eos_token_id"))
 
 
 def _check(
@@ -287,15 +283,16 @@ def save_encoder_decoder(
     if "bos_token" in vocabulary.named:
         settings["bos_token_id"] = vocabulary.id_of(vocabulary.named["bos_token"])
     special = {name: value for name, value in settings.items() if name.endswith("_token_id")}
-    if vocabulary.forced_first is not None:
-        special["forced_bos_token_id"] = vocabulary.forced_first
-    if vocabulary.forced_end:
+    constraints = vocabulary.constraints
+    if constraints.forced_bos is not None:
+        special["forced_bos_token_id"] = constraints.forced_bos
+    if constraints.forced_eos:
         special["forced_eos_token_id"] = vocabulary.end
-    if vocabulary.never:
-        special["bad_words_ids"] = [[token] for token in vocabulary.never]
-    if vocabulary.least:
-        special["min_length"] = vocabulary.least + 1
-    if vocabulary.renormalised:
+    if constraints.suppressed_tokens:
+        special["bad_words_ids"] = [[token] for token in constraints.suppressed_tokens]
+    if constraints.min_length:
+        special["min_length"] = constraints.min_length + 1
+    if constraints.renormalize:
         special["renormalize_logits"] = True
     tokenizer = functools.partial(vocabulary.save, max_length=config.context_length)
     write_folder(folder, tensors, {CONFIG: settings, GENERATION: special}, write_tokenizer=tokenizer)

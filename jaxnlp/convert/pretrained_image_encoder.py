@@ -16,10 +16,10 @@ from jaxnlp.convert.folders import (
     refuse_files,
     write_folder,
 )
-from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, has_projection, heads_of, to_huggingface
+from jaxnlp.convert.image_encoder import from_huggingface, has_pooler, heads_of, to_huggingface
 from jaxnlp.convert.image_encoders import ImageEncoderFamily, families
 from jaxnlp.convert.image_processors import PREPROCESSOR, PROCESSOR, image_settings, read_image_settings
-from jaxnlp.convert.shapes import class_names, distinct, fields_of, settings_of
+from jaxnlp.convert.shapes import class_names, distinct, fields_of, label_settings, settings_of
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.vit import DISTILLATION_HEAD, ViTConfig, resized_positions
@@ -72,7 +72,7 @@ def read_image_encoder(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Pre
         fields |= {"pooler_width": None}
     elif fields.get("pooler_width") is None:
         fields |= {"pooler_width": fields["width"]}
-    if not has_projection(tensors, family):
+    if f"{family.names.projection}.weight" not in tensors:
         fields |= {"projection_width": None}
     described = described_images(file, family, fields, settings, size, names)
     shape = {"patches": (size // described.config.patch) ** 2, "channels": described.processor.channels}
@@ -173,9 +173,7 @@ def save_image_encoder(folder: str | Path, pretrained: PretrainedImageEncoder) -
         **image_encoder_settings(family, config, processor),
     }
     if heads:
-        settings |= {"problem_type": "single_label_classification"}
-        settings["id2label"] = {str(label): name for label, name in enumerate(processor.classes)}
-        settings["label2id"] = {name: label for label, name in enumerate(processor.classes)}
+        settings |= {"problem_type": "single_label_classification"} | label_settings(processor.classes)
     kind = family.preprocessor if config.embedding_norm else ""  # both of the others crop as their files say
     write_folder(folder, tensors, {CONFIG: settings, PREPROCESSOR: image_settings(processor, kind)})
     return architecture

@@ -98,7 +98,7 @@ class ParserModel:
             require_tags(read, self._processor)
         else:
             read = with_predicted_tags(tagger, read, self._processor)
-        self._model, self._params = run.model, run.separate_params
+        self._model, self._params = run.model, run.inference_params
         self._encoded = [encoded_sentence(sentence, self._processor) for sentence in read]
         self._length = max(map(self._processor.inputs.encoded_length, self._encoded), default=1)
         self._rows = 0  # of the largest batch so far: smaller ones are padded, so that one program is compiled

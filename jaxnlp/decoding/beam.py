@@ -28,6 +28,7 @@ from jaxnlp.decoding.rows import by_rows, mesh_of, on_host, rows_like, with_rows
 from jaxnlp.nn.cache import cache_rows
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.ops.largest import top_k
+from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.typing import Array, Params, PyTree
 
 
@@ -56,11 +57,7 @@ class _Rules(NamedTuple):
     stop: int | None
     no_repeat_ngram: int
     n_best: int
-    forced_first: int | None = None
-    forced_stop: bool = False
-    never: tuple[int, ...] = ()
-    least: int = 0
-    renormalised: bool = False
+    constraints: GenerationConstraints = UNCONSTRAINED
 
 
 class _Settings(NamedTuple):
@@ -93,11 +90,7 @@ def beam_search(
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
     n_best: int | None = None,
-    forced_first: int | None = None,
-    forced_stop: bool = False,
-    never: tuple[int, ...] = (),
-    least: int = 0,
-    renormalised: bool = False,
+    constraints: GenerationConstraints = UNCONSTRAINED,
     max_lengths: np.ndarray | None = None,
     cache: PyTree | None = None,
 ) -> BeamResult:
@@ -133,12 +126,7 @@ def beam_search(
       no_repeat_ngram: size of the n-grams that no continuation may contain twice; 0 = no restriction.
       n_best: number of continuations returned for each prompt, at most N. With fewer, the search may stop earlier.
         None = N.
-      forced_first: the first token of all continuations, which then has probability 1; None = any.
-      forced_stop: whether the token at the maximum length is the stop token, which then has probability 1.
-      never: tokens that no continuation has; the probabilities of the others stay.
-      least: number of tokens that each continuation has before the stop token, unless its maximum length is less.
-      renormalised: whether the probabilities of all tokens that a continuation may have next add up to 1. Otherwise
-        those of `never`, of n-grams and of the stop token are lost.
+      constraints: on each continuation, whose end symbol is the stop token.
       max_lengths: [B] int, the maximum length of each row's continuations, from 1 to `max_new_tokens`. Its values may
         change without another compilation. None = `max_new_tokens` for all rows.
       cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
@@ -175,10 +163,9 @@ def beam_search(
     check_capacity(decoder, prompt, max_new_tokens)
     params, mesh, rows = prepare(decoder, params), mesh_of(params), len(prompt)
     prompt, limits = with_rows_for_all(mesh, prompt), with_rows_for_all(mesh, limits)
-    if forced_stop and stop is None:
-        raise ValueError("forced_stop needs a stop token; give stop")
-    forced = (forced_first, forced_stop, never, least, renormalised)
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, *forced)
+    if constraints.forced_eos and stop is None:
+        raise ValueError("forced_eos needs a stop token; give stop")
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, constraints)
     # All numbers have one type, so that they share one program. Without a penalty, coverage is not computed.
     settings = _Settings(
         float(length_penalty),
@@ -210,11 +197,7 @@ def compile_beam_search(
     no_repeat_ngram: int,
     n_best: int,
     cache: PyTree,
-    forced_first: int | None = None,
-    forced_stop: bool = False,
-    never: tuple[int, ...] = (),
-    least: int = 0,
-    renormalised: bool = False,
+    constraints: GenerationConstraints = UNCONSTRAINED,
 ) -> None:
     """Starts to compile the programs of `beam_search` for prompts of one token, [B, 1].
 
@@ -230,11 +213,9 @@ def compile_beam_search(
       no_repeat_ngram: size of the n-grams that no continuation may contain twice.
       n_best: number of continuations returned for each prompt.
       cache: abstract.
-      forced_first, forced_stop, never, least: tokens that all continuations have, and tokens that none has.
-      renormalised: whether the probabilities of the others add up to 1.
+      constraints: on each continuation.
     """
-    forced = (forced_first, forced_stop, never, least, renormalised)
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, *forced)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best, constraints)
     settings = _Settings(0.0, 0.0, 0.0 if coverage else None, np.ones(batch, np.int32))
     last, mesh = np.zeros(batch, np.int32), mesh_of(params)
     params = compile_ahead(prepared, decoder, params)
@@ -296,22 +277,22 @@ def _extend(
     Returns:
       The search, and whether further steps would not change a row's result, [B] bool.
     """
-    batch, num_beams, size = logits.shape
+    (batch, num_beams, size), constraints = logits.shape, rules.constraints
     logits = logits.astype(jnp.float32)
     normalisers = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
     if rules.no_repeat_ngram:
         repeats = _repeats(search.running.tokens, length, rules.no_repeat_ngram, size)
         logits = jnp.where(repeats, -jnp.inf, logits)
-    if rules.never:
-        logits = logits.at[:, :, jnp.array(rules.never)].set(-jnp.inf)
-    if rules.least and rules.stop is not None:
+    if constraints.suppressed_tokens:
+        logits = logits.at[:, :, jnp.array(constraints.suppressed_tokens)].set(-jnp.inf)
+    if constraints.min_length and rules.stop is not None:
         stopped = jnp.arange(size) == rules.stop
-        logits = jnp.where(stopped & jnp.asarray(length <= rules.least), -jnp.inf, logits)
-    if rules.forced_first is not None:
-        logits, normalisers = _forced(logits, normalisers, rules.forced_first, jnp.asarray(length == 1))
-    if rules.forced_stop and rules.stop is not None:
+        logits = jnp.where(stopped & jnp.asarray(length <= constraints.min_length), -jnp.inf, logits)
+    if constraints.forced_bos is not None:
+        logits, normalisers = _forced(logits, normalisers, constraints.forced_bos, jnp.asarray(length == 1))
+    if constraints.forced_eos and rules.stop is not None:
         logits, normalisers = _forced(logits, normalisers, rules.stop, jnp.asarray(length >= settings.max_lengths))
-    if rules.renormalised:
+    if constraints.renormalize:
         normalisers = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
     # The N best continuations are among the N best of each hypothesis, with or without the stop token.
     likely, tokens = top_k(logits, min(size, num_beams + (rules.stop is not None)))

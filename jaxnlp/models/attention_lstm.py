@@ -89,10 +89,7 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         table = parameter_table.entries({(name, "embedding"): "VD" for name in names}, "below")
         if self.use_convolution:
             table |= parameter_table.entries({("convolution", "kernel"): "2DD", ("convolution", "bias"): "D"}, 0)
-        for index in range(self.encoder_layers):
-            for direction in ("forward", "backward"):
-                prefix = ("encoder", f"layer_{index}_{direction}")
-                table |= parameter_table.entries(parameter_axes("lstm"), index, prefix=prefix)
+        table |= parameter_table.recurrent(parameter_axes("lstm"), self.encoder_layers, name="encoder")
         above: dict[tuple[str, ...], str] = {
             ("initial_hidden", "kernel"): "EK",
             ("initial_cell", "kernel"): "EK",

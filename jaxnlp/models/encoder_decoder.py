@@ -149,7 +149,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         own |= {"context_length": length, "compute": self.compute}
         config = dataclasses.replace(theirs, **own)
         shape = f"{config.num_layers} and {config.decoder_layers} layers, {config.width} wide, {config.num_heads} heads"
-        note, processor = f"encoder and decoder from {pretrained.name}: {shape}", pretrained.processor.without_least()
+        note = f"encoder and decoder from {pretrained.name}: {shape}"
+        processor = pretrained.processor.without_min_length()
         lost = ("without its minimum length of targets",) * (processor is not pretrained.processor)
         return Adopted(config, pretrained.params, processor, (note, *lost))
 

@@ -135,10 +135,7 @@ class RecurrentSpanConfig(AnswerSpanConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = parameter_table.entries({("tokens", "embedding"): "VD", ("features", "embedding"): "3D"}, "below")
-        for index in range(len(self.widths)):
-            for direction in ("forward", "backward"):
-                prefix = ("recurrent", f"layer_{index}_{direction}")
-                table |= parameter_table.entries(parameter_axes(self.cell), index, prefix=prefix)
+        table |= parameter_table.recurrent(parameter_axes(self.cell), len(self.widths))
         table |= parameter_table.entries(parameter_table.dense((HEAD,), "EC"), head=True)
         return parameter_table.find(table, path)
 

@@ -69,6 +69,15 @@ def entries(
     }
 
 
+def recurrent(axes: Axes, layers: int, *, name: str = "recurrent", bidirectional: bool = True) -> Table:
+    """Entries of recurrent layers with these axes; the depth of each layer is its index."""
+    table: Table = {}
+    for index in range(layers):
+        for direction in ("forward", "backward") if bidirectional else ("forward",):
+            table |= entries(axes, index, prefix=(name, f"layer_{index}_{direction}"))
+    return table
+
+
 def self_attention(
     *,
     grouped: bool = False,

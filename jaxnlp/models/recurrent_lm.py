@@ -102,11 +102,8 @@ class RecurrentLMConfig(RecurrentModelConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
-        layers: dict[tuple[str, ...], Parameter] = {}
         axes = parameter_axes(self.cell, mogrifier_rounds=self.mogrifier_rounds, mogrifier_rank=self.mogrifier_rank)
-        for index in range(len(self.widths)):
-            prefix = ("recurrent", f"layer_{index}_forward")
-            layers |= parameter_table.entries(axes, index, prefix=prefix)
+        layers = parameter_table.recurrent(axes, len(self.widths), bidirectional=False)
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
         head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}

@@ -71,12 +71,8 @@ class TextRNNConfig(WordClassifierConfig):
         return TextRNN(self, processor.vocabulary_size, processor.outputs)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        table = self.parameters_around("EC")
-        for index in range(len(self.widths)):
-            for direction in ("forward", "backward") if self.bidirectional else ("forward",):
-                table |= parameter_table.entries(
-                    parameter_axes(self.cell), index, prefix=("recurrent", f"layer_{index}_{direction}")
-                )
+        axes, layers = parameter_axes(self.cell), len(self.widths)
+        table = self.parameters_around("EC") | parameter_table.recurrent(axes, layers, bidirectional=self.bidirectional)
         if self.pooling == "attention":
             attention = parameter_table.dense(("attention",), "EE") | {("attention_vector",): "E"}
             table |= parameter_table.entries(attention)

@@ -4,7 +4,6 @@ E is the width of the features.
 """
 
 import dataclasses
-import logging
 from typing import Any, ClassVar, Literal
 
 import chex
@@ -20,13 +19,11 @@ from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.embedding import Embed
-from jaxnlp.text.word_vectors import read_word_vectors
+from jaxnlp.text.word_vectors import initial_word_vectors
 from jaxnlp.typing import Params
 
 EMBEDDING_BOUND = 0.25
 """Random initial word vectors are uniform between minus and plus this (Kim 2014, in the author's code)."""
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,15 +71,8 @@ class WordClassifierConfig(ClassifierConfig):
     def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, known = read_word_vectors(self.vectors_path, corpus.processor.words)
-        if vectors.shape[1] != self.embedding_width:
-            raise ValueError(
-                f"model.embedding_width must be that of {self.vectors_path}, {vectors.shape[1]}, got "
-                f"{self.embedding_width}"
-            )
-        if known.mean() < 0.5:
-            message = "%s has vectors of %d of the %d words; the others are initialised at random"
-            _logger.warning(message, self.vectors_path, known.sum(), len(known))
+        words, width = corpus.processor.words, self.embedding_width
+        vectors = initial_word_vectors(self.vectors_path, words, width, "embedding_width")
         names = ("tokens", "static_tokens")[: self.channels]
         return {name: {"embedding": vectors} for name in names}
 

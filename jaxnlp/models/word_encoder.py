@@ -16,7 +16,6 @@ Weinberger et al. 2009 for embeddings by a hash. Differs: features of characters
 """
 
 import dataclasses
-import logging
 from typing import Any
 
 import chex
@@ -37,10 +36,9 @@ from jaxnlp.nn.recurrent import CellName, Recurrent, RecurrentCompute, parameter
 from jaxnlp.nn.shards import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
-from jaxnlp.text.word_vectors import read_word_vectors
+from jaxnlp.text.word_vectors import initial_word_vectors
 from jaxnlp.typing import Params
 
-_logger = logging.getLogger(__name__)
 NAME = "encoder"
 """Name of the module, and the first part of its parameters' paths."""
 
@@ -179,14 +177,8 @@ class WordEncoderConfig(ModelConfig):
     def initial_params(self, corpus: Corpus) -> Params:
         if self.vectors_path is None:
             return {}
-        vectors, known = read_word_vectors(self.vectors_path, corpus.processor.inputs.words)
-        if vectors.shape[1] != self.word_width:
-            raise ValueError(
-                f"model.word_width must be that of {self.vectors_path}, {vectors.shape[1]}, got {self.word_width}"
-            )
-        if known.mean() < 0.5:
-            message = "%s has vectors of %d of the %d words; the others are initialised at random"
-            _logger.warning(message, self.vectors_path, known.sum(), len(known))
+        words = corpus.processor.inputs.words
+        vectors = initial_word_vectors(self.vectors_path, words, self.word_width, "word_width")
         special = jnp.zeros((FIRST_ID, self.word_width), vectors.dtype)
         return {NAME: {"words": {"embedding": jnp.concatenate([special, vectors])}}}
 

@@ -89,6 +89,12 @@ class Objective:
     combine: Callable[[Mapping[str, PyTree], PRNGKey], PyTree] | None = None
 
 
+def forward(model: Any, params: Params, key: PRNGKey | None, *inputs: Any, **options: Any) -> Any:
+    """The outputs of a model. Args: key: of dropout; None = no dropout; options: further arguments of the model."""
+    rngs = None if key is None else {"dropout": key}
+    return model.apply({"params": params}, *inputs, deterministic=key is None, rngs=rngs, **options)
+
+
 class Block(NamedTuple):
     """A block of the report page.
 
@@ -176,8 +182,8 @@ class Trained:
         )
 
     @functools.cached_property
-    def separate_params(self) -> Params:
-        """The parameters as the functions read them, see `jaxnlp.models.inference`.
+    def inference_params(self) -> Params:
+        """The parameters in the layout of inference: one array a block, rounded if asked.
 
         They are copies: after the first call, the blocks take twice the memory.
         """
@@ -196,7 +202,7 @@ class Trained:
           generate; for bfloat16 on a CPU without instructions for it.
         """
         rounded = dataclasses.replace(self, weights=weights)
-        _ = rounded.separate_params  # computed here, where an error belongs
+        _ = rounded.inference_params  # computed here, where an error belongs
         return rounded
 
     @compilation_announced()
@@ -392,6 +398,12 @@ class Task(Config):
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """Weights of another library as a model of this task. Raises: ValueError when they are not such weights."""
         raise TypeError(f"{cls.__name__} cannot read pretrained weights: it does not define from_pretrained()")
+
+
+def pretrained_model(task: Task, config: ModelConfig, params: Params, processor: Any, name: str) -> Trained:
+    """A model with pretrained parameters, on the first device of this process."""
+    params = jax.device_put(params, jax.local_devices()[0])
+    return Trained(task, config.build(processor), params, processor, name)
 
 
 def every_task() -> list[type[Task]]:

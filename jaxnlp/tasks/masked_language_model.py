@@ -15,7 +15,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.shards import sum_over_shards
 from jaxnlp.ops.losses import chunk_length, cross_entropy, linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained, forward
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed, exported_embed, max_length_of, warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -61,15 +61,8 @@ class MaskedLanguageModel(Task):
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            x, logits = model.apply(
-                {"params": params},
-                batch["tokens"],
-                batch["segments"],
-                batch["attention_mask"],
-                batch["positions"],
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-            )
+            names = ("tokens", "segments", "attention_mask", "positions")
+            x, logits = forward(model, params, key, *(batch[name] for name in names))
             w, b = model.output_layer(params)
             rows, targets = x.reshape(-1, x.shape[-1]), batch["targets"].reshape(-1)
             scored = (batch["predicted"] & batch["loss_mask"][:, None]).reshape(-1)

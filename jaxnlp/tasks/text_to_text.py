@@ -13,7 +13,7 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task, Trained, forward
 from jaxnlp.tasks.export import ExportCommand
 from jaxnlp.tasks.export.decoders import encode_and_step
 from jaxnlp.text.translation import TranslationProcessor
@@ -47,13 +47,7 @@ class TextToText(Task):
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            hidden = model.apply(
-                {"params": params},
-                *(batch[name] for name in model.config.reads),
-                deterministic=key is None,
-                return_hidden=True,
-                rngs=None if key is None else {"dropout": key},
-            )
+            hidden = forward(model, params, key, *(batch[name] for name in model.config.reads), return_hidden=True)
             w, b = model.output_layer(params)
             losses = linear_cross_entropy(
                 hidden.reshape(-1, hidden.shape[-1]),

@@ -13,13 +13,13 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jaxnlp.input_files.json_objects import parse_json
-from jaxnlp.input_files.text_files import has_surrogate
-from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text import require_fields
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
 from jaxnlp.text.new_tokens import with_added_tokens
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.raw_texts import refuse_surrogates
 from jaxnlp.text.tokenizer_classes import SpecialTokens
-from jaxnlp.text.tokenizer_files import read_decoder_tokenizer, write_decoder_tokenizer
+from jaxnlp.text.tokenizer_files import AS_WRITTEN, read_decoder_tokenizer, write_files
+from jaxnlp.text.vocabulary import Vocabulary
 
 _PROBE = "Na\u00efve\ttext,  don't \u6587\n\n\U0001f600 end\n e\u0301"
 """Blanks, accents and characters of several bytes: a byte-level tokenizer gives it back unchanged."""
@@ -39,7 +39,7 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 _CUT_PROBE, _CUT_PROBE_CUTS = "one two\nthree", {3, 7}
 
 
-class BytePairs:
+class BytePairs(Vocabulary):
     """A tokenizer of byte-level BPE, or of BPE with a token for each byte, and its vocabulary of V tokens. Equal by
     value.
 
@@ -49,9 +49,6 @@ class BytePairs:
 
     Source: Sennrich et al. 2016, with the bytes of Radford et al. 2019, section 2.2; the library `tokenizers`.
     """
-
-    unit = "tokens"
-    """The plural noun for tokens in metrics."""
 
     def __init__(self, tokenizer: Tokenizer, named: Mapping[str, str] | None = None, *, starts: bool = False):
         """A tokenizer that gives texts back unchanged, in the normal form NFC, or with a blank before them.
@@ -122,7 +119,10 @@ class BytePairs:
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
-        write_decoder_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)
+        # A class that Transformers uses whatever the file says would add tokens of its own for names that are left out.
+        names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")), **self.named}
+        settings = {"model_max_length": max_length, "tokenizer_class": AS_WRITTEN[0], **names}
+        write_files(self._tokenizer, folder, settings)
 
     def with_named(self, named: Mapping[str, str]) -> Self:
         """This tokenizer with these special tokens."""
@@ -154,9 +154,6 @@ class BytePairs:
         """V."""
         return self._tokenizer.get_vocab_size(with_added_tokens=True)
 
-    def __repr__(self) -> str:
-        return f"BytePairs({self.size:,} {self.unit})"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BytePairs) and self.to_json() == other.to_json()
 
@@ -168,15 +165,6 @@ class BytePairs:
         """Computed once: it takes milliseconds, and programs are looked up by it at each call."""
         return hash(self._tokenizer.to_str())
 
-    def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
-        """`tokens` [B, T] int32; one text is one row. Shorter texts are padded with id 0 at their end.
-
-        A language model reads from left to right, so padding changes nothing before it.
-
-        Raises: ValueError for arguments that are not texts.
-        """
-        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
-
     def encode(self, text: str, *, starts: bool = True) -> np.ndarray:
         """Ids of a text's tokens, [n] int32, after the start token if there is one.
 
@@ -184,8 +172,7 @@ class BytePairs:
 
         Raises: UnknownTokenError for a text that UTF-8 cannot encode.
         """
-        if has_surrogate(text):
-            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
+        refuse_surrogates(text)
         if not starts and self._word is not None:  # no blank before its first word
             before, whole = self._encode(_LINE), self._encode(_LINE + text)
             if np.array_equal(whole[: len(before)], before):

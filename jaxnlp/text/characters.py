@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from jaxnlp.text import UnknownTokenError, list_of_strings
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.vocabulary import Vocabulary
 
 PAD, MASK = "\u25a1", "\u2047"
 """Padding, and the separator between question and answer: ids 0 and 1 of vocabularies that have them."""
@@ -16,7 +16,7 @@ class UnknownCharacterError(UnknownTokenError):
     """A text contains characters that are not in the vocabulary."""
 
 
-class CharacterVocabulary:
+class CharacterVocabulary(Vocabulary):
     """Characters and their ids.
 
     Attributes:
@@ -24,7 +24,6 @@ class CharacterVocabulary:
     """
 
     unit = "characters"
-    """The plural noun for tokens in metrics."""
 
     def __init__(self, characters: Sequence[str]):
         """Raises: ValueError unless `characters` are single and distinct."""
@@ -50,23 +49,11 @@ class CharacterVocabulary:
         """V."""
         return len(self.characters)
 
-    def __repr__(self) -> str:
-        return f"CharacterVocabulary({self.size:,} {self.unit})"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CharacterVocabulary) and self.characters == other.characters
 
     def __hash__(self) -> int:
         return hash(self.characters)
-
-    def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
-        """`tokens` [B, T] int32; one text is one row. Shorter texts are padded with id 0 at their end.
-
-        A language model reads from left to right, so padding changes nothing before it.
-
-        Raises: ValueError for arguments that are not texts, and for characters that are not in the vocabulary.
-        """
-        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's characters, [len(text)] int32.

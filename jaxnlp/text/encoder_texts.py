@@ -8,21 +8,18 @@ import numpy as np
 
 from jaxnlp.text import require_fields
 from jaxnlp.text.encoder_vocabulary import EncoderVocabulary
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.vocabulary import Vocabulary
 
 _LONG = 2**31
 """More tokens than any text has."""
 
 
-class EncoderTexts:
+class EncoderTexts(Vocabulary):
     """The tokens of an encoder, for a language model: [CLS] starts each text, and [SEP] is predicted at its end.
 
     Attributes:
       vocabulary: the tokens.
     """
-
-    unit = "tokens"
-    """The plural noun for tokens in metrics."""
 
     def __init__(self, vocabulary: EncoderVocabulary):
         self.vocabulary = vocabulary
@@ -32,23 +29,11 @@ class EncoderTexts:
         """V."""
         return self.vocabulary.size
 
-    def __repr__(self) -> str:
-        return f"EncoderTexts({self.size:,} {self.unit})"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EncoderTexts) and self.vocabulary == other.vocabulary
 
     def __hash__(self) -> int:
         return hash(self.vocabulary)
-
-    def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
-        """`tokens` [B, T] int32; one text is one row. Shorter texts are padded with id 0 at their end.
-
-        A language model reads from left to right, so padding changes nothing before it.
-
-        Raises: ValueError for arguments that are not texts.
-        """
-        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
     def encode(self, text: str, *, starts: bool = True) -> np.ndarray:
         """Ids of a text's tokens, [N] int32, after [CLS] and without [SEP], so that a model continues the text.

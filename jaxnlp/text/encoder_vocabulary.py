@@ -16,6 +16,7 @@ from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.tokenizer_classes import SpecialTokens
 from jaxnlp.text.tokenizer_classes.bert import SPECIAL
 from jaxnlp.text.tokenizer_files import num_segments, read_tokenizer, remove_segments, write_tokenizer
+from jaxnlp.text.vocabulary import Vocabulary
 
 
 class TokenizedTexts(NamedTuple):
@@ -58,16 +59,13 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
     return tokens, mask
 
 
-class EncoderVocabulary:
+class EncoderVocabulary(Vocabulary):
     """The tokens of an encoder, which are words and parts of words, their ids, and the tokenizer of texts.
 
     Attributes:
       tokenizer: of the `tokenizers` library; do not change it.
       special: the names of its special tokens.
     """
-
-    unit = "tokens"
-    """The plural noun for tokens in metrics."""
 
     def __init__(self, tokenizer: Tokenizer, special: SpecialTokens = SPECIAL):
         """A copy of a tokenizer, without its truncation and padding.
@@ -138,9 +136,6 @@ class EncoderVocabulary:
         if token_id is None:
             raise KeyError(piece)
         return token_id
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size:,} {self.unit})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EncoderVocabulary):

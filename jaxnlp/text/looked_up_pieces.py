@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from jaxnlp.input_files.text_files import has_surrogate
-from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text import require_fields
 from jaxnlp.text.foreign_settings import settings_in
+from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords, described
 from jaxnlp.text.sentencepiece import subwords_of
 from jaxnlp.text.subwords import BLANK, Subwords
@@ -71,14 +71,10 @@ class LookedUpPieces(PretrainedSubwords):
         models: tuple[bytes, bytes],
         named: dict[str, str],
         start: int,
+        constraints: GenerationConstraints = UNCONSTRAINED,
         *,
         clean_up: bool = False,
         source_table: Mapping[str, int] | None = None,
-        forced_first: int | None = None,
-        forced_end: bool = False,
-        never: Iterable[int] = (),
-        least: int = 0,
-        renormalised: bool = False,
     ):
         """Args: models: contents of the files, for sources and for targets; clean_up: whether blanks before marks are
         removed from decoded texts; source_table: the table of sources, if they have one of their own.
@@ -90,10 +86,10 @@ class LookedUpPieces(PretrainedSubwords):
         self._source, self._target = (subwords_of(raw, name) for raw, name in zip(models, MODELS, strict=True))
         if self._source.byte_fallback or self._target.byte_fallback:
             raise ValueError(f"{' and '.join(MODELS)}: tokens for bytes are not supported")
-        self._describe(named, start, forced_first, forced_end, never, least, renormalised)
+        self._describe(named, start, constraints)
 
     @classmethod
-    def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
+    def of_folder(cls, folder: Path, start: int, constraints: GenerationConstraints = UNCONSTRAINED) -> Self:
         missing = [name for name in NEEDED if not (folder / name).is_file()]
         if missing:
             raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which {CLASS} needs")
@@ -126,8 +122,8 @@ class LookedUpPieces(PretrainedSubwords):
         source, target = ((folder / name).read_bytes() for name in MODELS)
         clean_up = bool(given.get("clean_up_tokenization_spaces"))
         try:
-            both: dict[str, Any] = {"source_table": None if second is None else table, "clean_up": clean_up, **forced}
-            return cls(table if second is None else second, (source, target), named, start, **both)
+            both: dict[str, Any] = {"source_table": None if second is None else table, "clean_up": clean_up}
+            return cls(table if second is None else second, (source, target), named, start, constraints, **both)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
 
@@ -168,10 +164,7 @@ class LookedUpPieces(PretrainedSubwords):
         return self._encode(text, self._target, dropout)
 
     def _encode(self, text: str, model: Subwords, dropout: float) -> list[int]:
-        if dropout:
-            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        if has_surrogate(text):
-            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
+        self._check_arguments(text, dropout)
         ids: list[int] = []
         for index, part in enumerate(self._special_tokens.split(text)):
             if index % 2:  # Transformers gives special tokens their ids in the table of sources
@@ -225,8 +218,7 @@ class LookedUpPieces(PretrainedSubwords):
             "start": self.start,
             "clean_up": self._clean_up,
             "source_pieces": self._source_table,
-            **self.forced,
-            "never": list(self.never),
+            **self.constraints.to_json(),
         }
 
     @classmethod

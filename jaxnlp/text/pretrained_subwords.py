@@ -9,17 +9,17 @@ from typing import Any, ClassVar, Self
 
 from tokenizers import Tokenizer
 
-from jaxnlp.input_files.text_files import has_surrogate
-from jaxnlp.text import UnknownTokenError, require_fields
+from jaxnlp.text import require_fields
+from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.text.new_tokens import with_added_tokens
+from jaxnlp.text.raw_texts import refuse_surrogates
 from jaxnlp.text.tokenizer_files import (
+    AS_WRITTEN,
     TEXT_TO_TEXT_TOKENS,
     read_text_to_text_tokenizer,
     tokenizer_of,
-    write_text_to_text_tokenizer,
+    write_files,
 )
-
-_FORCED = ("forced_first", "forced_end", "never", "least", "renormalised")
 
 
 class PretrainedSubwords:
@@ -31,11 +31,7 @@ class PretrainedSubwords:
     Attributes:
       named: its special tokens by their settings in Transformers, `pad_token`, `eos_token` and `unk_token` among them.
       start: the id of the start symbol of a target.
-      forced_first: the id of the token that each generated target has after the start symbol; None = any.
-      forced_end: whether a generated target of the maximum length ends with the end symbol.
-      never: the ids of tokens that no generated target has.
-      least: minimum number of tokens of a generated target before its end symbol.
-      renormalised: whether the probabilities of the tokens that may be generated add up to 1.
+      constraints: on generated targets, after the start symbol.
     """
 
     unit = "tokens"
@@ -47,55 +43,34 @@ class PretrainedSubwords:
         tokenizer: Tokenizer,
         named: dict[str, str],
         start: int,
-        *,
-        forced_first: int | None = None,
-        forced_end: bool = False,
-        never: Iterable[int] = (),
-        least: int = 0,
-        renormalised: bool = False,
+        constraints: GenerationConstraints = UNCONSTRAINED,
     ):
         """Raises: ValueError for special tokens that the tokenizer does not have."""
         tokenizer.no_truncation()  # a tokenizer.json may cut and pad texts
         tokenizer.no_padding()
         self._tokenizer = tokenizer
-        self._describe(named, start, forced_first, forced_end, never, least, renormalised)
+        self._describe(named, start, constraints)
 
-    def _describe(
-        self,
-        named: dict[str, str],
-        start: int,
-        forced_first: int | None,
-        forced_end: bool,
-        never: Iterable[int],
-        least: int,
-        renormalised: bool,
-    ) -> None:
+    def _describe(self, named: dict[str, str], start: int, constraints: GenerationConstraints) -> None:
         """Sets the attributes. Raises: ValueError for special tokens that do not exist."""
         missing = [token for token in named.values() if self.id_of(token) is None]
         if missing or not set(named) >= set(TEXT_TO_TEXT_TOKENS):
             raise ValueError(f"expected a tokenizer with the tokens {', '.join(TEXT_TO_TEXT_TOKENS)}, got {named}")
         if start < 0:
             raise ValueError(f"expected the id of the start symbol, got {start}")
-        self.named, self.start = named, start
-        self.forced_first, self.forced_end, self.never = forced_first, forced_end, tuple(never)
-        self.least, self.renormalised = least, renormalised
-
-    @property
-    def forced(self) -> dict[str, Any]:
-        """The attributes that say which tokens a generated target has."""
-        return {name: getattr(self, name) for name in _FORCED}
+        self.named, self.start, self.constraints = named, start, constraints
 
     @classmethod
-    def of_folder(cls, folder: Path, start: int, **forced: Any) -> Self:
+    def of_folder(cls, folder: Path, start: int, constraints: GenerationConstraints = UNCONSTRAINED) -> Self:
         """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_text_to_text_tokenizer`.
 
-        Args: start, forced: attributes that the files do not have.
+        Args: start, constraints: attributes that the files do not have.
 
         Raises:
           FileNotFoundError: when the folder has no tokenizer.
           ValueError: naming the file or the folder, when it is not a tokenizer that this library supports.
         """
-        return cls(*read_text_to_text_tokenizer(folder), start, **forced)
+        return cls(*read_text_to_text_tokenizer(folder), start, constraints)
 
     def without(self, name: str) -> Self:
         """The tokenizer without a special token of BPE, such as `mask_token`: in a text it is then an ordinary word."""
@@ -112,15 +87,17 @@ class PretrainedSubwords:
 
     def with_tokens(self, tokens: Sequence[str]) -> Self:
         """This vocabulary and these tokens, see `jaxnlp.text.new_tokens`. Raises: ValueError as there."""
-        return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, self.start, **self.forced)
+        return type(self)(with_added_tokens(self._tokenizer, tokens), self.named, self.start, self.constraints)
 
-    def with_least(self, least: int) -> Self:
-        """This vocabulary with another minimum number of tokens of a target."""
-        return type(self).from_json(self.to_json() | {"least": least})
+    def without_min_length(self) -> Self:
+        """This vocabulary without a minimum length of generated targets."""
+        return type(self).from_json(self.to_json() | {"least": 0})
 
     def save(self, folder: Path, *, max_length: int) -> None:
         """Writes tokenizer files, which Transformers and `of_folder` read. Args: `max_length`: of a text, in tokens."""
-        write_text_to_text_tokenizer(self._tokenizer, self.named, folder, max_length=max_length)
+        settings = {"model_max_length": max_length, "tokenizer_class": AS_WRITTEN[0]}
+        inputs = {"model_input_names": ["input_ids", "attention_mask"]}
+        write_files(self._tokenizer, folder, {**settings, **inputs, **self.named})
 
     def id_of(self, token: str) -> int | None:
         """The id of a token; None = there is no such token."""
@@ -185,11 +162,13 @@ class PretrainedSubwords:
           ValueError: for dropout, which needs BPE.
         """
         del seed
+        self._check_arguments(text, dropout)
+        return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
+
+    def _check_arguments(self, text: str, dropout: float) -> None:
         if dropout:
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
-        if has_surrogate(text):
-            raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
-        return [*self.first, *self._tokenizer.encode(text, add_special_tokens=False).ids]
+        refuse_surrogates(text)
 
     def encode_target(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a target's tokens, as `encode`."""
@@ -211,8 +190,7 @@ class PretrainedSubwords:
             "tokenizer": json.loads(self._tokenizer.to_str()),
             "named": self.named,
             "start": self.start,
-            **self.forced,
-            "never": list(self.never),
+            **self.constraints.to_json(),
         }
 
     @classmethod
@@ -228,14 +206,5 @@ class PretrainedSubwords:
 
 def described(fields: dict[str, Any]) -> dict[str, Any]:
     """The attributes in the JSON of a tokenizer. Raises: ValueError naming a field that is missing or wrong."""
-    require_fields(fields, "subwords", named=dict, start=int, forced_end=bool, never=list)
-    first, never = fields.get("forced_first"), fields["never"]
-    if not (first is None or type(first) is int):
-        raise ValueError(f"subwords: forced_first: expected the id of a token or null, got {first!r}")
-    if not all(type(one) is int for one in never):
-        raise ValueError(f"subwords: never: expected the ids of tokens, got {never!r}")
-    least, renormalised = fields.get("least", 0), fields.get("renormalised", False)  # earlier runs have neither
-    if not (type(least) is int and least >= 0 and type(renormalised) is bool):
-        raise ValueError(f"subwords: expected a number as least and true or false as renormalised, got {fields!r:.80}")
-    own = {name: fields[name] for name in ("named", "start", "forced_end", "never")}
-    return {**own, "forced_first": first, "least": least, "renormalised": renormalised}
+    require_fields(fields, "subwords", named=dict, start=int)
+    return {"named": fields["named"], "start": fields["start"], "constraints": GenerationConstraints.from_json(fields)}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxnlp.input_files.text_files import has_surrogate
+from jaxnlp.text import UnknownTokenError
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +51,12 @@ def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
                 f"expected {what} of characters, got half of a surrogate pair at index {index}: {text[:40]!a}"
             )
     return list(texts)
+
+
+def refuse_surrogates(text: str) -> None:
+    """Raises: UnknownTokenError for a text that UTF-8 cannot encode."""
+    if has_surrogate(text):
+        raise UnknownTokenError("the text is not Unicode: it has half of a pair of UTF-16")
 
 
 def is_blank(row: Sequence[Any]) -> bool:

@@ -20,7 +20,7 @@ WHOLE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 SPECIAL_MAP, ADDED = "special_tokens_map.json", "added_tokens.json"
 FILES = (WHOLE, SETTINGS, SPECIAL_MAP, ADDED, *(name for one in classes() for name in one.files))
 
-_AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer", "MT5TokenizerFast")
+AS_WRITTEN = ("PreTrainedTokenizerFast", "TokenizersBackend", "MT5Tokenizer", "MT5TokenizerFast")
 """Classes that use tokenizer.json unchanged, and those that Transformers no longer has, for which it does so."""
 _ORDER = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The order in which Transformers adds special tokens."""
@@ -175,10 +175,10 @@ def _read_tokenizer(folder: Path, supported: Mapping[str, tuple[Any, ...]], fini
     known = classes()
     by_name = {name: one for one in known for name in one.names}
     default = next((one for one in known if config.get("model_type") in one.model_types), BERT)
-    assumed = default.names[0] if default.assumed else _AS_WRITTEN[0]
+    assumed = default.names[0] if default.assumed else AS_WRITTEN[0]
     class_name = settings.get("tokenizer_class") or config.get("tokenizer_class") or assumed
-    if class_name not in (*by_name, *_AS_WRITTEN):
-        expected = ", ".join((*by_name, *_AS_WRITTEN))
+    if class_name not in (*by_name, *AS_WRITTEN):
+        expected = ", ".join((*by_name, *AS_WRITTEN))
         raise ValueError(
             f"{folder}: the tokenizer class {class_name} is not supported; expected {expected}. "
             f"If its tokens are those of {default.names[0]}, set tokenizer_class to it in {SETTINGS} of a copy"
@@ -240,35 +240,6 @@ def tokenizer_of(whole: Mapping[str, Any]) -> Tokenizer:
     return tokenizer
 
 
-def write_decoder_tokenizer(tokenizer: Tokenizer, named: Mapping[str, str], folder: Path, *, max_length: int) -> None:
-    """Writes the files that `read_decoder_tokenizer` and Transformers read as this tokenizer.
-
-    Args:
-      tokenizer: without truncation and padding.
-      named: its special tokens by their settings.
-      folder: an existing folder.
-      max_length: maximum input length in tokens.
-    """
-    # A class that Transformers uses whatever the file says would add tokens of its own for names that are left out.
-    names = {**dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")), **named}
-    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **names})
-
-
-def write_text_to_text_tokenizer(
-    tokenizer: Tokenizer, named: Mapping[str, str], folder: Path, *, max_length: int
-) -> None:
-    """Writes the files that `read_text_to_text_tokenizer` and Transformers read as this tokenizer.
-
-    Args:
-      tokenizer: without truncation and padding.
-      named: its tokens by their settings.
-      folder: an existing folder.
-      max_length: maximum input length in tokens.
-    """
-    inputs = {"model_input_names": ["input_ids", "attention_mask"]}
-    _write(tokenizer, folder, {"model_max_length": max_length, "tokenizer_class": _AS_WRITTEN[0], **inputs, **named})
-
-
 def write_tokenizer(
     tokenizer: Tokenizer, special: SpecialTokens, folder: Path, *, max_length: int | None = None
 ) -> None:
@@ -290,15 +261,16 @@ def write_tokenizer(
         (folder / PIECES).write_text(pieces, encoding="utf-8")
     else:
         segments = [_SEGMENTS] if num_segments(tokenizer) > 1 else []
-        settings |= {"tokenizer_class": _AS_WRITTEN[0], "model_input_names": ["input_ids", *segments, "attention_mask"]}
+        settings |= {"tokenizer_class": AS_WRITTEN[0], "model_input_names": ["input_ids", *segments, "attention_mask"]}
     if special.mask == special.sep:  # it stands in for a masked token that the tokenizer does not have
         start_and_end = {"bos_token": special.cls, "eos_token": special.sep}
-        _write(tokenizer, folder, settings | start_and_end | {"unk_token": special.unk, "pad_token": special.pad})
+        write_files(tokenizer, folder, settings | start_and_end | {"unk_token": special.unk, "pad_token": special.pad})
         return
-    _write(tokenizer, folder, settings | special.settings())
+    write_files(tokenizer, folder, settings | special.settings())
 
 
-def _write(tokenizer: Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
+def write_files(tokenizer: Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Writes a tokenizer without truncation and padding, and the settings that Transformers reads next to it."""
     (folder / WHOLE).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
 from jaxnlp.text.looked_up_pieces import LookedUpPieces
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.raw_texts import as_texts, padded_rows
@@ -28,24 +29,11 @@ class SentencePair:
 
 
 class Symbols(NamedTuple):
-    """The ids of a target's symbols, and the tokens that each generated target has.
-
-    Attributes:
-      start, end: before and after a target.
-      forced_first: the token after the start symbol; None = any.
-      forced_end: whether a target of the maximum length ends with the end symbol.
-      never: tokens that no generated target has.
-      least: minimum number of tokens before the end symbol.
-      renormalised: whether the probabilities of the tokens that may be generated add up to 1.
-    """
+    """The ids of the symbols before and after a target, and the constraints on generated targets."""
 
     start: int
     end: int
-    forced_first: int | None = None
-    forced_end: bool = False
-    never: tuple[int, ...] = ()
-    least: int = 0
-    renormalised: bool = False
+    constraints: GenerationConstraints = UNCONSTRAINED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +57,8 @@ class TranslationProcessor:
     def symbols(self) -> Symbols:
         """The symbols of a target."""
         target = self.target
-        forced = target.forced if isinstance(target, PretrainedSubwords) else {}
-        return Symbols(target.start, target.end, **forced)
+        constraints = target.constraints if isinstance(target, PretrainedSubwords) else UNCONSTRAINED
+        return Symbols(target.start, target.end, constraints)
 
     def __call__(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None
@@ -98,11 +86,11 @@ class TranslationProcessor:
         """The ids of a target, the end symbol last; dropout as in `Subwords.encode`."""
         return [*self.target.encode_target(text, dropout=dropout, seed=seed), self.target.end]
 
-    def without_least(self) -> "TranslationProcessor":
+    def without_min_length(self) -> "TranslationProcessor":
         """The processor of a model that is trained further, on targets of any length: without their minimum length."""
-        if not self.symbols.least or not isinstance(self.target, PretrainedSubwords):
+        if not self.symbols.constraints.min_length or not isinstance(self.target, PretrainedSubwords):
             return self
-        source, target = self.source, self.target.with_least(0)
+        source, target = self.source, self.target.without_min_length()
         return TranslationProcessor(target if self.shared else source, target)
 
     def with_tokens(self, tokens: Sequence[str]) -> "TranslationProcessor":

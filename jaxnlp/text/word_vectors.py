@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import itertools
+import logging
 import math
 import zlib
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+_logger = logging.getLogger(__name__)
 _LARGEST = 1e15
 """Of a vector's numbers: the variance of larger ones is not finite in 32 bits."""
 
@@ -80,6 +82,22 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
     generator = np.random.default_rng(seed)
     vectors[~known] = generator.uniform(-bound, bound, (len(words) - int(known.sum()), width))
     return WordVectors(vectors, known)
+
+
+def initial_word_vectors(path: str, words: Sequence[str], width: int, field: str) -> np.ndarray:
+    """The vectors of `read_word_vectors`, for a model's embeddings [V, D]. A warning if the file has few of the words.
+
+    Args: words: the vocabulary; width: D of the model; field: its option.
+
+    Raises: FileNotFoundError, ValueError as there, and for vectors of another width.
+    """
+    vectors, known = read_word_vectors(path, words)
+    if vectors.shape[1] != width:
+        raise ValueError(f"model.{field} must be that of {path}, {vectors.shape[1]}, got {width}")
+    if known.mean() < 0.5:
+        message = "%s has vectors of %d of the %d words; the others are initialised at random"
+        _logger.warning(message, path, known.sum(), len(known))
+    return vectors
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

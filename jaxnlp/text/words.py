@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from jaxnlp.text import UnknownTokenError, list_of_strings
-from jaxnlp.text.raw_texts import as_texts, padded_rows
+from jaxnlp.text.vocabulary import Vocabulary
 
 EOL, UNK = "<eol>", "<unk>"
 """The words for a line feed and for words that are not in the vocabulary, in vocabularies that have them."""
@@ -16,7 +16,7 @@ class UnknownWordError(UnknownTokenError):
     """A text contains words that are not in the vocabulary, and the vocabulary has no unknown word."""
 
 
-class WordVocabulary:
+class WordVocabulary(Vocabulary):
     """Words and their ids.
 
     Attributes:
@@ -25,7 +25,6 @@ class WordVocabulary:
     """
 
     unit = "words"
-    """The plural noun for tokens in metrics."""
 
     def __init__(self, words: Iterable[str], *, unknown: str | None = None):
         """Raises: ValueError unless `words` are distinct, have no white space, and include `unknown`."""
@@ -47,23 +46,11 @@ class WordVocabulary:
         """V."""
         return len(self.words)
 
-    def __repr__(self) -> str:
-        return f"WordVocabulary({self.size:,} {self.unit})"
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordVocabulary) and (self.words, self.unknown) == (other.words, other.unknown)
 
     def __hash__(self) -> int:
         return hash((self.words, self.unknown))
-
-    def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
-        """`tokens` [B, T] int32; one text is one row. Shorter texts are padded with id 0 at their end.
-
-        A language model reads from left to right, so padding changes nothing before it.
-
-        Raises: ValueError for arguments that are not texts, and for words that are not in the vocabulary.
-        """
-        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's words, [N] int32; a line feed is the word EOL if the vocabulary has it.

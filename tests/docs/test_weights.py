@@ -29,7 +29,7 @@ from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.models.llama import Llama, LlamaConfig
 from jaxnlp.models.vit import ViT, ViTConfig
 from jaxnlp.runs import load_pretrained
-from jaxnlp.tasks.image_text_similarity.weights import MODEL_TYPES
+from jaxnlp.tasks.image_text_similarity import ImageTextSimilarity
 from jaxnlp.text.looked_up_pieces import CLASS as LOOKED_UP
 from jaxnlp.text.tokenizer_classes import classes
 from tests import decoder_folders, encoder_decoder_folders, image_folders
@@ -86,7 +86,8 @@ def test_the_models_tokenizers_and_heads_that_load_are_those_of_the_tables(page)
             assert held.kind == kinds[kind]
         kinds_of_heads = {"masked tokens": families(), "next tokens": decoder_families()}
         kinds_of_heads["target texts"] = encoder_decoder_families()
-        kinds_of_heads |= dict.fromkeys(("vectors of texts", "vectors of texts and of images"), MODEL_TYPES)
+        vectors = ("vectors of texts", "vectors of texts and of images")
+        kinds_of_heads |= dict.fromkeys(vectors, ImageTextSimilarity.model_types)
         assert model_type.strip("`") in kinds_of_heads[heads.partition(",")[0]]
     for head, field in (("next sentences", "follows"), ("replaced tokens", "replaced")):
         shown = {row[1].strip("`") for row in rows if row[3].endswith(head)}

@@ -29,6 +29,24 @@ ACTIVATIONS = {
     "swish": ("silu", False),
 }
 ALIASES = {"hidden_size": "width", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
+APPLIED = (
+    *(name for name in FIELDS if name != "activation_function"),
+    *ALIASES,
+    *("tie_word_embeddings", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
+    *("forced_bos_token_id", "forced_eos_token_id"),
+)
+SUPPORTED = {
+    "activation_function": tuple(ACTIVATIONS),
+    "is_encoder_decoder": (True,),
+    **dict.fromkeys(("normalize_before", "add_final_layer_norm", "add_bias_logits"), (False,)),
+}
+IGNORED = {
+    "training and its first parameters": (
+        *("init_std", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"),
+    ),
+    "heads, which are tensors of their own": ("classifier_dropout", "classif_dropout"),
+}
+FIXED = {"norm": "post", "normalization": "layer", "epsilon": 1e-5, "use_bias": True, "scale_attention": True}
 
 
 def _stack(side: str, cross: CrossNames | None) -> StackNames:
@@ -70,27 +88,15 @@ FAMILY = EncoderDecoderFamily(
     values={"activation_function": ACTIVATIONS},
     rules=model_settings(
         "bart",
-        applied=(
-            *(name for name in FIELDS if name != "activation_function"),
-            *ALIASES,
-            *("tie_word_embeddings", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
-            *("forced_bos_token_id", "forced_eos_token_id"),
-        ),
+        applied=APPLIED,
         supported={
-            "activation_function": tuple(ACTIVATIONS),
-            "is_encoder_decoder": (True,),
-            "normalize_before": (False,),
+            **SUPPORTED,
             "normalize_embedding": (True,),
-            "add_final_layer_norm": (False,),
-            "add_bias_logits": (False,),
             "static_position_embeddings": (False,),
             "extra_pos_embeddings": (2,),
         },
         ignored={
-            "training and its first parameters": (
-                *("init_std", "activation_dropout", "encoder_layerdrop", "decoder_layerdrop"),
-            ),
-            "heads, which are tensors of their own": ("classifier_dropout", "classif_dropout"),
+            **IGNORED,
             "no model of Transformers reads it": ("force_bos_token_to_be_generated", "save_step"),
         },
     ),
@@ -98,10 +104,7 @@ FAMILY = EncoderDecoderFamily(
         **{"context_length": 1024, "feed_forward": ("gelu", False), "scale_embeddings": False},
         **{"dropout_rate": 0.1, "attention_dropout_rate": 0.0},
     },
-    fixed={
-        **{"norm": "post", "normalization": "layer", "epsilon": 1e-5, "use_bias": True, "scale_attention": True},
-        **{"positions": "learned", "position_offset": 2, "embedding_norm": True},
-    },
+    fixed={**FIXED, "positions": "learned", "position_offset": 2, "embedding_norm": True},
     scales_logits=False,
     prefix="model.",
     output_bias="final_logits_bias",

@@ -119,13 +119,8 @@ class PairAttention(Attention):
 class Export(ExportCommand):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
-    The directory includes the pretraining heads, and the pooling and the maximum length for sentence-transformers. A
-    single head on the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification, or
-    that of its family, such as RobertaForSequenceClassification, for one class, several classes or a number. A single
-    head with another pooling becomes a class of the program classify.py in the directory, which Transformers runs with
-    trust_remote_code=True. Other heads are not part of any Transformers class, so they are saved separately in
-    heads.safetensors. Classes of Transformers that would initialise these heads at random refuse the directory.
-    `jaxnlp.load_pretrained` and the verbs read it back, with its heads.
+    The directory includes the pretraining heads, and the pooling and the maximum length for sentence-transformers.
+    `jaxnlp.load_pretrained` and the verbs read it back.
     """
 
     def write_transformers(self, trained: Trained) -> None:

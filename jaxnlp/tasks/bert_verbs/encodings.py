@@ -133,7 +133,7 @@ def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:
 
 
 def _computed(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray, np.ndarray], jax.Array]:
-    return functools.partial(_embedder(trained, pooling), trained.separate_params["encoder"])
+    return functools.partial(_embedder(trained, pooling), trained.inference_params["encoder"])
 
 
 def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[..., jax.Array]:
@@ -166,7 +166,7 @@ def _packed(trained: Trained, pooling: Pooling | None) -> Callable[[Sequence[np.
     bert, own, skip = _encoding(trained, pooling)
     if target_platform() != "cpu" or own == "pooler":
         return None
-    params, lengths = trained.separate_params["encoder"], _packed_lengths(trained)
+    params, lengths = trained.inference_params["encoder"], _packed_lengths(trained)
 
     def compute(texts: Sequence[np.ndarray]) -> np.ndarray:
         counts = np.zeros(MOST_TEXTS, np.int32)

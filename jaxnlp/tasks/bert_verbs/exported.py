@@ -17,7 +17,7 @@ from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.models import ModelConfig, parameter_shapes
 from jaxnlp.saving.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.typing import Params
 
 HEADS = "heads.safetensors"
@@ -77,8 +77,8 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
     bert = flatten_dict(read_pretrained(path, ignore=() if head is None else (head.prefix,)).params)
     others = flatten_dict(_other_params(path, head))
     params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
-    model = dataclasses.replace(config, compute=config.compute.exact).build(processor)
-    expected = parameter_shapes(model, *config.inputs(processor))
+    config = dataclasses.replace(config, compute=config.compute.exact)
+    expected = parameter_shapes(config.build(processor), *config.inputs(processor))
     shapes = [{path: x.shape for path, x in flatten_dict(tree).items()} for tree in (params, expected)]
     paths = shapes[0].keys() | shapes[1].keys()
     different = sorted("/".join(path) for path in paths if shapes[0].get(path) != shapes[1].get(path))
@@ -86,7 +86,7 @@ def read_exported(path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         raise PretrainedError(f"{folder}: {different[0]} does not fit {EXPORTED}; export the run again")
     if head is not None and head.names:
         _check_names(folder, tuple(head.names))
-    return Trained(task, model, jax.device_put(params, jax.local_devices()[0]), processor, name=str(path))
+    return pretrained_model(task, config, params, processor, str(path))
 
 
 def _head(folder: Path, fields: Any) -> ExportedHead | None:

@@ -11,17 +11,15 @@ from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs.encodings import attention_of
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.word_inputs import WordInputs
-from jaxnlp.text.word_split import Unit, split_words
+from jaxnlp.text.word_split import split_words
 
 
-def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text.
+def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
 
     Args:
-      trained: a tagger or a parser.
       text: one sentence. A longer one than the model reads is truncated after a word.
-      unit: how it is split.
-      max_length: in tokens, [CLS] and [SEP] included, at most the model's; None = the model's.
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a model without a BERT, and for a text without words.
     """
@@ -32,7 +30,7 @@ def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_lengt
     if max_length is not None:
         inputs = dataclasses.replace(inputs, max_pieces=min(max_length, inputs.max_pieces))
     require_texts((text,), "a text")
-    words = [word.word for word in split_words(text, unit)]
+    words = [word.word for word in split_words(text, getattr(trained.processor, "unit", "words"))]
     if not words:
         raise ValueError("the text has no words")
     read = words[inputs.parts(words)[0]]

@@ -12,6 +12,8 @@ import numpy as np
 from jaxnlp.config import NonNegative, Positive, Rate
 from jaxnlp.convert import exported_task, image_encoders, pretrained_types
 from jaxnlp.convert.encoders import families
+from jaxnlp.convert.pretrained import OF_TEXTS
+from jaxnlp.convert.pretrained_image_encoder import read_image_encoder
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
@@ -20,7 +22,7 @@ from jaxnlp.ops.classification import balanced_weights
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.saving.serialization import from_json
 from jaxnlp.targets import of_part
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward, pretrained_model
 from jaxnlp.tasks.bert_verbs.encodings import has_bert
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
@@ -28,15 +30,15 @@ from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.decoders import decoder_classes, decoder_classifier_of_transformers
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.export import exports
-from jaxnlp.tasks.classification.image_weights import ExportClassifier, image_encoder_of_transformers
+from jaxnlp.tasks.classification.image_weights import ExportClassifier
 from jaxnlp.tasks.classification.predict import predict, warm_up
-from jaxnlp.tasks.classification.pretrained import classes, classifier_of_transformers, encoder_of_similarity
+from jaxnlp.tasks.classification.pretrained import classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
 from jaxnlp.tasks.classification.vectors import EmbedInputs, embed, of_images
 from jaxnlp.tasks.classification.vectors import warm_up as warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
-CLASSIFIERS = classes()
+CLASSIFIERS = OF_TEXTS.classes()
 """Classes of Transformers that this task reads with their heads, and their families."""
 DECODERS = decoder_classes()
 """Those with a decoder."""
@@ -151,13 +153,8 @@ class Classification(Task):
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             (labels,) = batch.keys() & parts.keys()
             name, measures = parts[labels]
-            outputs = model.apply(
-                {"params": params},
-                *(batch[array] for array in model.config.reads),
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-                **({"part": name} if name else {}),
-            )
+            inputs = (batch[array] for array in model.config.reads)
+            outputs = forward(model, params, key, *inputs, **({"part": name} if name else {}))
             options: dict[str, Any] = {}
             if key is not None:
                 options = {"class_weights": class_weights, "focal_gamma": self.focal_gamma}
@@ -213,7 +210,8 @@ class Classification(Task):
             return read_exported(path)
         kinds = [] if exported is not None else pretrained_types(path)
         if kinds and kinds[-1] in image_encoders.families():
-            return image_encoder_of_transformers(cls(), path, ignore=ignore)
+            config, params, processor = read_image_encoder(path, ignore=ignore)
+            return pretrained_model(cls(), config, params, processor, str(path))
         if kinds and kinds[0] in CLASSIFIERS and not ignore:
             return classifier_of_transformers(cls(), path, CLASSIFIERS[kinds[0]])
         if kinds and kinds[0] in DECODERS and not ignore:

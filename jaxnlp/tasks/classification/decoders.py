@@ -22,7 +22,7 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.classifier import HEAD
 from jaxnlp.models.decoder_classifier import DECODER, DecoderClassifierConfig, classifier_of
 from jaxnlp.targets import AnyNumber
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.classification.pretrained import targets_of
 from jaxnlp.text.byte_pairs import BytePairs
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, one_part
@@ -62,8 +62,8 @@ def decoder_classifier_of_transformers(task: Task, path: str | Path) -> Trained:
         one_part(targets),
         "optional",
     )
-    params = jax.device_put({DECODER: pretrained.params, HEAD: {"kernel": kernel}}, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
+    params = {DECODER: pretrained.params, HEAD: {"kernel": kernel}}
+    return pretrained_model(task, config, params, processor, str(path))
 
 
 def save_decoder_classifier(folder: Path, trained: Trained) -> str:

@@ -1,28 +1,19 @@
-"""Encoders of images of Transformers as classifiers of images, and such classifiers as classes of Transformers."""
+"""Classifiers of images as classes of Transformers."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxnlp.convert.pretrained_image_encoder import PretrainedImageEncoder, read_image_encoder, save_image_encoder
+from jaxnlp.convert.pretrained_image_encoder import PretrainedImageEncoder, save_image_encoder
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.decoder_classifier import DecoderClassifierConfig
 from jaxnlp.models.vit import ViTConfig
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.classification.decoders import save_decoder_classifier
 from jaxnlp.tasks.classification.kept_threshold import kept_threshold
-
-
-def image_encoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """A ViT or DeiT that Transformers trained, with the names of its classes. Raises: PretrainedError, WeightsError as
-    `read_image_encoder`."""
-    config, params, processor = read_image_encoder(path, ignore=ignore)
-    params = jax.device_put(params, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
 
 
 @dataclasses.dataclass(frozen=True)

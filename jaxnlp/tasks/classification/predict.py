@@ -76,7 +76,7 @@ def warm_up(trained: Trained, *, part: str | None = None) -> None:
 
 def _computed(trained: Trained, part: str, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> BatchFunction:
     """The model's outputs as a function of batches."""
-    compute = functools.partial(_compute, trained.model, part, trained.separate_params)
+    compute = functools.partial(_compute, trained.model, part, trained.inference_params)
     return lambda indices, shape: compute(batch(indices, shape))
 
 

@@ -4,19 +4,17 @@ import dataclasses
 from pathlib import Path
 from typing import Any, get_args
 
-import jax
-
 from jaxnlp.convert import PretrainedError, read_pretrained
-from jaxnlp.convert.encoders import EncoderFamily, families
+from jaxnlp.convert.encoders import EncoderFamily
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
-from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS, Pretrained
+from jaxnlp.convert.pretrained import CONFIG, OF_TEXTS
 from jaxnlp.convert.sentence_transformers import encoder_folder, score_activation
 from jaxnlp.convert.shapes import class_names, distinct
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.targets import AnyNumber, Number, OneClass, SeveralClasses, Targets
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.classifier_processor import TextClassifierProcessor, TextPart, one_part
 
@@ -61,9 +59,9 @@ def classifier_of_transformers(task: Task, path: str | Path, family: EncoderFami
     )
     pairs = config.encoder.has_segments(pretrained.vocabulary.num_segments)
     processor = TextClassifierProcessor(
-        pretrained.vocabulary, _max_length(pretrained), one_part(targets), "optional" if pairs else "together"
+        pretrained.vocabulary, pretrained.longest, one_part(targets), "optional" if pairs else "together"
     )
-    return _trained(task, path, config, processor, {"encoder": pretrained.params} | head)
+    return pretrained_model(task, config, {"encoder": pretrained.params} | head, processor, str(path))
 
 
 def targets_of(settings: dict[str, Any], outputs: int, *, adapted: bool = False) -> Targets:
@@ -95,25 +93,11 @@ def encoder_of_similarity(task: Task, path: str | Path, *, ignore: tuple[str, ..
         raise PretrainedError(f"{path} computes embeddings with {what}, which is not supported; {known}")
     processor = TextClassifierProcessor(
         pretrained.vocabulary,
-        _max_length(pretrained),
+        pretrained.longest,
         ((SIMILARITY, TextPart(Number(0.0, 1.0), 2)),),
         "apart",
         dataclasses.replace(pretrained.embeddings, normalize="Normalize" in pretrained.modules_after_pooling),
     )
     config = BertClassifierConfig(encoder=pretrained.config, pooling=pooling, similarity="cosine", compute=EXACT)
     params = {"encoder": pretrained.params} | ({} if pretrained.heads is None else {"heads": pretrained.heads})
-    return _trained(task, path, config, processor, params)
-
-
-def _max_length(pretrained: Pretrained) -> int:
-    return min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
-
-
-def _trained(task: Task, path: str | Path, config: BertClassifierConfig, processor: Any, params: Any) -> Trained:
-    params = jax.device_put(params, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
-
-
-def classes() -> dict[str, EncoderFamily]:
-    """The families, by the names of their classifiers of texts in Transformers."""
-    return {f"{family.prefix}{OF_TEXTS.name}": family for family in families().values()}
+    return pretrained_model(task, config, params, processor, str(path))

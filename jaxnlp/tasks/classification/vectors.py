@@ -58,7 +58,7 @@ def embed(
     if pooling is not None:
         raise ValueError("pooling applies only to texts; remove it")
     model: Any = trained.model
-    return image_vectors(model, trained.separate_params, trained.processor, inputs, resize=resize)
+    return image_vectors(model, trained.inference_params, trained.processor, inputs, resize=resize)
 
 
 def image_vectors(
@@ -74,7 +74,7 @@ def image_vectors(
 
     Args:
       model: the encoder; a head is not read.
-      params: its parameters, as `Trained.separate_params` has them.
+      params: its parameters, as `Trained.inference_params` has them.
       processor: of its images.
       images: N of them, as for `predict`.
       resize: as for `predict`.
@@ -94,7 +94,7 @@ def warm_up(trained: Trained, *, pooling: Pooling | None = None) -> None:
         encodings.warm_up_embed(trained, pooling=pooling)
         return
     model: Any = trained.model
-    warm_up_images(model, trained.separate_params, trained.processor)
+    warm_up_images(model, trained.inference_params, trained.processor)
 
 
 def warm_up_images(model: ViT, params: Params, processor: ImageProcessor) -> None:
@@ -165,7 +165,7 @@ class EmbedInputs(Embed):
             raise ValueError("--file and --pooling apply only to texts; remove them")
         files, model = image_files(tuple(map(Path, self.texts))), cast(Any, trained.model)
         printed = self.out is None and not self.similarities
-        of_files = functools.partial(vectors_of_files, model, trained.separate_params, trained.processor)
+        of_files = functools.partial(vectors_of_files, model, trained.inference_params, trained.processor)
         self.finish([printable(file) for file in files], of_files(files, resize=self.resize, printed=printed))
 
 

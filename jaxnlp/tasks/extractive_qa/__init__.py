@@ -17,7 +17,7 @@ from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.extractive_qa import AnswerSpanConfig, BertSpanConfig
 from jaxnlp.ops.losses import cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward
 from jaxnlp.tasks.bert_verbs.commands import PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend
 from jaxnlp.tasks.extractive_qa.answers import ask, exports, warm_up_ask
@@ -61,12 +61,7 @@ class ExtractiveQA(Task):
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            scores = model.apply(
-                {"params": params},
-                *(batch[name] for name in model.config.reads),
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-            )
+            scores = forward(model, params, key, *(batch[name] for name in model.config.reads))
             scores = jnp.where(batch["answer_mask"], scores, jnp.finfo(scores.dtype).min).swapaxes(1, 2)
             losses = cross_entropy(scores, batch["span"], jnp.repeat(batch["loss_mask"][:, None], 2, axis=1))
             count = losses.count / 2

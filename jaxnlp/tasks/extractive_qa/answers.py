@@ -156,7 +156,7 @@ def _computation(trained: Trained, windows: Sequence[ContextWindow]) -> Any:
 
     def compute(indices: Sequence[int], shape: Shape) -> BestSpans:
         batch = processor.batch([windows[index] for index in indices], *shape)
-        return _jitted(trained.model, task.max_answer_tokens, trained.separate_params, batch)
+        return _jitted(trained.model, task.max_answer_tokens, trained.inference_params, batch)
 
     return compute
 

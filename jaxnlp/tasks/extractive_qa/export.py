@@ -8,18 +8,17 @@ import jax
 import numpy as np
 
 from jaxnlp.convert import PretrainedError, exported_task, pretrained_types, read_pretrained
-from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import OF_SPANS, Classifier, Pretrained, architecture, head_prefix, save_pretrained
 from jaxnlp.models.extractive_qa import HEAD, BertSpanConfig
 from jaxnlp.nn.compute import EXACT
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, description, read_exported, read_head
 from jaxnlp.tasks.bert_verbs.word_export import encoder_of_tokens
 from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.question_contexts import QuestionProcessor
 
-CLASSES = {f"{family.prefix}{OF_SPANS.name}": family for family in families().values()}
+CLASSES = OF_SPANS.classes()
 """The families, by the names of their models that find answers in Transformers."""
 
 
@@ -56,11 +55,10 @@ def from_pretrained(task: Task, path: str | Path, *, ignore: tuple[str, ...] = (
         return read_exported(path, ignore=ignore)
     family = CLASSES[pretrained_types(path)[0]]
     pretrained = read_pretrained(path, ignore=(*ignore, family.answers))
-    longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions, 384)
+    longest = min(pretrained.longest, 384)
     processor = QuestionProcessor(pretrained.vocabulary, longest, QuestionProcessor.max_overlap(longest) // 2)
     head = read_head(path, ExportedHead(HEAD, family.answers))
     if (outputs := head[HEAD]["bias"].size) != 2:
         raise PretrainedError(f"{path}: expected 2 outputs of {family.answers[:-1]}, got {outputs}")
     config = BertSpanConfig(encoder=pretrained.config.of_tokens(), compute=EXACT)
-    params = jax.device_put({"encoder": pretrained.params} | head, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
+    return pretrained_model(task, config, {"encoder": pretrained.params} | head, processor, str(path))

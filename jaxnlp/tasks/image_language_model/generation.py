@@ -89,7 +89,7 @@ def generate(
     if not len(images):
         return np.zeros(shape, np.uint8)
     repeated, key = images.repeat(num_samples, axis=0), jax.random.key(seed)
-    found = completed(trained.model, trained.separate_params, palette, repeated, rows, key, sampling).reshape(shape)
+    found = completed(trained.model, trained.inference_params, palette, repeated, rows, key, sampling).reshape(shape)
     return found[0] if one else found
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import flax.linen as nn
 
+from jaxnlp.convert.clip import MODEL_TYPE, TEXT_TYPE
+from jaxnlp.convert.pretrained_clip import read_clip
 from jaxnlp.corpus import DataConfig
 from jaxnlp.inference.exportable import Exportable
 from jaxnlp.models import ModelConfig
-from jaxnlp.tasks import Command, Evaluator, Task, Trained
+from jaxnlp.tasks import Command, Evaluator, Task, Trained, pretrained_model
 from jaxnlp.tasks.image_text_similarity.attention import attend
 from jaxnlp.tasks.image_text_similarity.commands import (
     AttentionToImages,
@@ -19,7 +21,7 @@ from jaxnlp.tasks.image_text_similarity.commands import (
     PredictTexts,
 )
 from jaxnlp.tasks.image_text_similarity.embeddings import embed, exports, has_images, warm_up
-from jaxnlp.tasks.image_text_similarity.weights import MODEL_TYPES, encoders_of_transformers
+from jaxnlp.tasks.image_text_similarity.processor import ImageTextProcessor
 from jaxnlp.tasks.image_text_similarity.zero_shot import classifier, predict
 
 
@@ -30,7 +32,7 @@ class ImageTextSimilarity(Task):
     Source: Radford et al. 2021.
     """
 
-    model_types = MODEL_TYPES
+    model_types = (MODEL_TYPE, TEXT_TYPE)
 
     def check(self, model: ModelConfig, data: DataConfig) -> None:
         del data
@@ -64,4 +66,6 @@ class ImageTextSimilarity(Task):
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A CLIP that Transformers saved, or its encoder of texts alone. Raises: PretrainedError, WeightsError as
         `jaxnlp.convert.pretrained_clip.read_clip`."""
-        return encoders_of_transformers(cls(), path, ignore=ignore)
+        config, params, vocabulary, max_length, images = read_clip(path, ignore=ignore)
+        processor = ImageTextProcessor(vocabulary, max_length, images)
+        return pretrained_model(cls(), config, params, processor, str(path))

@@ -100,7 +100,7 @@ class EmbedTextsAndImages(Embed):
         for text in filter(names_image, self.texts):
             raise ValueError(f"{text} is an image file; give it after --images, because {text} alone is a text")
         files = image_files(self.images) if self.images else []
-        encoder = image_encoder(trained.model, trained.separate_params) if files else None
+        encoder = image_encoder(trained.model, trained.inference_params) if files else None
         printed = self.out is None and not self.similarities
         names, vectors = list[str](), list[np.ndarray]()
         if self.texts or self.file is not None or not files:

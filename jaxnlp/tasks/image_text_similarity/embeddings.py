@@ -86,14 +86,14 @@ def embed_images(
     trained: Trained, images: Sequence[Any], *, resize: bool = False, indices: Sequence[int] | None = None
 ) -> np.ndarray:
     """The vector of each image [N, D] float32. Args: as `embed`, and as `image_vectors`. Raises: as `embed`."""
-    model, params = image_encoder(trained.model, trained.separate_params)
+    model, params = image_encoder(trained.model, trained.inference_params)
     return image_vectors(model, params, trained.processor.images, images, resize=resize, indices=indices)
 
 
 def embed_texts(trained: Trained, texts: Sequence[str]) -> Embeddings:
     """The vector of each text [N, D] float32; that of a blank text is zero."""
     kept = [index for index, text in enumerate(texts) if text.strip()]
-    limit, (model, params) = trained.processor.max_length, text_encoder(trained.model, trained.separate_params)
+    limit, (model, params) = trained.processor.max_length, text_encoder(trained.model, trained.inference_params)
     tokenized = trained.processor.vocabulary.tokenize([texts[index] for index in kept], max_length=limit)
     values = np.zeros((len(texts), model.config.vector_width), np.float32)
     if kept:
@@ -104,10 +104,10 @@ def embed_texts(trained: Trained, texts: Sequence[str]) -> Embeddings:
 
 def warm_up(trained: Trained) -> None:
     """Compiles the programs of `embed` ahead."""
-    compute = _computed(*text_encoder(trained.model, trained.separate_params), [])
+    compute = _computed(*text_encoder(trained.model, trained.inference_params), [])
     batches.warm_up(text_shapes(trained.processor.max_length), compute)
     if has_images(trained.model):
-        warm_up_images(*image_encoder(trained.model, trained.separate_params), trained.processor.images)
+        warm_up_images(*image_encoder(trained.model, trained.inference_params), trained.processor.images)
 
 
 def _computed(model: TextEncoder, params: Params, texts: Sequence[np.ndarray]) -> BatchFunction:

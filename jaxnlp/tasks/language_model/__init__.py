@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxnlp.config import Count, Natural, NonNegative, Rate
 from jaxnlp.convert.decoders import families
+from jaxnlp.convert.pretrained_decoder import read_decoder
 from jaxnlp.corpus import Corpus, DataConfig, DataError, Split
 from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.inference.exportable import Exportable
@@ -19,7 +20,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward, pretrained_model
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.export.decoders import read_and_step
 from jaxnlp.tasks.language_model.attention import attend, attends
@@ -35,7 +36,7 @@ from jaxnlp.tasks.language_model.evaluators import (
 from jaxnlp.tasks.language_model.prompts import check_prompt
 from jaxnlp.tasks.language_model.text_scores import Perplexity as PerplexityOfTexts
 from jaxnlp.tasks.language_model.text_scores import perplexity
-from jaxnlp.tasks.language_model.weights import ExportDecoder, decoder_of_transformers
+from jaxnlp.tasks.language_model.weights import ExportDecoder
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
@@ -113,13 +114,7 @@ class LanguageModel(Task):
         extra: dict[str, Any] = {} if whole else {"return_hidden": True}
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            y: Any = model.apply(
-                {"params": params},
-                batch["tokens"],
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-                **extra,
-            )
+            y = forward(model, params, key, batch["tokens"], **extra)
             if whole:
                 losses = cross_entropy(y, batch["targets"], batch["loss_mask"], **self._smoothing(key))
             else:
@@ -167,7 +162,8 @@ class LanguageModel(Task):
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A decoder of Transformers. Raises: PretrainedError, WeightsError as `read_decoder`."""
-        return decoder_of_transformers(cls(), path, ignore=ignore)
+        config, params, vocabulary = read_decoder(path, ignore=ignore)
+        return pretrained_model(cls(), config, params, vocabulary, str(path))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,14 +212,7 @@ class RecurrentLanguageModel(LanguageModel):
             if "reset" in batch:
                 dtype = model.config.compute.activation_dtype
                 states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], 0.0, s).astype(dtype), carry)
-            read = model.apply(
-                {"params": params},
-                batch["tokens"],
-                states,
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-                method="read",
-            )
+            read = forward(model, params, key, batch["tokens"], states, method="read")
             losses = scorer(params, read.hidden, batch, key)
             objective, mask = losses.objective, batch["loss_mask"]
             if key is not None and self.activation_regularization:

@@ -10,7 +10,7 @@ from jaxnlp.ops.compiler_options import jit
 from jaxnlp.pages.attention_page import AttentionMaps, TextAttention
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
-from jaxnlp.tasks.language_model.prompts import text_within
+from jaxnlp.tasks.language_model.prompts import decode_continuation
 from jaxnlp.text.raw_texts import require_texts
 
 WHITESPACE_SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
@@ -66,7 +66,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 def _name(vocabulary: Any, token: int) -> str:
     """The text of a token, with signs for white space."""
-    return text_within(vocabulary, [token]).translate(WHITESPACE_SIGNS)
+    return decode_continuation(vocabulary, [token]).translate(WHITESPACE_SIGNS)
 
 
 def attends(model: Any) -> bool:

@@ -23,7 +23,7 @@ from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.compilation import announce_no_more
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import is_settled, known_prompt, text_within, tokens_within
+from jaxnlp.tasks.language_model.prompts import decode_continuation, encode_continuation, is_complete, known_prompt
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.text.raw_texts import require_texts
 from jaxnlp.text.words import WordVocabulary
@@ -84,7 +84,12 @@ class Generate(Command):
         """
         if scorer is not None:
             check_scorer(scorer, f"--scorer {self.scorer}")
-        self._started(trained)._print(trained, scorer)
+        given, stop = self._started(trained), self._stop_token(trained)
+        if given.num_beams == 1:
+            given._draw(trained, stop, scorer)
+            return
+        for number, hypothesis in enumerate(given._hypotheses(trained, stop)[: given.num_samples], start=1):
+            given._print_whole(number, hypothesis.text, scorer)
 
     def _started(self, trained: Trained) -> "Generate":
         """This request, with the line ends of training texts, and with a prompt that the vocabulary has in place of the
@@ -96,27 +101,16 @@ class Generate(Command):
             prompt = known_prompt(prompt, vocabulary)
         return dataclasses.replace(self, prompt=prompt)
 
-    def _print(self, trained: Trained, scorer: Trained | None) -> None:
-        stop = self._stop_token(trained)
-        if self.num_beams > 1:
-            self._search(trained, stop, scorer)
-        else:
-            self._draw(trained, stop, scorer)
-
     def _stop_token(self, trained: Trained) -> int | None:
         if self.stop is None:
             return None
         vocabulary = trained.processor
-        tokens = tokens_within(vocabulary, self.stop)
+        tokens = encode_continuation(vocabulary, self.stop)
         if len(tokens) != 1:
             raise ValueError(f"stop must be one token, got {self.stop!r}, which has {len(tokens)} tokens")
         if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
             raise ValueError(f"stop must be a word of the vocabulary, got {self.stop!r}")
         return int(tokens[0])
-
-    def _search(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
-        for number, hypothesis in enumerate(self._hypotheses(trained, stop)[: self.num_samples], start=1):
-            self._print_whole(number, hypothesis.text, scorer)
 
     def _print_whole(self, number: int, continuation: str, scorer: Trained | None) -> None:
         if self.json:
@@ -140,7 +134,7 @@ class Generate(Command):
         prompt = trained.processor.encode(self.prompt)[None]
         beams = beam_search(
             self._decoder(trained, prompt),
-            trained.separate_params,
+            trained.inference_params,
             prompt,
             num_beams=self.num_beams,
             max_new_tokens=self.max_new_tokens,
@@ -150,7 +144,7 @@ class Generate(Command):
         )
         arrays = map(np.asarray, (beams.tokens[0], beams.lengths[0], beams.scores[0]))
         rows = [(row[:length].tolist(), float(score)) for row, length, score in zip(*arrays, strict=True)]
-        return distinct_texts(rows, functools.partial(text_within, trained.processor))
+        return distinct_texts(rows, functools.partial(decode_continuation, trained.processor))
 
     def text(self, trained: Trained) -> str:
         """The prompt and one continuation; "" for a prompt without tokens."""
@@ -160,13 +154,13 @@ class Generate(Command):
         if given.num_beams > 1:
             return given.prompt + given._hypotheses(trained, stop)[0].text
         row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
-        return given.prompt + text_within(trained.processor, row)
+        return given.prompt + decode_continuation(trained.processor, row)
 
     def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:
         prompt = np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1))
         return generate_tokens(
             self._decoder(trained, prompt),
-            trained.separate_params,
+            trained.inference_params,
             prompt,
             max_new_tokens=self.max_new_tokens,
             key=jax.random.key(self.seed),
@@ -178,7 +172,7 @@ class Generate(Command):
         return decoder_of(trained.model, prompt.shape[1] + self.max_new_tokens)
 
     def _draw(self, trained: Trained, stop: int | None, scorer: Trained | None) -> None:
-        decode = functools.partial(text_within, trained.processor)
+        decode = functools.partial(decode_continuation, trained.processor)
         new_tokens: list[np.ndarray] = []
         stopped, pending = False, list[int]()
         drawn = self._drawn(trained, stop)
@@ -190,7 +184,7 @@ class Generate(Command):
             if not stopped and not self.json:  # the other samples may continue
                 pending.append(int(tokens[0]))
                 text = decode(pending)
-                if is_settled(trained.processor, pending, text) or tokens[0] == stop:
+                if is_complete(trained.processor, pending, text) or tokens[0] == stop:
                     print(text, end="", flush=True)
                     pending = []
             stopped = stopped or tokens[0] == stop
@@ -228,7 +222,7 @@ def warm_up(
             break
         decoder = decoder_of(trained.model, length + max_new_tokens)
         prompt, sampling = np.zeros((1, length), np.int32), Sampling(temperature, top_k, top_p)
-        list(generate_tokens(decoder, trained.separate_params, prompt, max_new_tokens=2, key=key, sampling=sampling))
+        list(generate_tokens(decoder, trained.inference_params, prompt, max_new_tokens=2, key=key, sampling=sampling))
 
 
 @one_or_many

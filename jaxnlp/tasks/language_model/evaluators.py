@@ -22,7 +22,7 @@ from jaxnlp.ops.neural_cache import cache_probability, remembered
 from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
-from jaxnlp.tasks.language_model.prompts import known_prompt, text_within
+from jaxnlp.tasks.language_model.prompts import decode_continuation, known_prompt
 from jaxnlp.tasks.language_model.text_scores import check_scorer, score_text
 from jaxnlp.tasks.language_model.words import compile_word_blocks, word_blocks
 from jaxnlp.text.windows import NextWordWindow
@@ -99,7 +99,7 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
         max_new_tokens=task.sample_tokens,
         key=jax.random.key(scoring.trained.config.get("seed", 0)),
     )
-    text = text_within(vocabulary, (int(token[0]) for token in tokens))
+    text = decode_continuation(vocabulary, (int(token[0]) for token in tokens))
     return [Block("Samples", MarkedText(paragraphs=(((prompt, True), (text, False)),)), keep="all")]
 
 
@@ -354,4 +354,4 @@ def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
 
 def _words(run: Trained, tokens: np.ndarray) -> list[str]:
     """One string per token, also for line ends, so that a continuation stays on one line."""
-    return [text_within(run.processor, [token]).strip(" ").replace("\n", EOL) for token in tokens]
+    return [decode_continuation(run.processor, [token]).strip(" ").replace("\n", EOL) for token in tokens]

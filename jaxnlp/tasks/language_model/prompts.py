@@ -24,19 +24,19 @@ def known_prompt(prompt: str, vocabulary: Any) -> str:
     return prompt if len(tokens) or not prompt else vocabulary.decode([0])
 
 
-def tokens_within(vocabulary: Any, text: str) -> Any:
+def encode_continuation(vocabulary: Any, text: str) -> Any:
     """The ids of a text that continues another one: without the token that starts each text, if there is one."""
     if isinstance(vocabulary, BytePairs | EncoderTexts):
         return vocabulary.encode(text, starts=False)
     return vocabulary.encode(text)
 
 
-def text_within(vocabulary: Any, ids: Iterable[int]) -> str:
+def decode_continuation(vocabulary: Any, ids: Iterable[int]) -> str:
     """The text of ids that continue another text: a start token among them is part of it."""
     return vocabulary.decode(ids, starts=False) if isinstance(vocabulary, BytePairs) else vocabulary.decode(ids)
 
 
-def is_settled(vocabulary: Any, ids: Sequence[int], text: str) -> bool:
+def is_complete(vocabulary: Any, ids: Sequence[int], text: str) -> bool:
     """Whether no later token changes the text of these ids: the last one is not a part of a character."""
     in_bytes = isinstance(vocabulary, BytePairs) and vocabulary.is_byte(ids[-1])
     return not (in_bytes or text.endswith(PART_OF_CHARACTER))

@@ -19,7 +19,7 @@ from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, position_of, rows_of
 from jaxnlp.ops.compiler_options import jit
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.language_model.prompts import tokens_within
+from jaxnlp.tasks.language_model.prompts import encode_continuation
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.raw_texts import blank_rows, is_blank, one_line, require_texts
 from jaxnlp.typing import Array, Params
@@ -63,7 +63,7 @@ def score_text(trained: Trained, text: str, given: str = "") -> TextScore:
     """
     vocabulary = trained.processor
     before = vocabulary.encode(given) if given else []
-    read = np.concatenate([before, tokens_within(vocabulary, text) if given else vocabulary.encode(text)])
+    read = np.concatenate([before, encode_continuation(vocabulary, text) if given else vocabulary.encode(text)])
     first = max(len(before) - 1, 0)
     losses = _token_losses(trained, read.astype(np.int32))[first:]
     return TextScore(float(losses.sum(dtype=np.float64)), len(losses))
@@ -80,7 +80,7 @@ def _token_losses(trained: Trained, ids: np.ndarray) -> np.ndarray:
         length = bucket_length(end - start, window)
         tokens, targets = (np.zeros((1, length), np.int32) for _ in range(2))
         tokens[0, : end - start], targets[0, : end - start] = ids[start:end], ids[start + 1 : end + 1]
-        found = np.asarray(_losses_of(model)(trained.separate_params, tokens, targets))
+        found = np.asarray(_losses_of(model)(trained.inference_params, tokens, targets))
         losses[scored:end] = found[0, scored - start : end - start]
         scored = end
     return losses

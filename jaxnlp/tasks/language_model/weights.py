@@ -1,26 +1,17 @@
-"""Decoders of Transformers as language models, and language models as decoders of Transformers."""
+"""Language models as decoders of Transformers."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxnlp.convert.pretrained_decoder import PretrainedDecoder, read_decoder, save_decoder
+from jaxnlp.convert.pretrained_decoder import PretrainedDecoder, save_decoder
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Trained
 from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.byte_pairs import BytePairs
-
-
-def decoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """A decoder that Transformers trained, with its tokenizer. Raises: PretrainedError, WeightsError as
-    `read_decoder`."""
-    config, params, vocabulary = read_decoder(path, ignore=ignore)
-    params = jax.device_put(params, jax.local_devices()[0])
-    return Trained(task, config.build(vocabulary), params, vocabulary, name=str(path))
 
 
 @dataclasses.dataclass(frozen=True)

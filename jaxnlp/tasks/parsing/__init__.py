@@ -16,9 +16,9 @@ from jaxnlp.models.parser import ParserConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
-from jaxnlp.tasks.bert_verbs.word_attention import attends
+from jaxnlp.tasks.bert_verbs.word_attention import attend, attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
-from jaxnlp.tasks.parsing.commands import Parse, attend, parse, warm_up
+from jaxnlp.tasks.parsing.commands import Parse, parse, warm_up
 from jaxnlp.tasks.parsing.evaluators import Validation
 from jaxnlp.tasks.parsing.objectives import graph_objective, transition_objective
 from jaxnlp.tasks.parsing.parser import exports

@@ -13,10 +13,8 @@ from jaxnlp.config import Count, UserPath
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
-from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
 from jaxnlp.tasks.parsing.predicted_tags import require_tagger, require_tags, with_predicted_tags
@@ -163,18 +161,6 @@ class ParsedSentence(NamedTuple):
     tags: tuple[str, ...]
     heads: tuple[int, ...]
     relations: tuple[str, ...]
-
-
-def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
-
-    Args:
-      text: the text to read.
-      max_length: maximum length in tokens, special tokens included; None = that of the model.
-
-    Raises: ValueError for a model without a BERT.
-    """
-    return attend_words(trained, text, max_length=max_length)
 
 
 @one_or_many

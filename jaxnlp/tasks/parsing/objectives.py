@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.dependency_trees import allowed_arcs
 from jaxnlp.ops.transitions import legal_transitions, node_labels
-from jaxnlp.tasks import Objective
+from jaxnlp.tasks import Objective, forward
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 
@@ -25,7 +25,8 @@ def transition_objective(model: Any, *, l2: float, label_smoothing: float) -> Ob
         labels = jax.vmap(lambda nodes, relation_ids: node_labels(nodes, relation_ids, relations))(
             batch["nodes"], batch["relations"]
         )
-        logits = _applied(model, params, batch, key, batch["nodes"], labels)
+        read = (batch[name] for name in model.config.reads)
+        logits = forward(model, params, key, batch["nodes"], labels, *read)
         legal = legal_transitions(batch["legal"], relations)
         mask = batch["loss_mask"]
         # A finite number: with -inf, the gradients at padding would be NaN.
@@ -58,7 +59,7 @@ def graph_objective(model: Any, *, l2: float) -> Objective:
 
     def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
         mask, heads, relations = batch["loss_mask"], batch["heads"], batch["relations"]
-        arcs, of_relations = _applied(model, params, batch, key, heads)
+        arcs, of_relations = forward(model, params, key, heads, *(batch[name] for name in model.config.reads))
         lengths = mask.sum(axis=1, dtype=jnp.int32)
         known = mask & (relations >= 0)
         logprobs = jax.nn.log_softmax(of_relations, axis=-1)
@@ -72,17 +73,6 @@ def graph_objective(model: Any, *, l2: float) -> Objective:
         return _regularised(nll, metrics, params, key, l2), (metrics, carry)
 
     return Objective(loss)
-
-
-def _applied(model: Any, params: Params, batch: Batch, key: PRNGKey | None, *arrays: Array) -> Any:
-    """The model's outputs for these arrays and for those that it reads."""
-    return model.apply(
-        {"params": params},
-        *arrays,
-        *(batch[name] for name in model.config.reads),
-        deterministic=key is None,
-        rngs=None if key is None else {"dropout": key},
-    )
 
 
 def _regularised(

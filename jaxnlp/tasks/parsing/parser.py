@@ -149,7 +149,7 @@ class SentenceParser:
         return tuple(dict.fromkeys((*decoding_shapes(longest), Shape(MANY, min(SHORT, longest)))))
 
     def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> BatchFunction:
-        params = self._trained.separate_params if params is None else params
+        params = self._trained.inference_params if params is None else params
 
         def compute(indices: Sequence[int], shape: Shape) -> Trees:
             batch = self._trained.processor.batch([encoded[index] for index in indices], *shape)

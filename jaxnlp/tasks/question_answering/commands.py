@@ -80,7 +80,7 @@ def warm_up_ask(trained: Trained) -> None:
     decoder = decoder_of(trained.model)
     for length, rows in itertools.product(prompt_buckets(decoder.capacity), BATCH_SIZES):
         prompts = [np.zeros(length, np.int32)] * rows
-        complete(decoder, trained.separate_params, prompts, stop=-1, max_new_tokens=2)
+        complete(decoder, trained.inference_params, prompts, stop=-1, max_new_tokens=2)
 
 
 @one_or_many
@@ -97,6 +97,6 @@ def ask(trained: Trained, questions: Sequence[str]) -> list[str]:
 
     def answers(rows: list[tuple[str]]) -> list[str]:
         decoder = decoder_of(trained.model)
-        return answer(decoder, trained.separate_params, trained.processor, [question for (question,) in rows])
+        return answer(decoder, trained.inference_params, trained.processor, [question for (question,) in rows])
 
     return unless_blank([(question,) for question in require_texts(questions, "questions")], answers, "")

@@ -18,13 +18,13 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import LabelScores, TaggerConfig, by_part
 from jaxnlp.ops.crf import crf_log_likelihood
 from jaxnlp.targets import of_part
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained, forward
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
-from jaxnlp.tasks.bert_verbs.word_attention import attends
+from jaxnlp.tasks.bert_verbs.word_attention import attend, attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
-from jaxnlp.tasks.tagging.commands import Predict, attend, tag
+from jaxnlp.tasks.tagging.commands import Predict, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
 from jaxnlp.tasks.tagging.inference import exports, warm_up
 from jaxnlp.tasks.tagging.pretrained import CLASSES, tagger_of_transformers
@@ -73,12 +73,7 @@ class Tagging(Task):
             return -jnp.where(mask, chosen, 0.0).sum()
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-            output = model.apply(
-                {"params": params},
-                *(batch[name] for name in config.reads),
-                deterministic=key is None,
-                rngs=None if key is None else {"dropout": key},
-            )
+            output = forward(model, params, key, *(batch[name] for name in config.reads))
             outputs, mask = by_part(output), batch["loss_mask"]
             labels = {name: batch[of_part(name, "labels")] for name in outputs}
             for name in filter(None, labels):

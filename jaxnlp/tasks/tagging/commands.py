@@ -14,10 +14,8 @@ from jaxnlp.input_files.json_objects import is_json
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, position_of, read_text, rows_of
 from jaxnlp.models.tagger import only_part
-from jaxnlp.pages.attention_page import TextAttention
 from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns, without_positions
@@ -169,18 +167,6 @@ class Predict(Command):
         labelled = label_sentences(trained, words)
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in labelled]
         return columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
-
-
-def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
-
-    Args:
-      text: the text to read.
-      max_length: maximum length in tokens, special tokens included; None = that of the model.
-
-    Raises: ValueError for a model without a BERT.
-    """
-    return attend_words(trained, text, trained.processor.unit, max_length=max_length)
 
 
 @one_or_many

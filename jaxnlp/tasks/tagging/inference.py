@@ -126,7 +126,7 @@ def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Bat
 
     def compute(indices: Sequence[int], shape: Shape) -> tuple[Any, Any]:
         batch = trained.processor.batch([encoded[index] for index in indices], *shape)
-        return _predict(trained.model, trained.processor, task.constrained, trained.separate_params, batch)
+        return _predict(trained.model, trained.processor, task.constrained, trained.inference_params, batch)
 
     return compute
 

@@ -3,23 +3,20 @@
 import dataclasses
 from pathlib import Path
 
-import jax
-
 from jaxnlp.convert import PretrainedError, pretrained_types, read_pretrained
-from jaxnlp.convert.encoders import families
 from jaxnlp.convert.folders import adapted_class, find_folder, read_object
 from jaxnlp.convert.pretrained import CONFIG, OF_TOKENS
 from jaxnlp.convert.shapes import class_names
 from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderCompute
 from jaxnlp.nn.compute import EXACT
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Task, Trained, pretrained_model
 from jaxnlp.tasks.bert_verbs.exported import ExportedHead, read_head
 from jaxnlp.text.tag_schemes import scheme_of
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 
-CLASSES = {f"{family.prefix}{OF_TOKENS.name}": family for family in families().values()}
+CLASSES = OF_TOKENS.classes()
 """The families, by the names of their taggers in Transformers."""
 
 
@@ -33,7 +30,7 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
     pretrained = read_pretrained(path, ignore=(OF_TOKENS.prefix,))
     settings = read_object(folder / CONFIG)
     head = read_head(path, ExportedHead(HEAD, OF_TOKENS.prefix))
-    longest = min(pretrained.max_length or pretrained.config.max_positions, pretrained.config.max_positions)
+    longest = pretrained.longest
     inputs = WordInputs((), (), pretrained.vocabulary, max_length=longest, max_pieces=longest)
     try:
         adapted = adapted_class(str(path)) is not None
@@ -52,5 +49,4 @@ def tagger_of_transformers(task: Task, path: str | Path) -> Trained:
         input_dropout_rate=pretrained.config.dropout_rate if rate is None else rate,
         compute=WordEncoderCompute(**dataclasses.asdict(EXACT)),
     )
-    params = jax.device_put({NAME: {"bert": pretrained.params}} | head, jax.local_devices()[0])
-    return Trained(task, config.build(processor), params, processor, name=str(path))
+    return pretrained_model(task, config, {NAME: {"bert": pretrained.params}} | head, processor, str(path))

@@ -11,15 +11,16 @@ import flax.linen as nn
 
 from jaxnlp.config import Rate
 from jaxnlp.convert.encoder_decoders import families
+from jaxnlp.convert.pretrained_encoder_decoder import read_encoder_decoder
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Trained
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Trained, pretrained_model
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
 from jaxnlp.tasks.translation.evaluators import Translations, Validation
 from jaxnlp.tasks.translation.scores import Tokenizer
-from jaxnlp.tasks.translation.weights import ExportEncoderDecoder, encoder_decoder_of_transformers
+from jaxnlp.tasks.translation.weights import ExportEncoderDecoder
 from jaxnlp.text.translation import TranslationProcessor
 
 _logger = logging.getLogger(__name__)
@@ -73,4 +74,6 @@ class Translation(TextToText):
     @classmethod
     def from_pretrained(cls, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """An encoder-decoder of Transformers. Raises: PretrainedError, WeightsError as `read_encoder_decoder`."""
-        return encoder_decoder_of_transformers(cls(), path, ignore=ignore)
+        config, params, vocabulary = read_encoder_decoder(path, ignore=ignore)
+        processor = TranslationProcessor(vocabulary.of_sources(), vocabulary)
+        return pretrained_model(cls(), config, params, processor, str(path))

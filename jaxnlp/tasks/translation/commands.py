@@ -196,7 +196,7 @@ def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: Searc
         rows = [sources[index] for index in indices] or [[trained.processor.source.end]]
         source = padded_sources([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
         return Translator.of(trained.model, trained.processor.symbols)(
-            trained.separate_params, *source, options, n_best
+            trained.inference_params, *source, options, n_best
         )
 
     return compute

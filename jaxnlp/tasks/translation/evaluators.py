@@ -24,8 +24,8 @@ LENGTH_GROUPS = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Search(SearchOptions, Evaluator):
-    """Translates a split and scores the translations; base class of both evaluators."""
+class Translations(SearchOptions, Evaluator):
+    """The same metrics as `Validation`, with beam search."""
 
     def compile_ahead(self, scoring: Scoring) -> None:
         super().compile_ahead(scoring)
@@ -71,15 +71,10 @@ class Search(SearchOptions, Evaluator):
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation(Search):
+class Validation(Translations):
     """Loss, perplexity, and BLEU, chrF and exact matches of greedy translations."""
 
     num_beams: Count = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Translations(Search):
-    """The same metrics as `Validation`, with beam search."""
 
 
 def _translator(scoring: Scoring) -> Translator:

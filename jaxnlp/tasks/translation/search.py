@@ -111,11 +111,7 @@ class Translator(NamedTuple):
             coverage=count_coverage,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=1,
-            forced_first=self.symbols.forced_first,
-            forced_stop=self.symbols.forced_end,
-            never=self.symbols.never,
-            least=self.symbols.least,
-            renormalised=self.symbols.renormalised,
+            constraints=self.symbols.constraints,
             cache=rows_like(mesh, cache),
         )
 
@@ -142,11 +138,7 @@ class Translator(NamedTuple):
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=n_best,
-            forced_first=self.symbols.forced_first,
-            forced_stop=self.symbols.forced_end,
-            never=self.symbols.never,
-            least=self.symbols.least,
-            renormalised=self.symbols.renormalised,
+            constraints=self.symbols.constraints,
             max_lengths=np.minimum(max_target_length(source_mask.sum(axis=1)), longest),
             cache=self.initial_cache(mesh, capacity, options.coverage_penalty > 0, params, source, source_mask),
         )

@@ -1,7 +1,6 @@
-"""Encoder-decoders of Transformers as translators, and translators as encoder-decoders of Transformers."""
+"""Translators as encoder-decoders of Transformers."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,23 +8,12 @@ import numpy as np
 
 from jaxnlp.convert.pretrained_encoder_decoder import (
     PretrainedEncoderDecoder,
-    read_encoder_decoder,
     save_encoder_decoder,
 )
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.tasks import Trained
 from jaxnlp.tasks.export import ExportCommand, without_class
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
-from jaxnlp.text.translation import TranslationProcessor
-
-
-def encoder_decoder_of_transformers(task: Task, path: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """An encoder-decoder that Transformers trained, with its tokenizer. Raises: PretrainedError, WeightsError as
-    `read_encoder_decoder`."""
-    config, params, vocabulary = read_encoder_decoder(path, ignore=ignore)
-    params = jax.device_put(params, jax.local_devices()[0])
-    processor = TranslationProcessor(vocabulary.of_sources(), vocabulary)
-    return Trained(task, config.build(processor), params, processor, name=str(path))
 
 
 @dataclasses.dataclass(frozen=True)

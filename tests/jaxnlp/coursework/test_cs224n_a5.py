@@ -90,7 +90,7 @@ def test_attention_is_that_of_each_layer_in_the_model(kind):
         return output
 
     with nn.intercept_methods(record):
-        run.model.apply({"params": run.separate_params}, run.processor.encode(QUESTION)[None])
+        run.model.apply({"params": run.inference_params}, run.processor.encode(QUESTION)[None])
     assert len(calls) == 2
     for layer, (x, expected) in enumerate(calls):
         np.testing.assert_allclose(attention(run, x, layer), expected, atol=1e-5)

@@ -16,6 +16,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.text.generation_constraints import GenerationConstraints
 from tests.processors import sized
 
 pytestmark = pytest.mark.sweep
@@ -146,7 +147,8 @@ def test_equals_a_search_over_lists_that_never_ends_early(model, num_beams, stop
 def test_targets_have_a_minimum_length_and_probabilities_may_be_renormalised(model, least, summed, num_beams):
     params, decoder, log_probabilities, size = model
     settings = {"num_beams": num_beams, "max_new_tokens": 9, "stop": 3, "length_penalty": 1.0}
-    result = beam_search(decoder, params, PROMPT, **settings, never=(0,), least=least, renormalised=not summed)
+    constraints = GenerationConstraints(suppressed_tokens=(0,), min_length=least, renormalize=not summed)
+    result = beam_search(decoder, params, PROMPT, **settings, constraints=constraints)
     for prompt, found in zip(PROMPT, found_rows(result), strict=True):
         expected = search_by_hand(log_probabilities, size, prompt, num_beams, 9, 3, 1.0, (0,), least, summed)
         assert_same(found, expected)

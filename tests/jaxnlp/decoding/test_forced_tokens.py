@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.decoding.beam import beam_search
+from jaxnlp.text.generation_constraints import GenerationConstraints
 
 PROMPT = np.array([[1, 3, 0], [2, 2, 1], [0, 1, 1]], np.int32)
 STOP = 2
@@ -49,9 +50,7 @@ def test_wide_enough_it_ranks_all_sequences_with_the_forced_and_without_the_excl
         num_beams=width,
         max_new_tokens=3,
         stop=STOP,
-        forced_first=first,
-        forced_stop=forced_stop,
-        never=never,
+        constraints=GenerationConstraints(forced_bos=first, forced_eos=forced_stop, suppressed_tokens=never),
         max_lengths=np.array(LIMITS),
     )
     for row, (prompt, most) in enumerate(zip(PROMPT, LIMITS, strict=True)):
@@ -64,5 +63,6 @@ def test_wide_enough_it_ranks_all_sequences_with_the_forced_and_without_the_excl
 
 
 def test_a_forced_stop_needs_a_stop(recurrent):
-    with pytest.raises(ValueError, match="forced_stop needs a stop token"):
-        beam_search(recurrent.decoder, recurrent.params, PROMPT, num_beams=1, max_new_tokens=2, forced_stop=True)
+    forced = GenerationConstraints(forced_eos=True)
+    with pytest.raises(ValueError, match="forced_eos needs a stop token"):
+        beam_search(recurrent.decoder, recurrent.params, PROMPT, num_beams=1, max_new_tokens=2, constraints=forced)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from jaxnlp.text.encoder_texts import EncoderTexts
-from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.wordpiece import CLS, SEP, SPECIAL, UNK, WordPieceVocabulary
 
 WORDS = [".", "the", "cat", "sat", "##s", ","]
@@ -56,7 +55,6 @@ def test_it_is_equal_by_value_and_reads_back_from_json():
     with pytest.raises(ValueError, match="texts of an encoder: vocabulary is missing or not of type dict"):
         EncoderTexts.from_json({})
     assert repr(VOCABULARY) == "EncoderTexts(11 tokens)"
-    assert {name for name in vars(Vocabulary) if not name.startswith("_")} <= {*dir(VOCABULARY)}
 
 
 def test_unknown_words_are_the_unknown_token():

@@ -218,9 +218,10 @@ def test_forced_tokens_are_those_of_the_generation_config_and_else_of_the_config
     def forced(folder):
         held = read_encoder_decoder(folder).vocabulary
         theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config
-        assert held.forced_first == theirs.forced_bos_token_id
-        assert (held.end if held.forced_end else None) == theirs.forced_eos_token_id
-        return held.forced_first, held.forced_end
+        constraints = held.constraints
+        assert constraints.forced_bos == theirs.forced_bos_token_id
+        assert (held.end if constraints.forced_eos else None) == theirs.forced_eos_token_id
+        return constraints.forced_bos, constraints.forced_eos
 
     copied(tiny, tmp_path)
     assert forced(tmp_path) == (None, True)

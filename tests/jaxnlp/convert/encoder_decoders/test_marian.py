@@ -212,9 +212,10 @@ def test_forced_and_excluded_tokens_are_those_of_the_generation_config_and_else_
     def forced(folder):
         held = read_encoder_decoder(folder).vocabulary
         theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config
-        assert [[one] for one in held.never] == (theirs.bad_words_ids or [])
-        assert (held.end if held.forced_end else None) == theirs.forced_eos_token_id
-        return held.forced_end, held.never
+        constraints = held.constraints
+        assert [[one] for one in constraints.suppressed_tokens] == (theirs.bad_words_ids or [])
+        assert (held.end if constraints.forced_eos else None) == theirs.forced_eos_token_id
+        return constraints.forced_eos, constraints.suppressed_tokens
 
     copied(tiny, tmp_path)
     (tmp_path / "model.safetensors").write_bytes((tiny[0] / "model.safetensors").read_bytes())
@@ -227,7 +228,8 @@ def test_forced_and_excluded_tokens_are_those_of_the_generation_config_and_else_
     config.write_text(json.dumps(settings | {"bad_words_ids": [[93]]}))
     assert forced(tmp_path) == (True, (93,))
     generation.write_text('{"bad_words_ids": [[0], [93]], "eos_token_id": 0}')
-    assert read_encoder_decoder(tmp_path).vocabulary.never == (93,)  # Transformers leaves out the end symbol
+    suppressed = read_encoder_decoder(tmp_path).vocabulary.constraints.suppressed_tokens
+    assert suppressed == (93,)  # Transformers leaves out the end symbol
 
 
 @pytest.mark.parametrize(
@@ -239,12 +241,14 @@ def test_a_minimum_length_goes_in_and_out_and_is_not_kept_in_training(given, lea
     (tmp_path / "model.safetensors").write_bytes((tiny[0] / "model.safetensors").read_bytes())
     (tmp_path / "generation_config.json").write_text(json.dumps(given))
     held = read_encoder_decoder(tmp_path)
-    assert (held.vocabulary.least, held.vocabulary.renormalised) == (least, "renormalize_logits" in given)
+    constraints = held.vocabulary.constraints
+    assert (constraints.min_length, constraints.renormalize) == (least, "renormalize_logits" in given)
     save_encoder_decoder(tmp_path / "out", held)
     assert read_encoder_decoder(tmp_path / "out").vocabulary == held.vocabulary
     run = jaxnlp.load_pretrained(tmp_path)
     adopted = run.model.config.adopt(run)
-    assert adopted.processor.symbols == run.processor.symbols._replace(least=0)
+    unlimited = run.processor.symbols.constraints._replace(min_length=0)
+    assert adopted.processor.symbols == run.processor.symbols._replace(constraints=unlimited)
     assert adopted.processor.shared
     assert len(adopted.notes) == (2 if least else 1)
     (tmp_path / "generation_config.json").write_text(json.dumps(given | {"renormalize_logits": 1}))

@@ -114,10 +114,10 @@ def test_prompts_truncation_and_the_older_layout_are_those_of_sentence_transform
     np.testing.assert_allclose(similarity, theirs.similarity_pairwise(expected[:2], expected[1:]).clip(0), atol=1e-5)
     programs, batch = exports(found), found.processor(texts[:2], texts[1:])
     inputs = {name: batch[name] for name in found.model.config.reads}
-    outputs = programs["classify_similarity"].apply(found.separate_params, inputs)["outputs"]
+    outputs = programs["classify_similarity"].apply(found.inference_params, inputs)["outputs"]
     np.testing.assert_allclose(outputs[:, 0], similarity, atol=1e-5)
     for program in programs.values():  # of any length
-        jax.eval_shape(program.apply, found.separate_params, dict(program.inputs))
+        jax.eval_shape(program.apply, found.inference_params, dict(program.inputs))
     assert "the prompt 'a cat '" in programs["embed"].returns
     Export(tmp_path / "again")(found)
     again = load(tmp_path / "again")

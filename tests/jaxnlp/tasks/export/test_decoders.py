@@ -47,7 +47,7 @@ def test_a_translator_writes_targets(tmp_path, name):
         written.append(token)
     rows = np.concatenate(written, axis=1)
     expected, _ = Translator.of(trained.model)(
-        trained.separate_params, *trained.processor(sources).values(), SearchOptions(num_beams=1, length_penalty=0.0)
+        trained.inference_params, *trained.processor(sources).values(), SearchOptions(num_beams=1, length_penalty=0.0)
     )
     for row, ids in zip(rows, expected[:, 0], strict=True):
         length = min(len(ids), len(row), *(np.flatnonzero(ids == END) + 1))

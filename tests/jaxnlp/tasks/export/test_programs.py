@@ -74,7 +74,7 @@ def check(name, folder):
     for function, description in read(folder)["functions"].items():
         with np.load(folder / f"{function}.outputs.npz") as file:
             found = dict(file)
-        expected = named(jax.jit(functions[function].apply)(trained.separate_params, inputs_of(description)))
+        expected = named(jax.jit(functions[function].apply)(trained.inference_params, inputs_of(description)))
         assert {*found} == {*expected}
         for field, array in expected.items():
             assert not np.isnan(array).any()
@@ -120,7 +120,7 @@ def test_variants_give_the_same_numbers_in_float32(tmp_path, name, fields, of_pr
     functions, exports = load(tmp_path / "out"), trained.task.exports(trained)
     for function, description in read(tmp_path / "out")["functions"].items():
         found = named(functions[function](**inputs_of(description)))
-        expected = named(jax.jit(exports[function].apply)(trained.separate_params, inputs_of(description)))
+        expected = named(jax.jit(exports[function].apply)(trained.inference_params, inputs_of(description)))
         for field, array in expected.items():
             assert not np.isnan(array).any()
             np.testing.assert_allclose(found[field], array, rtol=1e-5, atol=1e-5, err_msg=f"{function} {field}")

@@ -1,7 +1,7 @@
 import pytest
 
 from jaxnlp.corpus import DataError
-from jaxnlp.tasks.language_model.prompts import check_prompt, known_prompt, text_within, tokens_within
+from jaxnlp.tasks.language_model.prompts import check_prompt, decode_continuation, encode_continuation, known_prompt
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.encoder_texts import EncoderTexts
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
@@ -49,5 +49,5 @@ def test_texts_of_an_encoder_start_with_their_start_token_and_are_continued_with
     vocabulary = EncoderTexts(WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"]))
     assert known_prompt("\n", vocabulary) == "\n"
     check_prompt("\n", 1, vocabulary)
-    assert tokens_within(vocabulary, "cat").tolist() == [6]
-    assert text_within(vocabulary, [6, 5]) == " cat the"
+    assert encode_continuation(vocabulary, "cat").tolist() == [6]
+    assert decode_continuation(vocabulary, [6, 5]) == " cat the"

@@ -3,6 +3,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
+from jaxnlp.text.generation_constraints import GenerationConstraints
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from tests.bart_folders import save_tokenizer
 from tests.encoder_folders import TEXTS, random_texts
@@ -74,9 +75,9 @@ def test_a_folder_with_vocabulary_and_merges_is_read(folder):
 
 
 def test_the_start_of_texts_is_kept_in_json_and_has_no_text(folder):
-    subwords = PretrainedSubwords.of_folder(folder, 2, forced_first=0, forced_end=True)
+    subwords = PretrainedSubwords.of_folder(folder, 2, GenerationConstraints(forced_bos=0, forced_eos=True))
     read = PretrainedSubwords.from_json(json.loads(json.dumps(subwords.to_json())))
-    assert (read, read.forced_first, read.forced_end, read.first) == (subwords, 0, True, [0])
+    assert (read, read.constraints, read.first) == (subwords, GenerationConstraints(forced_bos=0, forced_eos=True), [0])
     assert PretrainedSubwords.from_json(subwords.to_json() | {"forced_end": False}) != subwords
     assert read.decode([*read.encode("the cat"), 2, 5]) == "the cat"
     with pytest.raises(ValueError, match="forced_first: expected the id of a token or null, got '0'"):
