@@ -72,7 +72,7 @@ def attention(
     implementation: str = "flash",
 ) -> Comparison:
     """Values and gradients of packed attention. With `key_heads`, queries are apart from keys and values."""
-    # On a GPU, the last block of 1,000 positions is not full, and that of 960 queries has a whole block of keys too many.
+    # On a GPU, the last block of 1,000 positions is not full; 960 positions are padded by a whole block of keys.
     rows, queries, keys, heads, width = (8, keys, keys, 12, 64) if gpu else (2, 20, 40 * keys // 1000, 4, 16)
     if key_heads is None:
         packed: tuple[jax.Array, ...] = (normal(rows, keys, 3, heads, width, dtype=dtype),)

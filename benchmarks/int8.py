@@ -67,7 +67,7 @@ def where_and_when() -> dict[str, Any]:
 def encoder_rows(model_type: str = "bert", repeats: int = 15) -> list[dict[str, Any]]:
     """The median seconds of an encoder for each of `TEXTS`, in turns with weights of dense layers in 32 and 8 bits."""
     trained = with_folder(load_pretrained, model_type)
-    bits = {"seconds": trained.separate_params, "seconds_int8": in_int8(trained.separate_params)}
+    bits = {"seconds": trained.inference_params, "seconds_int8": in_int8(trained.inference_params)}
     apply = jax.jit(trained.model.apply)
     rows: list[dict[str, Any]] = []
     for texts, words in TEXTS.items():
