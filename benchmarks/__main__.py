@@ -151,8 +151,8 @@ def main() -> int:
     }
     rows, failed = [], False
     for module in arguments.cases or modules:
-        if arguments.against is not None and not (arguments.against / f"benchmarks/{module}.py").is_file():
-            console.print(f"{module}: not measured, {arguments.against} does not have this case", highlight=False)
+        if arguments.against is not None and (reason := not_comparable(module, arguments.against)):
+            console.print(f"{module}: not measured, {reason}", highlight=False)
             continue
         try:
             for row in rows_of(module, max(limits.values(), default=None), arguments.against):
@@ -166,6 +166,15 @@ def main() -> int:
             console.print(f"{module}: not measured, {error.implementation}: {error}", highlight=False)
     console.print(table(rows))
     return int(failed)
+
+
+def not_comparable(module: str, against: Path) -> str | None:
+    """Why a case is not compared with another checkout; None = it is."""
+    if not (against / f"benchmarks/{module}.py").is_file():
+        return f"{against} does not have this case"
+    if hasattr(importlib.import_module(f"benchmarks.{module}"), "rows"):
+        return "it is measured in a way of its own, next to PyTorch only"
+    return None
 
 
 def gpu_limits(name: str) -> dict[str, float]:

@@ -67,17 +67,18 @@ def test_a_case_that_ends_with_an_error_is_named_and_the_others_follow(monkeypat
     assert "crf compared with eager_f32: 2.00 times as fast" in printed
 
 
-def test_a_case_that_the_other_checkout_does_not_have_is_left_out(monkeypatch, capsys, tmp_path):
+def test_a_case_that_the_other_checkout_cannot_be_compared_in_is_left_out(monkeypatch, capsys, tmp_path):
     (tmp_path / "benchmarks").mkdir()
-    for name in ("worker", "crf"):
+    for name in ("worker", "crf", "compile"):
         (tmp_path / f"benchmarks/{name}.py").touch()
     row = {"case": "crf", "variant": "", "opponent": "1234567"} | compared([1.0, 1.0], [2.0, 2.0])
     monkeypatch.setattr("benchmarks.__main__.rows_of", lambda module, *_: iter([row]))
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "one_text", "crf", "--against", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "one_text", "compile", "crf", "--against", str(tmp_path)])
     assert main() == 0
     printed = capsys.readouterr().out.replace("\n", " ")
     assert "one_text: not measured" in printed
     assert "does not have this case" in printed
+    assert "compile: not measured, it is measured in a way of its own" in printed
     assert "crf compared with 1234567: 2.00 times as fast" in printed
 
 
