@@ -4,8 +4,9 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxnlp.convert.encoder import checked_family, from_huggingface, to_huggingface
@@ -34,6 +35,8 @@ from jaxnlp.convert.sentence_transformers import (
 )
 from jaxnlp.convert.shapes import fields_of, label_settings, settings_of
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_pretraining import PretrainingHeads
+from jaxnlp.nn.compute import EXACT
 from jaxnlp.saving.atomic_files import refuse_contents
 from jaxnlp.targets import Problem
 from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
@@ -70,6 +73,19 @@ class Pretrained(NamedTuple):
     def longest(self) -> int:
         """Maximum length of a text in tokens: `max_length`, as far as the model has positions."""
         return min(self.max_length or self.config.max_positions, self.config.max_positions)
+
+    def token_logits(self, hidden: jax.Array) -> jax.Array:
+        """The logits of masked tokens [..., V], of the encoder's output [..., D], in float32.
+
+        Raises: ValueError for weights without a head of masked tokens.
+        """
+        if self.heads is None or "token_bias" not in self.heads:
+            raise ValueError("these weights do not have a head of masked tokens")
+        config, table = self.config, self.params["tokens"]["embedding"]
+        head = PretrainingHeads(len(table), config.epsilon, config.embedded_width, config.use_bias, EXACT)
+        outputs: Any = head.apply({"params": self.heads}, hidden.reshape(-1, hidden.shape[-1]))
+        x, bias, _ = outputs
+        return (x @ table.T + bias[None]).reshape(*hidden.shape[:-1], len(table))
 
 
 class HeadClass(NamedTuple):

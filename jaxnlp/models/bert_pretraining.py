@@ -41,22 +41,23 @@ class PretrainingHeads(nn.Module):
     compute: Compute = Compute()
 
     @nn.compact
-    def __call__(self, hidden: jax.Array, pooled: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def __call__(self, hidden: jax.Array, pooled: jax.Array | None = None) -> tuple[jax.Array, jax.Array, Any]:
         """The inputs of the output layer, whose matrix is that of the token embeddings.
 
         Args:
           hidden: of the tokens to predict [N, D].
-          pooled: [B, D].
+          pooled: [B, D]; None = only masked tokens are predicted.
 
         Returns:
-          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2].
+          The output layer's input [N, E], its bias [V], and the logits of next-sentence prediction [B, 2], if there is
+          `pooled`.
         """
-        chex.assert_rank([hidden, pooled], 2)
+        chex.assert_rank(hidden, 2)
         width = self.embedding_width or hidden.shape[-1]
         x = gelu(Dense(width, self.use_bias, compute=self.compute, name="transform")(hidden))
         x = LayerNorm(self.epsilon, self.use_bias, self.compute, name="norm")(x)
         bias = self.param("token_bias", zeros, (self.vocabulary_size,))
-        return x, bias, Dense(2, compute=self.compute, name="follows")(pooled)
+        return x, bias, None if pooled is None else Dense(2, compute=self.compute, name="follows")(pooled)
 
 
 @dataclasses.dataclass(frozen=True)

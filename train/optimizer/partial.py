@@ -1,5 +1,6 @@
-"""Optimizers that see only a part of the parameters."""
+"""Optimizers and gradients that see only a part of the parameters."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -7,11 +8,28 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxnlp.tasks import Objective
 from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer.parameters import names
 
 Index = tuple[slice, ...]
 """Of an array."""
+
+
+def without_gradients(objective: Objective, frozen: Callable[[tuple[str, ...]], bool]) -> Objective:
+    """The objective, whose gradient of frozen parameters is 0: a step does not compute it.
+
+    Args:
+      frozen: whether the parameter at a path is frozen.
+    """
+
+    def loss(params: Params, *arguments: Any) -> Any:
+        def fixed(path: tuple[Any, ...], x: Array) -> Array:
+            return jax.lax.stop_gradient(x) if frozen(names(path)) else x
+
+        return objective.loss(jax.tree_util.tree_map_with_path(fixed, params), *arguments)
+
+    return dataclasses.replace(objective, loss=loss)
 
 
 def leave_frozen(

@@ -17,6 +17,7 @@ from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.config import TrainConfig
 from train.optimizer.chain import make_optimizer
+from train.optimizer.partial import without_gradients
 from train.run.begin import Initialisation
 from train.run.folder import RunSpec
 from train.step import StepOutput, TrainState, init_state, train_step
@@ -110,6 +111,8 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
         raise DataError(str(error)) from error
     task.check_corpus(config.model, corpus)
     objective = task.objective(model, corpus)
+    if config.optimizer.frozen:
+        objective = without_gradients(objective, config.optimizer.freezes)
     for use, name in (("it orders checkpoints", "loss"), ("its objective counts progress by it", objective.progress)):
         if name not in metrics:
             raise ConfigError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from safetensors.numpy import save_file
 
 from jaxnlp.convert.adapters import ADAPTER, ADAPTER_CONFIG, factors_of_change
-from jaxnlp.convert.folders import CONFIG, WEIGHTS, find_folder, is_adapter, read_object, read_tensors
+from jaxnlp.convert.folders import CONFIG, WEIGHTS, PretrainedError, find_folder, is_adapter, read_object, read_tensors
 from jaxnlp.convert.sentence_transformers import encoder_folder
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.saving.atomic_files import new_folder, refuse_contents
@@ -50,7 +50,12 @@ def write_adapter(command: "ExportCommand", trained: Trained) -> None:
             "--init-from in training, or another --format here"
         )
     refuse_contents(command.folder)
-    held = encoder_folder(find_folder(base))
+    try:
+        held = encoder_folder(find_folder(base))
+    except PretrainedError as error:
+        raise ValueError(
+            f"{trained.name} began with {base}: {error}; a relative path needs the folder in which the run was started"
+        ) from error
     if is_adapter(base):
         raise ValueError(
             f"{trained.name}: the run began with the adapter {base}, which a second adapter would lack; give another "

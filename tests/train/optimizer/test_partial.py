@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from jaxnlp.tasks import Objective
 from tests.train.optimizer.classifier_of_parts import DESCRIBE, TASKED, by_path, params_of, stepped
 from train.optimizer import SGD, AdamW, Muon
 from train.optimizer.chain import (
@@ -18,7 +19,7 @@ from train.optimizer.chain import (
     make_optimizer,
     scale_by_progress,
 )
-from train.optimizer.partial import leave_frozen
+from train.optimizer.partial import leave_frozen, without_gradients
 from train.optimizer.schedules import Cosine
 from train.run.begin import begin
 from train.run.setup import set_up
@@ -95,3 +96,20 @@ def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_
     first = jax.jit(setup.initial_state)(setup.given).params
     np.testing.assert_array_equal(straight.params["tokens"]["embedding"], first["tokens"]["embedding"])
     assert (straight.params["head"]["kernel"] != first["head"]["kernel"]).all()
+
+
+def test_a_gradient_of_frozen_parameters_is_0_and_is_not_computed():
+    params = {"below": {"kernel": jnp.ones((64, 64))}, "above": {"kernel": jnp.ones((64, 64))}}
+    x = jnp.linspace(-1.0, 1.0, 32 * 64).reshape(32, 64)
+
+    def loss(params, batch, key, carry):
+        return jnp.square(jnp.tanh(batch @ params["below"]["kernel"]) @ params["above"]["kernel"]).mean(), ({}, carry)
+
+    def compiled(objective):
+        return jax.jit(jax.grad(lambda params: objective.loss(params, x, None, ())[0])).lower(params).compile()
+
+    plain = compiled(Objective(loss))
+    fixed = compiled(without_gradients(Objective(loss), AdamW(frozen=("below",)).freezes))
+    assert not fixed(params)["below"]["kernel"].any()
+    np.testing.assert_allclose(fixed(params)["above"]["kernel"], plain(params)["above"]["kernel"], rtol=1e-5)
+    assert fixed.cost_analysis()["flops"] < 0.7 * plain.cost_analysis()["flops"]

@@ -95,6 +95,12 @@ def make_config(tmp_path_factory, weights):
     return functools.partial(text_task_files.make_config, write_tables(tmp_path_factory.mktemp("tables")), weights)
 
 
+def step_flops(config):
+    setup = set_up(begin(config))
+    batch = next(iter(setup.corpus.train))
+    return jax.jit(setup.step).lower(setup.abstract_state, batch).compile().cost_analysis()["flops"]
+
+
 def initial_params(config):
     setup = set_up(begin(config))
     return setup, jax.jit(setup.initial_state)(setup.given).params
@@ -117,6 +123,10 @@ def test_a_run_begins_with_the_encoder_of_a_run_of_parts_and_with_heads_of_the_s
     outcome = train(make_config(("sst",), total_steps=2, **{"optimizer.frozen": ("encoder",)}), tmp_path / "frozen")
     before = outcome.state.params
     chex.assert_trees_all_equal(before["encoder"], read_pretrained(weights).params)
+    all_flops, flops = (
+        step_flops(make_config(("sst",), **{"optimizer.frozen": names})) for names in ((), ("encoder",))
+    )
+    assert flops < 0.6 * all_flops
     _, params = initial_params(make_config(("sst",), init_from=str(tmp_path / "frozen")))
     chex.assert_trees_all_equal(params, before)
     changes = {"init_from": str(tmp_path / "frozen"), "model.head_dropout_rate": 0.1}

@@ -19,7 +19,6 @@ from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.pretrained import read_pretrained, save_pretrained
 from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.models.bert import Bert
-from jaxnlp.models.bert_pretraining import PretrainingHeads
 from jaxnlp.nn.compute import EXACT, TransformerCompute
 from tests.encoder_folders import TEXTS, make_model, write_folder
 
@@ -120,13 +119,11 @@ def test_masked_tokens_have_the_logits_of_transformers_and_the_model_goes_in_and
     assert held.heads is not None
     assert not held.config.use_pooler
     (hidden, _, _), mask = ours(held, batch)
-    config = held.config
-    heads = PretrainingHeads(model.config.vocab_size, config.epsilon, config.embedded_width, config.use_bias, EXACT)
-    rows = jnp.asarray(hidden[mask])
-    fake = {**held.heads, "follows": {"kernel": np.zeros((8, 2), "f4"), "bias": np.zeros(2, "f4")}}
-    x, bias, _ = heads.apply({"params": fake}, rows, rows)
-    logits = np.asarray(x) @ held.params["tokens"]["embedding"].T + np.asarray(bias)
-    np.testing.assert_allclose(logits, theirs(model, batch).logits.numpy()[mask], atol=1e-5)
+    np.testing.assert_allclose(
+        held.token_logits(jnp.asarray(hidden))[mask], theirs(model, batch).logits.numpy()[mask], atol=1e-5
+    )
+    with pytest.raises(ValueError, match="do not have a head of masked tokens"):
+        held._replace(heads=None).token_logits(jnp.asarray(hidden))
     save_pretrained(tmp_path / "again", held)
     again = type(model).from_pretrained(tmp_path / "again")
     assert_equal_tensors(again, model)
