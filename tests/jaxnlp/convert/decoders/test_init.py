@@ -1,7 +1,9 @@
 """A decoder computes what Transformers computes, and goes in and out without a change of a bit."""
 
 import functools
+import itertools
 import json
+from typing import Any
 
 import chex
 import jax
@@ -224,30 +226,43 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+QUICK: dict[str, Any] = {
+    **{"rope_parameters": LLAMA3, "tie_word_embeddings": True, "num_key_value_heads": 4, "rms_norm_eps": 1e-1}
+}
+SLOW = pytest.mark.thorough
 LLAMA_OPTIONS = [
-    {"rope_parameters": LLAMA3, "tie_word_embeddings": True, "num_key_value_heads": 4, "rms_norm_eps": 1e-1},
-    *(
-        pytest.param(changes, marks=pytest.mark.thorough)
-        for changes in (
-            {"rope_parameters": ROTARY},
-            {"rope_parameters": {**ROTARY, "rope_type": "linear", "factor": 3.0}},
-            {"rope_parameters": LLAMA3},
-            {"num_key_value_heads": 1},
-            {"num_attention_heads": 2},
-            {"intermediate_size": 24},
-            {"hidden_size": 32},
-            {"num_hidden_layers": 1},
-            {"tie_word_embeddings": True},
-            {"max_position_embeddings": 50},
-            {"vocab_size": 400},
-            {"attention_dropout": 0.3, "pad_token_id": 2, "initializer_range": 0.5},
-        )
-    ),
+    QUICK,
+    {"rope_parameters": ROTARY},
+    {"rope_parameters": {**ROTARY, "rope_type": "linear", "factor": 3.0}},
+    {"rope_parameters": LLAMA3},
+    {"num_key_value_heads": 1},
+    {"num_attention_heads": 2},
+    {"intermediate_size": 24},
+    {"hidden_size": 32},
+    {"num_hidden_layers": 1},
+    {"tie_word_embeddings": True},
+    {"max_position_embeddings": 50},
+    {"vocab_size": 400},
+    {"attention_dropout": 0.3, "pad_token_id": 2, "initializer_range": 0.5},
 ]
 
 
-@pytest.mark.parametrize("model_type", ["llama", "qwen2", "qwen3"])
-@pytest.mark.parametrize("changes", LLAMA_OPTIONS, ids=lambda changes: " ".join(changes))
+ROTARY_CASES = [
+    *itertools.product(("llama", "mistral", "qwen2", "qwen3"), LLAMA_OPTIONS),
+    *((model_type, {"head_dim": 6}) for model_type in ("llama", "mistral", "qwen3")),
+    ("mistral", {"sliding_window": 3}),
+]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes"),
+    [
+        pytest.param(
+            model_type, changes, id=f"{model_type} {' '.join(changes)}", marks=[] if changes is QUICK else SLOW
+        )
+        for model_type, changes in ROTARY_CASES
+    ],
+)
 def test_options_of_rotary_decoders_change_logits_as_in_transformers(model_type, changes, made, tmp_path):
     folder, _, tokenizer, _ = made(model_type)
     model = make_model(model_type=model_type, **{"vocab_size": len(tokenizer), **changes})

@@ -186,9 +186,11 @@ def test_an_output_layer_that_the_config_says_is_not_the_table_must_be_in_the_fi
     ("kind", "changes"),
     [
         ("T5", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "d_kv": 4, "num_decoder_layers": 1}),
+        ("MT5", {}),
         *(
             pytest.param(kind, changes, marks=pytest.mark.thorough)
             for kind, changes in [
+                ("T5", {"scale_decoder_outputs": False}),
                 ("T5", {"feed_forward_proj": "gelu"}),
                 ("T5", {"feed_forward_proj": "gelu_new"}),
                 ("T5", {"feed_forward_proj": "gated-relu"}),
@@ -206,7 +208,6 @@ def test_an_output_layer_that_the_config_says_is_not_the_table_must_be_in_the_fi
                 ("T5", {"vocab_size": 99}),
                 ("T5", {"vocab_size": 128}),
                 ("T5", {"dropout_rate": 0.3, "classifier_dropout": 0.2, "initializer_factor": 0.1}),
-                ("MT5", {}),
                 ("MT5", {"feed_forward_proj": "relu", "layer_norm_epsilon": 0.3}),
             ]
         ),

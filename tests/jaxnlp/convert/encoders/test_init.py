@@ -205,6 +205,17 @@ OPTIONS = {
     ],
 }
 OPTIONS["xlm-roberta"] = OPTIONS["roberta"]
+OPTIONS["bert"] = [
+    {"num_attention_heads": 4},
+    {"intermediate_size": 20},
+    {"num_hidden_layers": 1},
+    {"hidden_size": 16},
+    {"layer_norm_eps": 1e-1},
+    {"type_vocab_size": 3},
+    {"vocab_size": 400},
+    {"max_position_embeddings": 60},
+    {"pad_token_id": 3, "classifier_dropout": 0.3, "initializer_range": 0.5},
+]
 OPTIONS["distilbert"] = [
     {"n_heads": 4},
     {"hidden_dim": 20},
@@ -224,6 +235,7 @@ OPTIONS["electra"] = [
     {"type_vocab_size": 3},
     {"layer_norm_eps": 1e-1},
     {"vocab_size": 400},
+    {"max_position_embeddings": 60, "num_hidden_layers": 1},
     {"pad_token_id": 3, "summary_type": "mean", "classifier_dropout": 0.3, "initializer_range": 0.5},
 ]
 OPTIONS["modernbert"] = [

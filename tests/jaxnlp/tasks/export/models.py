@@ -12,11 +12,13 @@ from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.clip import CLIPConfig, TextEncoderConfig
+from jaxnlp.models.decoder_classifier import LlamaClassifierConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.extractive_qa import BertSpanConfig, RecurrentSpanConfig
 from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.graph_parser import GraphParserConfig
+from jaxnlp.models.llama import LlamaConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
@@ -88,6 +90,12 @@ MODELS = {
         dataclasses.replace(PARSER, system="graph"),
     ),
     "gpt": (LanguageModel, GPTConfig(num_layers=2, **GPT), CHARACTERS),
+    "llama": (
+        LanguageModel,
+        LlamaConfig(num_layers=2, num_key_heads=1, local_layers=(1,), local_window=4, **GPT),
+        CHARACTERS,
+    ),
+    "decoder_classifier": (Classification, LlamaClassifierConfig(num_layers=2, **GPT), TEXTS),
     "pixels": (
         ImageLanguageModel,
         GPTConfig(num_layers=1, **GPT),

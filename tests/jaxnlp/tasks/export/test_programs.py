@@ -12,12 +12,14 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp.convert import encoder_decoders
+from jaxnlp.convert.encoders.modernbert import FAMILY as MODERNBERT
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.export import ExportCommand
 from jaxnlp.tasks.export.loader import load
 from jaxnlp.tasks.export.programs import PLATFORMS
-from tests.jaxnlp.tasks.export.models import MODELS, trained_of
+from tests.jaxnlp.tasks.export.models import BERT, MODELS, trained_of
 from tests.random_parameters import random_parameters
 
 pytestmark = pytest.mark.thorough
@@ -93,6 +95,8 @@ def test_another_process_gets_the_same_numbers(programs, name):
 
 VARIANTS = [
     ("transformer", {"positions": "rotary"}, {}),
+    *(("transformer", {**family.fixed, "embeddings": "shared"}, {}) for family in encoder_decoders.families().values()),
+    ("bert", {"encoder": dataclasses.replace(BERT, **MODERNBERT.fixed, local_layers=(1,), local_window=4)}, {}),
     ("transformer", {"positions": "relative_bias", "embeddings": "separate"}, {}),
     ("transformer", {"positions": "relative_vectors", "embeddings": "shared"}, {}),
     ("attention", {"attention": "additive", "use_convolution": True}, {}),
