@@ -56,6 +56,7 @@ DOWNLOADED = (*_FILES, *(f"*/{name}" for name in _PARTS))
 subfolders."""
 
 
+_OF_FLAX = "flax_model.msgpack"
 _SHARD = re.compile(r"[\w.-]+\.safetensors")
 """The name of a file with a part of the tensors. Never a path, which may be anywhere."""
 
@@ -297,6 +298,12 @@ def read_tensors(folder: Path, name: str, *, ignore: tuple[str, ...] = ()) -> di
                 f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
                 "run any code; if you trust them, write them as safetensors, with PyTorch and Transformers:\n"
                 f"{_conversion(folder, name, 'FOLDER', inputs)}"
+            )
+        if (folder / _OF_FLAX).is_file():
+            raise PretrainedError(
+                f"{folder} has its weights in {_OF_FLAX}, which Transformers 4 reads with Flax and PyTorch. Write it "
+                "there as safetensors, with the class that its config.json names: "
+                f"CLASS.from_pretrained({str(folder)!r}, from_flax=True).save_pretrained('FOLDER')"
             )
         raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
     tensors: dict[str, np.ndarray] = {}

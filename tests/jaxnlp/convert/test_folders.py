@@ -75,7 +75,10 @@ def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
         command = rf"a pickle(?s:.*)import {expected}; {expected}.from_pretrained\('.*'\).save_pretrained"
         with pytest.raises(PretrainedError, match=command):
             read_pretrained(folder)
-    (folder / "pytorch_model.bin").unlink()
+    (folder / "pytorch_model.bin").rename(folder / "flax_model.msgpack")
+    with pytest.raises(PretrainedError, match=r"in flax_model.msgpack, .*from_flax=True\).save_pretrained"):
+        read_pretrained(folder)
+    (folder / "flax_model.msgpack").unlink()
     with pytest.raises(PretrainedError, match=r"has no weights: neither model.safetensors nor"):
         read_pretrained(folder)
 

@@ -40,6 +40,7 @@ PARTS = {
 LABELS = {"sst": [4, 0, 2], "quora": [1, 0, 1], "sts": [5.0, 0.0, 2.2]}
 CONFIG = BertClassifierConfig(encoder=BertConfig(num_layers=1, num_heads=1, width=4, max_positions=6), pooling="mean")
 COSINE = dataclasses.replace(CONFIG, similarity="cosine")
+STEADY = dataclasses.replace(CONFIG.encoder, dropout_rate=0.0, attention_dropout_rate=0.0)
 
 
 def processor(*names):
@@ -109,7 +110,7 @@ def test_each_part_has_its_loss_and_accuracy_by_definition(name):
 @pytest.mark.thorough
 @pytest.mark.parametrize("fields", [{"label_smoothing": 0.5}, {"part_label_smoothing": (0.5, 0.0)}])
 def test_smoothing_changes_the_objective_of_training_but_no_plain_loss(fields):
-    config = dataclasses.replace(CONFIG, head_dropout_rate=0.0, freeze_encoder=True)
+    config = dataclasses.replace(CONFIG, head_dropout_rate=0.0, encoder=STEADY)
     names, key, smoothing = ("sst", "quora"), jax.random.key(0), Classification(**fields)
     for name, smoothed in (("sst", True), ("quora", "label_smoothing" in fields)):
         plain, expected = measure(Classification(), names, name, config=config)
@@ -136,7 +137,7 @@ def test_every_metric_of_training_is_declared_with_its_unit(names):
 @pytest.mark.thorough
 def test_a_step_on_two_parts_logs_the_weighted_sum_of_their_losses():
     task = Classification(part_weights=(2.0, 0.5), gradient_surgery=True)
-    model, params = build(("sst", "sts"), dataclasses.replace(COSINE, freeze_encoder=True))
+    model, params = build(("sst", "sts"), dataclasses.replace(COSINE, encoder=STEADY))
     optimizer = optax.with_extra_args_support(optax.sgd(0.1))
     state = init_state(params, optimizer, jax.random.key(1), ema=False)
     objective = task.objective(model, corpus("sst", "sts"))
