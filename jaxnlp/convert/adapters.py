@@ -5,6 +5,7 @@ E [V, D] becomes E + s (B A)^T, with A [r, V] and B [D, r]. Rows of new tokens r
 and those of its output layer if that is the table. Other tensors, such as those of a new head, are whole.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -363,6 +364,7 @@ def factors_of_change(
     return Adapter(stored, settings)
 
 
+@functools.cache
 def _inputs_first(model_type: str) -> bool:
     """Whether the weights of the family are [inputs, outputs]."""
     known = decoders.families()
