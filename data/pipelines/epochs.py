@@ -174,8 +174,12 @@ def _made_ahead(epoch: Epoch, number: int, num_workers: int) -> Batches:
             "smaller --data.num-workers"
         ) from error
     finally:
+        results: Any = processes._result_queue
         for process in list(processes._processes.values()):  # Python 3.14 has a public name for it
             process.terminate()
+        # A process may have been killed while it sent an epoch. This process, which could also write there, would wait
+        # for the rest of it when it ends.
+        results._writer.close()
         processes.shutdown(wait=False, cancel_futures=True)
 
 

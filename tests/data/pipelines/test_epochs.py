@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -100,6 +101,21 @@ def test_processes_do_not_run_the_program_of_the_user_again(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, timeout=120)
     assert (done.stdout, done.returncode) == ("begun\n[0, 1, 2, 3, 4]\n", 0), done.stderr
+
+
+@pytest.mark.thorough
+def test_processes_that_end_while_they_send_batches_leave_no_thread_that_waits_for_them():
+    """Such a thread keeps the process that trains from ending."""
+    before = set(threading.enumerate())
+    for _ in range(3):
+        batches = iter(Epochs(lambda number: [{"x": np.zeros(32_000_000, np.uint8)}], num_workers=3))
+        for _ in range(8):
+            next(batches)
+        batches.close()
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:
+        thread.join(timeout=20)
+    assert not any(thread.is_alive() for thread in left)
 
 
 @pytest.mark.thorough
