@@ -14,8 +14,8 @@ Describe = Callable[[Params], PyTree]
 
 
 def names(path: tuple[Any, ...]) -> tuple[str, ...]:
-    """The keys of a path of `jax.tree_util` in nested dicts."""
-    return tuple(part.key for part in path)
+    """The keys of a path of `jax.tree_util` in nested dicts, whose leaves may have several arrays as attributes."""
+    return tuple(part.key for part in path if isinstance(part, jax.tree_util.DictKey))
 
 
 def describe(table: Callable[[tuple[str, ...]], Parameter], params: Params) -> PyTree:
