@@ -64,6 +64,7 @@ def find_target(name: str) -> Target:
         raise UsageError(f"--target {kind}:N needs a number of devices, got {name!r}")
     if kind == "cpu":
         return Target(name, _cpus(int(number or 1)))
+    jax.config.update("jax_enable_compilation_cache", False)  # it cannot load programs of a device that is not there
     if kind in NVIDIA:
         # Otherwise JAX's plugin refuses to load without a driver.
         os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
