@@ -1,102 +1,143 @@
-"""`python -m benchmarks.pipeline`: how fast processes make the batches of a recipe, next to its step on an H100.
+"""`python -m benchmarks.pipeline`: how fast processes make the batches of each recipe, next to its step on an H100.
 
-The step is the estimate of `benchmarks.compiled`. The host keeps up if it makes batches faster than the device uses
-them; twice as fast leaves room for other work. It writes the table of docs/accelerators.md.
+The host keeps up if it makes batches faster than the device uses them; twice as fast leaves room for other work.
+
+`python -m benchmarks.pipeline --steps` estimates the steps first; it needs jaxnlp[aot]. Both record what they find for
+each recipe at once, and the first writes the table of docs/accelerators.md. Names of recipes limit them to these.
 """
 
 import contextlib
 import datetime
-import itertools
 import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.answers import minilm
 from benchmarks.compiled import PAGE
-from benchmarks.compiled import RESULTS as COMPILED
 from benchmarks.markdown import with_table
 from jaxnlp.cli.messages import exit_status
-from train.config import update
-from train.recipes import load_recipe
+from train.compile import compiled
+from train.config import TrainConfig, update
+from train.parallel import mesh_parallel
+from train.programs.of_run import programs_of
+from train.programs.targets import find_target
+from train.recipes import load_recipe, recipe_names
+from train.run.begin import begin
+from train.run.device import for_device
 from train.run.machine import commit, device_name, short_commit
+from train.run.setup import set_up
 
-RESULTS = Path("docs/results/pipeline.json")
+RESULTS, STEPS = Path("docs/results/pipeline.json"), Path("docs/results/pipeline_steps.json")
 MARKERS = ("<!-- begin pipeline -->", "<!-- end pipeline -->")
-RUNS = ("gpt_shakespeare", "multi30k_transformer", "names_pretrain_a5", "awd_lstm", "vit_cifar10")
-WARM_UP, BATCHES = 20, 600
-EPOCHS = 2
-"""That each process makes while the time is taken; before, each makes one."""
+WARM_UP, BATCHES = 20, 300
 WORKERS = (0, 2, 8)
 """`--data.num-workers`; 0 = the process that trains makes the batches."""
+AIM = 2.0
+"""Batches that are made in a step."""
 
 
-def seconds_a_batch(recipe: str, workers: int) -> float:
-    """Mean seconds for a batch as on a GPU, after the first ones, over at least `BATCHES`."""
-    config = update(load_recipe(recipe), **{"data.few_lengths": True})
-    batches: Any = iter(config.data.load(config.seed).with_workers(workers).train)
-    with contextlib.closing(batches):
-        _read(batches, WARM_UP, epochs=workers)
-        started = time.perf_counter()
-        count = _read(batches, BATCHES, epochs=(1 + EPOCHS) * workers)
-        return (time.perf_counter() - started) / count
+def runs() -> list[str]:
+    """The recipes that need no file of the user's."""
+    return [name for name in recipe_names() if not load_recipe(name).data.needs.startswith("your")]
 
 
-def _read(batches: Any, least: int, *, epochs: int) -> int:
-    """Reads at least this many batches, and all up to an epoch. Returns: their number."""
-    count = 0
+def config_of(recipe: str) -> TrainConfig:
+    """The config of a recipe; pretrained weights are those that the development tools install."""
+    config = load_recipe(recipe)
+    return config if config.init_from is None else update(config, init_from=minilm())
+
+
+def fastest_step(recipe: str) -> float:
+    """The estimated seconds of a recipe's step on an H100, for its fastest batch."""
+    target = find_target("h100")
+    layout = mesh_parallel("jit", target.devices, None)
+    with target.tracing():
+        setup = set_up(begin(for_device(config_of(recipe), target.devices[0])))
+        steps = [program for program in programs_of(setup, layout) if program.name.startswith("step")]
+        return min(compiled(program, target)["estimated_seconds"] for program in steps)
+
+
+def measured(recipe: str) -> dict[str, Any]:
+    """Seconds for a batch as on a GPU, by number of workers, and the mean number of examples in a batch."""
+    config = update(config_of(recipe), **{"data.few_lengths": True})
+    corpus = config.data.load(config.seed, begin(config).processor)
+    seconds: dict[str, float] = {}
+    for workers in WORKERS:
+        ahead = max(workers, 1)  # each process makes an epoch ahead, or 16 batches
+        batches: Any = iter(corpus.with_workers(workers).train)
+        with contextlib.closing(batches):
+            _read(batches, WARM_UP, epochs=ahead)
+            started = time.perf_counter()
+            count, examples = _read(batches, BATCHES, epochs=2 * ahead)
+            seconds[str(workers)] = (time.perf_counter() - started) / count
+    return {"examples": examples / count, "batch_seconds": seconds}
+
+
+def _read(batches: Any, least: int, *, epochs: int) -> tuple[int, int]:
+    """Reads at least this many batches, and all up to an epoch. Returns: their number, and that of their examples."""
+    count = examples = 0
     while count < least or batches.get_state()["epoch"] < epochs:
-        dict(next(batches))  # a lazy batch is made when it is read
-        count += 1
-    return count
+        batch = dict(next(batches))  # a lazy batch is made when it is read
+        count, examples = count + 1, examples + _examples(batch)
+    return count, examples
 
 
-def rows() -> list[dict[str, Any]]:
-    """A row for each recipe and number of workers: seconds of a batch and of the fastest step, and how many batches are
-    made in a step."""
-    steps: dict[str, list[float]] = {}
-    for row in json.loads(COMPILED.read_text(encoding="utf-8")):
-        if row["program"].startswith("step "):
-            steps.setdefault(row["run"], []).append(row["estimated_seconds"])
-    found = []
-    for recipe, workers in itertools.product(RUNS, WORKERS):
-        batch, step = seconds_a_batch(recipe, workers), min(steps[recipe])
-        row = {"run": recipe, "workers": workers, "batch_seconds": batch, "step_seconds": step, "ratio": step / batch}
-        found.append(row)
+def _examples(batch: dict[str, Any]) -> int:
+    """The rows of a batch; of all its parts."""
+    if "loss_mask" in batch:
+        return len(batch["loss_mask"])
+    return sum(_examples(part) for part in batch.values())
+
+
+def record(path: Path, found: dict[str, Any]) -> None:
+    """Adds what was found to a file of results by recipe, in the order of the recipes."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known |= found
+    text = json.dumps({name: known[name] for name in runs() if name in known}, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def table(rows: dict[str, Any], steps: dict[str, float]) -> str:
+    """The rows as a Markdown table, with the machine."""
+    where = next(iter(rows.values()))
+    lines = [
+        f"Measured on {where['cores']} cores of {where['device']}, {where['date']}, at commit "
+        f"{short_commit(where['commit'])}.",
+        "",
+        "| recipe | "
+        + " | ".join(f"examples a second, {workers} workers" for workers in WORKERS)
+        + " | estimated ms for a step on an H100 | batches in a step, 0 workers |",
+        "| --- |" + " ---: |" * (len(WORKERS) + 2),
+    ]
+    for name, row in rows.items():
+        rates = (f"{row['examples'] / row['batch_seconds'][str(workers)]:,.0f}" for workers in WORKERS)
+        ratio = steps[name] / row["batch_seconds"]["0"]
+        lines.append(f"| {name} | {' | '.join(rates)} | {steps[name] * 1e3:.1f} | {ratio:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    names = [name for name in arguments if name != "--steps"] or runs()
+    if "--steps" in arguments:
+        for name in names:
+            record(STEPS, {name: fastest_step(name)})
+        return
     where = {
         "device": device_name(),
         "cores": os.cpu_count(),
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
     }
-    return [row | where for row in found]
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a Markdown table, with the machine."""
-    where = rows[0]
-    lines = [
-        f"Measured on {where['cores']} cores of {where['device']}, {where['date']}, at commit "
-        f"{short_commit(where['commit'])}.",
-        "",
-        "| run | workers | ms for a batch | estimated ms for a step on an H100 | batches in a step |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| {row['run']} | {row['workers']} | {row['batch_seconds'] * 1e3:.2f} | {row['step_seconds'] * 1e3:.1f} | "
-        f"{row['ratio']:.1f} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    found = rows()
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for name in names:
+        record(RESULTS, {name: measured(name) | where})
+    found, steps = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, STEPS))
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(with_table(page, table(found), MARKERS), encoding="utf-8")
+    PAGE.write_text(with_table(page, table(found, steps), MARKERS), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(exit_status(main))
+    sys.exit(exit_status(lambda: main(sys.argv[1:])))

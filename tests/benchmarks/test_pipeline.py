@@ -1,6 +1,5 @@
 """The table of batches in docs/accelerators.md."""
 
-import itertools
 import json
 import types
 
@@ -8,14 +7,14 @@ import pytest
 
 from benchmarks import pipeline
 from benchmarks.markdown import with_table
-from benchmarks.pipeline import MARKERS, PAGE, RESULTS, RUNS, WORKERS, rows, table
+from benchmarks.pipeline import MARKERS, PAGE, RESULTS, STEPS, WORKERS, measured, record, runs, table
 
 
 def test_the_page_has_the_table_of_the_recorded_rows():
-    recorded = json.loads(RESULTS.read_text(encoding="utf-8"))
+    recorded, steps = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, STEPS))
     page = PAGE.read_text(encoding="utf-8")
-    assert page == with_table(page, table(recorded), MARKERS)
-    assert [(row["run"], row["workers"]) for row in recorded] == [*itertools.product(RUNS, WORKERS)]
+    assert page == with_table(page, table(recorded, steps), MARKERS)
+    assert [*recorded] == [*steps] == runs()
 
 
 class Data:
@@ -26,8 +25,8 @@ class Data:
         self.now, self.made, self.workers = 0.0, 0, []
         monkeypatch.setattr(pipeline.time, "perf_counter", lambda: self.now)
 
-    def load(self, seed):
-        assert seed == 3
+    def load(self, seed, processor):
+        assert (seed, processor) == (3, "tokens")
         return types.SimpleNamespace(with_workers=self.with_workers)
 
     def with_workers(self, number):
@@ -40,8 +39,8 @@ class Data:
 
     def __next__(self):
         self.made += 1
-        self.now += 1.0 if self.made <= max(pipeline.WARM_UP, 25 * self.workers[-1]) else 0.004
-        return {}
+        self.now += 1.0 if self.made <= max(pipeline.WARM_UP, 25 * max(self.workers[-1], 1)) else 0.004
+        return {"part": {"loss_mask": range(2)}, "other": {"loss_mask": range(3)}}
 
     def get_state(self):
         return {"epoch": self.made // 25}
@@ -50,21 +49,21 @@ class Data:
         pass
 
 
-def test_batches_as_on_a_gpu_after_the_first_ones_are_compared_with_the_fastest_step(monkeypatch, tmp_path):
+def test_whole_epochs_of_batches_as_on_a_gpu_are_measured_after_the_first_ones(monkeypatch):
     data, changes = Data(monkeypatch), []
-    programs = [("step 80x70", 0.02), ("step 80x71", 0.01), ("evaluation 80x70", 0.001)]
-    compiled = [{"run": "awd_lstm", "program": name, "estimated_seconds": seconds} for name, seconds in programs]
-    compiled.append({"run": "another", "program": "step 1x1", "estimated_seconds": 0.002})
-    monkeypatch.setattr(pipeline, "COMPILED", tmp_path / "compiled.json")
-    pipeline.COMPILED.write_text(json.dumps(compiled))
-    monkeypatch.setattr(pipeline, "RUNS", ("awd_lstm",))
-    monkeypatch.setattr(pipeline, "load_recipe", lambda name: types.SimpleNamespace(data=data, seed=3, name=name))
+    monkeypatch.setattr(pipeline, "config_of", lambda name: types.SimpleNamespace(data=data, seed=3, name=name))
     monkeypatch.setattr(pipeline, "update", lambda config, **fields: changes.append((config.name, fields)) or config)
-    row, *others = rows()
+    monkeypatch.setattr(pipeline, "begin", lambda config: types.SimpleNamespace(processor="tokens"))
+    row = measured("awd_lstm")
     assert data.workers == [*WORKERS]
-    assert len(others) == len(WORKERS) - 1
-    assert changes == [("awd_lstm", {"data.few_lengths": True})] * len(WORKERS)
-    assert all(one["batch_seconds"] == pytest.approx(0.004) for one in (row, *others))
-    assert row["step_seconds"] == 0.01
-    assert row["ratio"] == pytest.approx(2.5)
-    assert "| awd_lstm | 0 | 4.00 | 10.0 | 2.5 |" in table([row | {"commit": "0" * 40}])
+    assert changes == [("awd_lstm", {"data.few_lengths": True})]
+    assert row == {"examples": 5.0, "batch_seconds": {str(n): pytest.approx(0.004) for n in WORKERS}}
+    shown = table({"awd_lstm": row | {"cores": 2, "device": "CPU", "date": "", "commit": "0" * 40}}, {"awd_lstm": 0.01})
+    assert shown.endswith("| awd_lstm | 1,250 | 1,250 | 1,250 | 10.0 | 2.5 |\n")
+
+
+def test_results_are_kept_in_the_order_of_the_recipes(tmp_path):
+    first, *_, last = runs()
+    record(tmp_path / "rows.json", {last: 1.0})
+    record(tmp_path / "rows.json", {first: 2.0})
+    assert [*json.loads((tmp_path / "rows.json").read_text()).items()] == [(first, 2.0), (last, 1.0)]
