@@ -10,12 +10,12 @@ def require_same_options(earlier: Any, options: Mapping[str, Any], fields: Mappi
     """Raises DataError naming the first option that has another value in an earlier run.
 
     Args:
-      earlier: has the earlier run's options as attributes; None = not known, for runs of older versions.
+      earlier: has the earlier run's options as attributes.
       options: the values of the new run, by the name of the attribute.
       fields: names of fields of `data` that differ from the names of the attributes.
     """
     for name, value in options.items():
         before = getattr(earlier, name)
-        if before is not None and before != value:
+        if before != value:
             field = (fields or {}).get(name, name)
             raise DataError(f"data.{field} is {value}, but {before} in the earlier run; set it to {before}")

@@ -148,19 +148,10 @@ def same_fields(config: dict[str, Any], identity: dict[str, Any]) -> dict[str, A
 
 def identity_changes(before: dict[str, Any], now: dict[str, Any], *, extended: bool = False) -> list[str]:
     """The `differences` between two identities of a run; if it may be `extended`, more steps are no difference."""
-    before, now = map(_with_few_lengths, (before, now))
     first, second = before.get("total_steps"), now.get("total_steps")
     if extended and isinstance(first, int) and isinstance(second, int) and first < second:
         before = before | {"total_steps": second}
     return differences(before, now)
-
-
-def _with_few_lengths(identity: dict[str, Any]) -> dict[str, Any]:
-    """An identity whose data says whether its batches have few lengths: runs of older versions do not say it."""
-    data = identity.get("data")
-    if not isinstance(data, dict):
-        return identity
-    return identity | {"data": data | {"few_lengths": bool(data.get("few_lengths"))}}
 
 
 def trust(package: str) -> None:

@@ -170,20 +170,19 @@ class TaggerProcessor:
         return batch | labels | {"loss_mask": batch["word_mask"].copy()}
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON; without `parts` if there are none, as older versions wrote them."""
+        """Its fields as JSON."""
         return {
             "inputs": self.inputs.to_json(),
             "labels": list(self.labels),
             "scheme": self.scheme,
             "unit": self.unit,
-            **({"parts": {name: list(labels) for name, labels in self.parts}} if self.parts else {}),
+            "parts": {name: list(labels) for name, labels in self.parts},
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         labels = tuple(list_of_strings(fields, "labels"))
-        fields = {"parts": {}, **fields}
         require_fields(fields, "tagger", inputs=dict, scheme=str, unit=str, parts=dict)
         parts = tuple((name, tuple(list_of_strings(fields["parts"], name))) for name in fields["parts"])
         return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"], parts)

@@ -34,8 +34,7 @@ class WordInputs:
       max_characters: W; only the first W characters of a word are read.
       max_length: maximum length of a sentence in words.
       max_pieces: maximum length of a sentence in tokens of BERT, with [CLS] and [SEP].
-      minimum_count: minimum number of occurrences of the words in the sentences from which they were taken; None = not
-        known, as in runs of older versions.
+      minimum_count: minimum number of occurrences of the words in the sentences from which they were taken.
     """
 
     words: Words
@@ -46,7 +45,7 @@ class WordInputs:
     max_characters: int = 20
     max_length: int = 128
     max_pieces: int = 256
-    minimum_count: int | None = None
+    minimum_count: int = 1
 
     names: ClassVar[tuple[str, ...]] = ("words", "characters", "word_mask")
     """Names of the arrays of a batch, except BERT's."""
@@ -251,12 +250,9 @@ class WordInputs:
         return parts
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON; without `minimum_count` if it is not known, as older versions wrote them."""
-        known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        if self.minimum_count is None:
-            del known["minimum_count"]
+        """Its fields as JSON."""
         return {
-            **known,
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             "words": list(self.words),
             "characters": list(self.characters),
             "pieces": None if self.pieces is None else self.pieces.to_json(),
@@ -266,12 +262,9 @@ class WordInputs:
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """The inputs whose `to_json` this is. Raises: ValueError naming the wrong field."""
         words, characters = (tuple(list_of_strings(fields, name)) for name in ("words", "characters"))
-        kinds = {"lowercase": bool, "zero_digits": bool, "max_characters": int, "max_length": int, "max_pieces": int}
+        numbers = ("max_characters", "max_length", "max_pieces", "minimum_count")
+        kinds = {"lowercase": bool, "zero_digits": bool} | dict.fromkeys(numbers, int)
         require_fields(fields, "word inputs", **kinds)
-        minimum_count = fields.get("minimum_count")
-        if not isinstance(minimum_count, int | None):
-            raise ValueError("word inputs: minimum_count is not of type int")
         pieces = fields.get("pieces")
         vocabulary = None if pieces is None else EncoderVocabulary.from_json(pieces)
-        rest = {name: fields[name] for name in kinds}
-        return cls(words, characters, vocabulary, minimum_count=minimum_count, **rest)
+        return cls(words, characters, vocabulary, **{name: fields[name] for name in kinds})

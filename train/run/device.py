@@ -17,7 +17,7 @@ def for_device(config: TrainConfig, device: jax.Device, workdir: Path | None = N
     """
     few = config.data.few_lengths
     if few is None and workdir is not None and (workdir / run_folder.CONFIG_FILE).exists():
-        few = bool(run_folder.config_json(workdir)["data"].get("few_lengths"))
+        few = run_folder.config_json(workdir)["data"].get("few_lengths")
     if few is None:
         few = device.platform in ("gpu", "tpu")
     return update(config, **{"data.few_lengths": few})

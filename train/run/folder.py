@@ -29,7 +29,7 @@ from jaxnlp.saving.serialization import (
     identity_changes,
     same_fields,
 )
-from train.config import TrainConfig, update
+from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines, read_object
 from train.run.early_stopping import stops_early
 from train.run.machine import commit, device_name, versions
@@ -103,7 +103,10 @@ def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) ->
                 f"{workdir} has an average of runs, which cannot be trained further; train in another --workdir with "
                 f"--init-from {workdir}"
             )
-        refuse_config_change(config_json(workdir, typed=True), identity, workdir, extend=extend)
+        before = config_json(workdir, typed=True)
+        if config.data.few_lengths is None:  # the device decides it where a run starts
+            identity["data"]["few_lengths"] = before["data"].get("few_lengths")
+        refuse_config_change(before, identity, workdir, extend=extend)
         trained = max(checkpoint_steps(workdir), default=0)
         if trained > config.total_steps:
             raise RunMismatchError(
@@ -252,14 +255,11 @@ def _truncated(line: str) -> str:
 def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:
     """Reads the config of a run; `typed`: as the user gave it, without the shape of a pretrained model.
 
-    A run of an older version does not say whether its batches have few lengths: they have all.
-
     Raises: FileNotFoundError, or ConfigError naming the field that is not valid.
     """
     path = workdir / CONFIG_FILE
     try:
-        config = from_json(config_json(workdir, typed=typed), TrainConfig)
-        return update(config, **{"data.few_lengths": bool(config.data.few_lengths)})
+        return from_json(config_json(workdir, typed=typed), TrainConfig)
     except UntrustedError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     except ConfigError as error:

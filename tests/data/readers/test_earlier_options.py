@@ -5,7 +5,7 @@ import pytest
 from data import DataError
 from data.readers.earlier_options import require_same_options
 
-EARLIER = SimpleNamespace(lowercase=True, tag_column="upos", minimum_count=None)
+EARLIER = SimpleNamespace(lowercase=True, tag_column="upos")
 
 
 def test_an_option_with_another_value_is_named_as_the_field_of_the_data():
@@ -14,7 +14,3 @@ def test_an_option_with_another_value_is_named_as_the_field_of_the_data():
         require_same_options(EARLIER, {"lowercase": False})
     with pytest.raises(DataError, match=r"^data.tags is xpos, but upos in the earlier run"):
         require_same_options(EARLIER, {"tag_column": "xpos"}, {"tag_column": "tags"})
-
-
-def test_an_option_that_the_earlier_run_did_not_keep_is_not_compared():
-    require_same_options(EARLIER, {"minimum_count": 3})
