@@ -3,7 +3,6 @@
 import base64
 import binascii
 import functools
-import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -183,15 +182,10 @@ class LookedUpPieces(PretrainedSubwords):
         return re.compile(f"({'|'.join(map(re.escape, names))})")
 
     def decode(self, ids: Iterable[int]) -> str:
-        before = itertools.takewhile(lambda token_id: token_id != self.end, map(int, ids))
-        tokens = self.tokens(one for one in before if one not in (self.padding, self.start))
-        text, run = "", ""
-        for token in tokens:
-            if token in self.named.values():
-                text, run = f"{text}{run}{token} ", ""
-            else:
-                run += token.removeprefix(BLANK) if not run and token in self._decoding else token
-        text = (text + run).replace(BLANK, " ").strip()
+        text = ""
+        for token in self.tokens(self._written(ids)):
+            text += token.removeprefix(BLANK) if not text and token in self._decoding else token
+        text = text.replace(BLANK, " ").strip()
         for blank in CLEANED if self._clean_up else ():
             text = text.replace(*blank)
         return text

@@ -175,10 +175,17 @@ class PretrainedSubwords:
         return self.encode(text, dropout=dropout, seed=seed)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, up to the first end symbol; padding, start and `first` have no text."""
+        """The text of ids, up to the first end symbol; padding, unknown, start and `first` have no text.
+
+        Other special tokens, such as `<extra_id_0>`, are written.
+        """
+        return self._tokenizer.decode(self._written(ids), skip_special_tokens=False)
+
+    def _written(self, ids: Iterable[int]) -> list[int]:
+        """The ids that have a text."""
+        silent = (self.padding, self.unknown, self.start, *self.first)
         before = itertools.takewhile(lambda token_id: token_id != self.end, map(int, ids))
-        silent = (self.padding, self.start, *self.first)
-        return self._tokenizer.decode([one for one in before if one not in silent], skip_special_tokens=False)
+        return [one for one in before if one not in silent]
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings; `<id 32127>` for an embedding without a token."""

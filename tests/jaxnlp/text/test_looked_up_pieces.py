@@ -28,16 +28,19 @@ def tiny(tmp_path_factory):
     return folder, tokenizer, LookedUpPieces.of_folder(folder, len(tokenizer) - 1)
 
 
+def assert_same_text(tokenizer, held, ids):
+    ids = [one for one in ids if one != held.end]
+    assert held.decode(ids) == tokenizer.decode(ids, skip_special_tokens=True), ids
+
+
 def assert_equal(tokenizer, held, texts):
     """Ids of sources and targets, and texts of ids, are those of Transformers."""
-    silent = (held.end, held.padding)
     for text in texts:
         sources, targets = tokenizer(text)["input_ids"], tokenizer(text_target=text)["input_ids"]
         assert [*held.encode(text), held.end] == sources, text
         assert [*held.encode_target(text), held.end] == targets, text
         for ids in (sources, targets):
-            ids = [one for one in ids if one not in silent]
-            assert held.decode(ids) == tokenizer.decode(ids), text
+            assert_same_text(tokenizer, held, ids)
 
 
 def test_tokens_and_texts_are_those_of_transformers(tiny):
@@ -46,6 +49,13 @@ def test_tokens_and_texts_are_those_of_transformers(tiny):
     assert held.encode(TEXTS[1]) != held.encode_target(TEXTS[1])
     assert held.unknown in held.encode("ÿÿÿ zz")
     assert held.tokens([held.id_of(">>fra<<"), 999]) == [">>fra<<", "<id 999>"]
+
+
+def test_texts_of_random_ids_are_those_of_transformers_without_special_tokens(tiny):
+    _, tokenizer, held = tiny
+    generator = random.Random(0)
+    for _ in range(100):
+        assert_same_text(tokenizer, held, [*generator.choices(range(held.size), k=9), held.unknown, 5])
 
 
 @pytest.mark.thorough
@@ -92,8 +102,7 @@ def test_two_tables_have_the_ids_of_transformers_and_are_written_again(tmp_path)
         assert processor.encode_source(text) == tokenizer(text)["input_ids"], text
         ids = processor.encode_target(text)
         assert ids == tokenizer(text_target=text)["input_ids"], text
-        ids = [one for one in ids if one not in (target.end, target.padding, target.start)]
-        assert target.decode(ids) == tokenizer.decode(ids), text
+        assert_same_text(tokenizer, target, ids)
     target.save(tmp_path, max_length=77)
     assert LookedUpPieces.of_folder(tmp_path, target.start) == target
     assert transformers.AutoTokenizer.from_pretrained(tmp_path).target_encoder == tokenizer.target_encoder

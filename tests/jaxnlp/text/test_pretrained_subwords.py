@@ -1,10 +1,12 @@
 import json
+import random
 
 import pytest
 
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.translation import Symbols, TranslationProcessor
+from tests import bart_folders
 from tests.encoder_decoder_folders import save_tokenizer
 
 
@@ -29,6 +31,18 @@ def test_a_text_ends_at_the_first_end_and_has_no_padding(subwords):
     assert subwords.decode([0, *ids, 0, 1, *ids]) == "the cat"
     assert subwords.decode([*ids, 98]) == "the cat<extra_id_0>"
     assert subwords.decode([]) == subwords.decode([103]) == ""
+
+
+@pytest.mark.parametrize(("save", "model_type"), [(save_tokenizer, "t5"), (bart_folders.save_tokenizer, "bart")])
+def test_texts_of_random_ids_are_those_of_transformers_without_special_tokens(save, model_type, tmp_path):
+    theirs = save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    ours = PretrainedSubwords.of_folder(tmp_path, theirs.pad_token_id)
+    written = {theirs.mask_token_id, *map(ours.extra_id, range(ours.extra))}  # ours has the text of these
+    ids = [one for one in range(ours.size) if one not in (ours.end, *written)]
+    generator = random.Random(0)
+    rows = [[*generator.choices(ids, k=9), ours.unknown, ids[-1]] for _ in range(100)]
+    assert list(map(ours.decode, rows)) == theirs.batch_decode(rows, skip_special_tokens=True)
 
 
 def test_json_gives_an_equal_tokenizer_whose_json_is_the_same(subwords):

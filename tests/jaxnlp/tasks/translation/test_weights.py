@@ -57,7 +57,7 @@ def written(model, tokenizer, sources=SOURCES, *, end=1, silent=(0,), **options)
             (ids,) = model.generate(**batch, max_new_tokens=longest, do_sample=False, **options).tolist()
         ids = ids[1:]
         ids = ids[: ids.index(end) if end in ids else None]
-        texts.append(tokenizer.decode([one for one in ids if one not in silent]))
+        texts.append(tokenizer.decode([one for one in ids if one not in (*silent, tokenizer.unk_token_id)]))
     return texts
 
 
