@@ -1,10 +1,11 @@
 """Sources of texts: Python's documentation, a public corpus, or the user's file."""
 
-import glob
+import fnmatch
 import logging
+import os
 import pydoc_data.topics
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,19 +70,21 @@ def text_files(given: Sequence[str]) -> list[Path]:
 
     A folder means all files in it and below it whose names end in .txt or .txt.gz. Files and folders whose names start
     with a dot are copies and notes of other programs, and are ignored. A warning counts other files that are ignored.
+    Linked folders are read, each folder once.
 
     Raises:
       DataError: when a file is given twice, or a folder or a pattern has no files.
-      FileNotFoundError: when there is no such file.
+      FileNotFoundError: when there is no such file, also where a link leads.
+      PermissionError: for a folder that cannot be read.
     """
     given_as: dict[Path, str] = {}
     paths: list[Path] = []
     for name in given:
         path = Path(name)
         if path.is_dir():
-            there = [file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path))]
-            files = [file for file in there if file.name.lower().endswith((".txt", ".txt.gz"))]
-            others = sorted({*there} - {*files})
+            there = list(_fitting(path, ("**",)))
+            files = [file for file in there if file.name.lower().endswith((".txt", ".txt.gz")) and _is_file(file)]
+            others = sorted(file for file in {*there} - {*files} if file.is_file())
             if not files:
                 raise DataError(
                     f'the folder {path} has no .txt files; give others by a pattern: --data.path "{path}/*"'
@@ -94,7 +97,7 @@ def text_files(given: Sequence[str]) -> list[Path]:
         elif path.is_file():
             files = [path]
         elif any(sign in name for sign in "*?["):
-            files = [file for file in map(Path, glob.glob(str(path), recursive=True)) if file.is_file()]
+            files = list(filter(_is_file, dict.fromkeys(_fitting(Path(), path.parts))))
             if not files:
                 raise DataError(f"no file fits the pattern {name}")
         else:
@@ -109,8 +112,42 @@ def text_files(given: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _fitting(folder: Path, pattern: Sequence[str]) -> Iterator[Path]:
+    """The paths that fit the parts of a pattern, as of `glob.glob`, which leaves out folders that cannot be read."""
+    first, *rest = pattern
+    if first == "**":
+        for below in _folders(folder, set()):
+            yield from _fitting(below, rest or ["*"])
+        return
+    entries = [folder / first]
+    if any(sign in first for sign in "*?["):
+        hidden = first.startswith(".")
+        fits = (entry for entry in folder.iterdir() if hidden or not entry.name.startswith("."))
+        entries = [entry for entry in fits if fnmatch.fnmatch(entry.name, first)]
+    for entry in entries:
+        if not rest:
+            yield entry
+        elif entry.is_dir():
+            yield from _fitting(entry, rest)
+
+
+def _folders(folder: Path, read: set[Path]) -> Iterator[Path]:
+    """A folder and all below it, each once, without hidden ones and those that hold it. Args: read: those before."""
+    here = folder.resolve()
+    read.add(here)
+    yield folder
+    for entry in sorted(folder.iterdir()):
+        if not entry.name.startswith(".") and entry.is_dir():
+            there = entry.resolve()
+            if there not in read and not here.is_relative_to(there):
+                yield from _folders(entry, read)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a path is a file. Raises: FileNotFoundError for a link to nothing."""
+    if path.is_symlink() and not path.exists():
+        raise FileNotFoundError(f"{path} is a link to {os.readlink(path)}, which does not exist; remove or correct it")
+    return path.is_file()
 
 
 def source_documents(source: TextSource, path: str | Sequence[str] | None = None, encoding: str = UTF_8) -> list[str]:

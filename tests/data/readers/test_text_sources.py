@@ -1,5 +1,7 @@
+import functools
 import gzip
 import logging
+import os
 import re
 from collections import Counter
 
@@ -102,6 +104,37 @@ def test_files_folders_and_patterns_are_sorted_files(poems, given, expected):
 def test_files_that_cannot_be_meant_are_refused(poems, given, error, message):
     with pytest.raises(error, match=f"^{re.escape(message)}"):
         text_files(given)
+
+
+def test_linked_folders_are_read_once_also_in_a_loop(poems, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "z.txt").write_text("z")
+    for name, target in (("loop", "."), ("deep/up", "../.."), ("linked", "../elsewhere"), ("linked/b", "../poems")):
+        (tmp_path / "poems" / name).symlink_to(target)
+    own, linked = ["E.TXT", "a.txt", "b.txt", "d.txt.gz", "deep/c.txt"], "linked/z.txt"
+    assert [path.as_posix() for path in text_files(["."])] == [*own, linked]
+    assert [path.as_posix() for path in text_files(["linked"])] == [*(f"linked/b/{name}" for name in own), linked]
+    assert [path.as_posix() for path in text_files(["deep/**/*.txt"])] == ["deep/c.txt"]
+
+
+@pytest.mark.parametrize("given", [".", "**/*.txt", "deep", "dee?/*"])
+def test_a_folder_that_cannot_be_read_is_an_error_with_its_name(given, poems, monkeypatch):
+    def refuse(read, path="."):
+        if os.path.basename(path) == "deep":
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return read(path)
+
+    for name in ("listdir", "scandir"):  # of pathlib and glob; a superuser may read every folder
+        monkeypatch.setattr(os, name, functools.partial(refuse, getattr(os, name)))
+    with pytest.raises(PermissionError, match="deep"):
+        text_files([given])
+
+
+@pytest.mark.parametrize("given", [".", "*.txt", "**"])
+def test_a_link_to_nothing_is_an_error_with_its_name(given, poems):
+    os.symlink("gone.txt", "y.txt")
+    with pytest.raises(FileNotFoundError, match=r"^y\.txt is a link to gone\.txt, which does not exist"):
+        text_files([given])
 
 
 def test_copies_and_notes_of_other_programs_are_not_texts(poems, tmp_path):
