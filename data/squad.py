@@ -51,6 +51,8 @@ SYLLABLE = (
 """Beginnings, vowels and endings of the syllables of new names of places."""
 NEW_NAMES, HELD_OUT_NAMES = 5_000, 500
 """Number of new names, and how many of them only validation has."""
+ABSENT_SHOWN = 3
+"""Number of questions that an error names, if the answers of more do not occur in their contexts."""
 _UNITS = (("utf-32-le", 4), ("utf-16-le", 2), ("utf-8", 1))
 """What positions of answers may count: characters, UTF-16 code units as in JavaScript, or bytes of UTF-8; an encoding,
 and the bytes of a unit in it."""
@@ -257,6 +259,10 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
     return _PLACE.sub(lambda place: names[place.group()], text)
 
 
+class _AbsentAnswerError(DataError):
+    """An answer does not occur in its context."""
+
+
 def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None = None) -> list[ContextQuestion]:
     """Reads a file of questions; those with a blank question or context are skipped with a warning.
 
@@ -268,9 +274,11 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
       encoding: of the file.
       answered: whether questions must have answers; None = the first question decides.
 
-    Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object.
+    Raises: FileNotFoundError; DataError naming the question and its line, or its number in a file of one object. If
+    answers do not occur in their contexts, it counts these questions, and names the first `ABSENT_SHOWN`.
     """
-    questions, skipped, uncertain, names = list[ContextQuestion](), list[int](), list[str](), set[str]()
+    questions, skipped, names = list[ContextQuestion](), list[int](), set[str]()
+    uncertain, absent = list[str](), list[str]()
     for index, (line, where, fields) in enumerate(_questions(read_text_file(path, encoding), str(path)), 1):
         question, context = (_text(fields, name, where) for name in ("question", "context"))
         name = str(index if fields.get("id") is None else fields["id"])
@@ -280,7 +288,11 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
         if is_blank((question,)) or is_blank((context,)):
             skipped.append(line)
             continue
-        places = _answers(fields, context, where)
+        try:
+            places = _answers(fields, context, where)
+        except _AbsentAnswerError as error:
+            absent.append(str(error))
+            places = ()
         answers = None if places is None else tuple(span for span, _ in places)
         answered = answers is not None if answered is None else answered
         if answered != (answers is not None):
@@ -289,6 +301,9 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
         questions.append(ContextQuestion(name, question, context, answers))
         if not all(certain for _, certain in places or ()):
             uncertain.append(where)
+    if absent:
+        count = f"{path}: answers of {len(absent)} of {len(names)} questions do not occur in the context, first "
+        raise DataError(f"{count * (len(absent) > 1)}{'; '.join(absent[:ABSENT_SHOWN])}")
     warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")
     if uncertain:
         _logger.warning(
@@ -378,7 +393,7 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
     if max(starts) < 0:
         same = unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", context)
         remedy = "its accents are written in another way there; write the file in NFC" if same else "copy it from there"
-        raise DataError(f"{where}: the answer {text!r} does not occur in the context; {remedy}")
+        raise _AbsentAnswerError(f"{where}: the answer {text!r} does not occur in the context; {remedy}")
     nearest = min((index for index in starts if index >= 0), key=lambda index: abs(index - start))
     return AnswerSpan(nearest, nearest + len(text), text), context.find(text) == context.rfind(text)
 

@@ -1,5 +1,6 @@
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -141,6 +142,14 @@ def test_other_content_is_refused_with_its_place(tmp_path, content, words):
     with pytest.raises(DataError, match=words) as refused:
         read_questions(path)
     assert str(path) in str(refused.value)
+
+
+def test_questions_whose_answer_does_not_occur_are_counted_and_the_first_three_named(tmp_path):
+    rows = [row(id=str(number), answers=[answer(text)]) for number, text in enumerate(("Oslo", "Lima", *"XYZ"))]
+    path = written(tmp_path, "".join(json.dumps(one) + "\n" for one in rows))
+    with pytest.raises(DataError, match="answers of 4 of 5 questions do not occur") as refused:
+        read_questions(path)
+    assert re.findall("line (.): the answer '(.*?)'", str(refused.value)) == [("1", "Oslo"), ("3", "X"), ("4", "Y")]
 
 
 def test_invented_questions_have_their_answer_in_the_context_and_unseen_places_in_validation():
