@@ -361,7 +361,8 @@ def _tensor(held: Any, name: str, file: Path) -> np.ndarray:
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[Any]:
     try:
-        with safe_open(file, "np") as held:
+        # safe_open calls every file missing that it cannot open; open says why.
+        with file.open("rb"), safe_open(file, "np") as held:
             yield held
     except FileNotFoundError as error:
         raise PretrainedError(f"{file} is missing") from error

@@ -46,6 +46,9 @@ def test_weights_in_several_files_are_read(folder):
     (folder / "model-2.safetensors").unlink()
     with pytest.raises(PretrainedError, match=r"model-2.safetensors is missing"):
         read_pretrained(folder)
+    (folder / "model-2.safetensors").symlink_to("model-2.safetensors")  # cannot be opened, even by a superuser
+    with pytest.raises(OSError, match=r"Too many levels of symbolic links.*model-2\.safetensors"):
+        read_pretrained(folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
