@@ -48,12 +48,16 @@ def show_plain_warnings() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Prints a warning of Python's `warnings`. JAX warns for each program that its cache cannot take, without the
-    folder: of these there is one line."""
-    if found := re.match(r"Error writing persistent compilation cache entry for '[^']*': (.*)", str(message)):
+    """Prints a warning of Python's `warnings`. JAX warns for each program that its cache cannot read or take, with the
+    program's file and without the folder: of these there is one line."""
+    cached = r"Error (reading|writing) persistent compilation cache entry for '[^']*': (.*?)(: ['\"].*)?"
+    if found := re.fullmatch(cached, str(message), re.DOTALL):
         folder = sys.modules["jax"].config.jax_compilation_cache_dir
-        line = "%s: compiled programs are not kept, and the next start compiles them again: %s"
-        logging.getLogger(__name__).warning(line, folder, found[1])
+        line = {
+            "reading": "%s: compiled programs that cannot be read are compiled again: %s",
+            "writing": "%s: compiled programs are not kept, and the next start compiles them again: %s",
+        }[found[1]]
+        logging.getLogger(__name__).warning(line, folder, found[2])
     else:
         print(f"warning: {message}", file=sys.stderr)
 

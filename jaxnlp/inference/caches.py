@@ -31,7 +31,7 @@ def use_compilation_cache(folder: Path | None = None) -> None:
 
     Args:
       folder: the cache; None = JAX's, or a folder in `cache_folder`, of at most `MOST_BYTES`. If that folder cannot be
-        written, nothing is kept.
+        made, nothing is kept; if it cannot be written, it is only read.
     """
     import jax  # imported here, because data pipelines import this module but do not need jax
     from jax.experimental.compilation_cache import compilation_cache
@@ -44,10 +44,11 @@ def use_compilation_cache(folder: Path | None = None) -> None:
         chosen = cache_folder() / "compiled"
         try:
             chosen.mkdir(parents=True, exist_ok=True)
-            _remove_oldest(chosen, MOST_BYTES)
         except OSError as error:
             _logger.info("compiled programs are not kept: %s", error)
             return
+        with contextlib.suppress(OSError):  # a folder that cannot be written is still read
+            _remove_oldest(chosen, MOST_BYTES)
     chosen = Path(chosen).expanduser()
     if str(chosen) != settings.jax_compilation_cache_dir:
         settings.update("jax_compilation_cache_dir", str(chosen))

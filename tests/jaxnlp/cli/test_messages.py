@@ -1,5 +1,6 @@
 import errno
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -87,14 +88,27 @@ def test_warnings_and_notes_are_plain_lines_without_names_of_modules(monkeypatch
     )
 
 
-def test_a_cache_that_is_full_is_one_line_that_names_its_folder(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("action", "reason", "shown"),
+    [
+        ("writing", "OSError: [Errno 28] No space left", "not kept, .*No space left$"),
+        ("writing", "PermissionError: [Errno 13] Not permitted: '/it/{name}-x'", "not kept, .*Not permitted$"),
+        (
+            "reading",
+            'PermissionError: [Errno 13] Not permitted: "it\'s/{name}"',
+            "compiled again: .*Not permitted$",
+        ),
+    ],
+)
+def test_a_cache_that_cannot_be_used_is_one_line_that_names_its_folder(action, reason, shown, monkeypatch, capsys):
     as_in_a_new_process(monkeypatch)
     show_plain_warnings()
     for name in ("jit_a", "jit_b"):
-        text = f"Error writing persistent compilation cache entry for '{name}': OSError: [Errno 28] No space left"
+        text = f"Error {action} persistent compilation cache entry for '{name}': {reason.format(name=name)}"
         warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"warning: {jax.config.jax_compilation_cache_dir}: compiled programs are not kept")
+    assert line.startswith(f"warning: {jax.config.jax_compilation_cache_dir}: compiled programs")
+    assert re.search(shown, line)
 
 
 def test_a_message_is_shown_once_although_a_program_asks_twice(monkeypatch, capsys):

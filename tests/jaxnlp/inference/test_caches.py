@@ -68,11 +68,24 @@ def test_a_cache_that_jax_was_given_stays_and_none_is_made_where_jax_is_told_so(
     assert jax.config.jax_compilation_cache_dir == str(tmp_path / "theirs")
 
 
-def test_a_folder_that_cannot_be_written_is_not_used(tmp_path, monkeypatch, without_cache):
+def test_a_folder_that_cannot_be_made_is_not_used(tmp_path, monkeypatch, without_cache):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "file"))
     use_compilation_cache()
     assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_folder_that_cannot_be_written_is_still_read(tmp_path, monkeypatch, without_cache):
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "compiled").mkdir()
+    (tmp_path / "compiled" / "program").write_bytes(b"x")
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
+    monkeypatch.setattr(caches, "MOST_BYTES", 0)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    use_compilation_cache()
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
 
 
 def test_a_program_compiled_after_others_is_kept(tmp_path, monkeypatch, without_cache):
