@@ -31,6 +31,7 @@ from train.compare import flat_fields, measured_metrics, read_runs, write_compar
 from train.config import TrainConfig
 from train.recipes import load_recipe
 from train.run import folder as run_folder
+from train.run import lock
 
 PROGRAM = f"{program_name()} sweep"
 
@@ -225,10 +226,15 @@ def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process)
 
     Returns: the number of runs that failed.
 
-    Raises: RunMismatchError when a folder holds a run with another config.
+    Raises: RunMismatchError when a folder has a run with another config, and while another process sweeps in `workdir`.
     """
     for run in runs:
         run_folder.check_folder(run.folder, run.config)
+    with lock.held(workdir, "runs a sweep"):  # without it, runs that the other trains would count as failed
+        return _train_all(runs, workdir, train)
+
+
+def _train_all(runs: Sequence[SweptRun], workdir: Path, train: Train) -> int:
     failed: dict[Path, str] = {}
     for number, run in enumerate(runs, 1):
         label = f"{number}/{len(runs)}  {run.folder.name}"

@@ -9,6 +9,7 @@ from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.saving.serialization import to_json
 from train import sweep as module
 from train.cli.command_line import UsageError
+from train.run.folder import LOCK_FILE, RunMismatchError
 from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep
 
 GRID = ["model.num_layers=1,2", "optimizer.learning_rate=1e-3,3e-3"]
@@ -142,6 +143,22 @@ def test_runs_that_fail_before_they_start_are_recorded(tmp_path):
     assert sweep(runs, tmp_path, Trainer(runs, failing={run.folder.name for run in runs})) == 4
     assert {row["status"] for row in table(tmp_path)} == {"failed with status 1: error: the loss was not finite"}
     assert not (tmp_path / "sweep.html").exists()
+
+
+def test_a_second_sweep_in_the_folder_is_refused_and_marks_no_run_as_failed(tmp_path):
+    runs = planned(tmp_path)
+    trainer, refused = Trainer(runs), []
+
+    def train(arguments, log):
+        if not refused:
+            with pytest.raises(RunMismatchError, match="runs a sweep in") as error:
+                sweep(runs, tmp_path, Trainer(runs, failing={run.folder.name for run in runs}))
+            refused.append(error)
+        return trainer(arguments, log)
+
+    assert sweep(runs, tmp_path, train) == 0
+    assert {row["status"] for row in table(tmp_path)} == {"finished"}
+    assert not (tmp_path / LOCK_FILE).exists()
 
 
 def test_results_are_there_after_each_run(tmp_path):

@@ -29,12 +29,20 @@ def locked(workdir: Path) -> Iterator[None]:
         yield
         return
 
+    with held(workdir, "is training"):
+        yield
+
+
+@contextlib.contextmanager
+def held(folder: Path, action: str) -> Iterator[None]:
+    """Holds the lock of a folder as `locked`, in every process. Args: action: what the holder does, for the error."""
+
     def refuse(holder: str) -> None:
         raise run_folder.RunMismatchError(
-            f"process {holder or 'unknown'} is training in {workdir}; wait for it, or give another --workdir"
+            f"process {holder or 'unknown'} {action} in {folder}; wait for it, or give another --workdir"
         )
 
-    with _made(workdir), _held(workdir / LOCK_FILE, str(os.getpid()), refuse):
+    with _made(folder), _held(folder / LOCK_FILE, str(os.getpid()), refuse):
         yield
 
 
