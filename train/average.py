@@ -67,9 +67,12 @@ class Member(NamedTuple):
 
 
 def members_of(runs: Sequence[Path]) -> list[Member]:
-    """The best checkpoints of runs, or all of a run. Raises: RunError when they are not two at least, or differ."""
-    for run in runs:
+    """The best checkpoints of runs, or all of a run. Raises: RunError when they are not two at least, differ, or are
+    one run."""
+    for index, run in enumerate(runs):
         read_config_json(run)  # refuses other folders
+        if any(run.samefile(other) for other in runs[:index]):
+            raise RunError(f"{run} is given twice; give each run once")
     if len(runs) == 1:
         members = [Member(runs[0], step) for step in checkpoint_steps(runs[0])]
         if len(members) < 2:

@@ -101,6 +101,9 @@ def test_folders_are_checked_first(runs, tmp_path, capsys):
     assert "is not empty; give another directory" in capsys.readouterr().err
     assert main(["average", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "is not a training run" in capsys.readouterr().err
+    (tmp_path / "again").symlink_to(runs / "seed0")
+    assert main(["average", str(runs / "seed0"), str(tmp_path / "again"), "--out", str(tmp_path / "out")]) == 2
+    assert "again is given twice" in capsys.readouterr().err
 
 
 def test_sums_are_in_float64_and_means_in_the_type_of_the_parameters():
