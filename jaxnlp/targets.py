@@ -5,6 +5,7 @@ Axes: N examples, C classes, or outputs of a model.
 
 import abc
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -135,11 +136,17 @@ class _Classes(Targets):
         if len(self.names) < self.least or len(set(self.names)) != len(self.names):
             raise ValueError(f"expected at least {self.least} classes with distinct names, got {', '.join(self.names)}")
 
+    @functools.cached_property
+    def _known(self) -> dict[str, int]:
+        """The ids of the classes by their names; those that are whole numbers are also without .0."""
+        names = {whole_number(name): index for index, name in enumerate(self.names)}
+        return names | {name: index for index, name in enumerate(self.names)}
+
     def _id(self, name: str) -> int:
-        """The id of a class. Classes whose names are whole numbers may be written as 1.0."""
+        """The id of a class. A whole number may be written as 1 or 1.0."""
         for known in (name, whole_number(name)):
-            if known in self.names:
-                return self.names.index(known)
+            if known in self._known:
+                return self._known[known]
         more = f" and {len(self.names) - MOST_CLASSES} more" if len(self.names) > MOST_CLASSES else ""
         raise ValueError(f"must be one of {', '.join(self.names[:MOST_CLASSES])}{more}, got {name!r}")
 

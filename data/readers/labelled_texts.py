@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,6 +48,8 @@ TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score"
 """Columns of a table that is one of several parts: of its texts, and of a class or a number."""
 MOST_CLASSES = 10_000
 """Maximum number of classes; more are probably texts of another column."""
+SHOWN = 5
+"""Maximum number of spellings in a warning."""
 FEW_CLASSES = 10
 """With fewer than two rows per class, more classes than this are probably texts of another column, too."""
 
@@ -163,7 +165,7 @@ class TextSource:
         column, labels = self.columns.label, [str(row.label) for row in rows]
         if self.predict == "number":
             return self.scale([self._parsed(Number(0.0, 1.0), row, path) for row in rows])
-        names = set(map(whole_number, labels))
+        names = self._names(labels)
         if self.predict == "classes":
             for row in rows:
                 if _LIST.match(str(row.label)):
@@ -171,7 +173,6 @@ class TextSource:
                         f"{path}, line {row.line}: {column} is written as a list, {str(row.label)[:40]}; write its "
                         f"classes with {self.separator!r} between them, or use JSON lines"
                     )
-            names = {part.strip() for label in labels for part in label.split(self.separator)} - {""}
             others = [name for name in sorted(names) if any(sign in name for sign in _SEPARATORS)]
             if others and not any(self.separator in label for label in labels):
                 _logger.warning(
@@ -179,6 +180,8 @@ class TextSource:
                     "--data.separator",
                     *(path, self.separator, others[0][:40]),
                 )
+        spellings = sorted(names, reverse=True)  # 1 before 1.0
+        names = set({whole_number(name): name for name in spellings}.values())
         if len(names) < (1 if self.predict == "classes" else 2):
             raise DataError(f"{path}: expected at least two distinct labels in the column {column}, got {len(names)}")
         if len(names) > MOST_CLASSES or (len(names) > FEW_CLASSES and len(names) > len(rows) / 2):
@@ -201,6 +204,11 @@ class TextSource:
                 _logger.warning("%s: %s are different classes; they differ only in %s", path, " and ".join(shown), how)
         return SeveralClasses(ordered, self.separator) if self.predict == "classes" else OneClass(ordered)
 
+    def _names(self, labels: Iterable[str]) -> set[str]:
+        """The names of classes in these fields."""
+        fields = (label.split(self.separator) if self.predict == "classes" else [label] for label in labels)
+        return {name.strip() for field in fields for name in field} - {""}
+
     def scale(self, numbers: Sequence[float]) -> Number:
         """From the lowest to the highest training number. Raises: DataError when they are equal."""
         if min(numbers) == max(numbers):
@@ -211,13 +219,23 @@ class TextSource:
         return Number(min(numbers), max(numbers))
 
     def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
-        """Rows with their labels. Raises: DataError naming the line with an unknown label."""
+        """Rows with their labels; a warning names numbers that are written otherwise than their classes.
+
+        Raises: DataError naming the line with an unknown label.
+        """
         path, table_rows = rows
         heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
-        return [
+        texts = [
             LabelledText(row.id, row.texts, None if row.label is None else self._parsed(targets, row, path), heading)
             for row in table_rows
         ]
+        written = self._names(str(row.label) for row in table_rows if row.label is not None)
+        others = sorted(written.difference(targets.names))
+        if others and targets.names and self.known is None:
+            shown = ", ".join(f"{name} is the class {targets.show(targets.parse(name))}" for name in others[:SHOWN])
+            more = f", and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+            _logger.warning("%s: numbers that are written in two ways: %s%s", path, shown, more)
+        return texts
 
     def _parsed(self, targets: Targets, row: TableRow, path: Path) -> Any:
         where = f"{path}, line {row.line}: {self.columns.label}"

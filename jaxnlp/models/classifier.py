@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxnlp.models import Adopted, ModelConfig
-from jaxnlp.targets import Targets
+from jaxnlp.targets import Targets, whole_number
 from jaxnlp.typing import Params
 
 _logger = logging.getLogger(__name__)
@@ -87,10 +87,10 @@ def matching_heads(
 
 
 def _order(theirs: Any, ours: Any) -> list[int] | None:
-    """The indices of our classes among theirs; None unless both are the same classes."""
+    """The indices of our classes among theirs; None unless both are the same classes. 1 and 1.0 are the same."""
     if type(theirs) is not type(ours):
         return None
-    held, wanted = (one.names if isinstance(one, Targets) else one for one in (theirs, ours))
+    held, wanted = (tuple(map(whole_number, one.names)) if isinstance(one, Targets) else one for one in (theirs, ours))
     same = isinstance(held, tuple) and held and all(isinstance(one, str) for one in held)
     return [held.index(one) for one in wanted] if same and sorted(held) == sorted(wanted) else None
 

@@ -51,6 +51,15 @@ def test_classes_named_by_whole_numbers_may_be_written_with_a_point():
             numbers.parse(text)
 
 
+@pytest.mark.parametrize("kind", [OneClass, SeveralClasses])
+def test_a_class_written_with_a_point_is_found_without_it_and_keeps_its_name(kind):
+    targets = kind(("1.0", "2.0"))
+    for text in ("2", "2.0", "2.00"):
+        assert targets.show(targets.parse(text)) == "2.0"
+    both = kind(("1", "1.0"))
+    assert [both.show(both.parse(text)) for text in both.names] == ["1", "1.0"]
+
+
 def test_names_that_are_codes_keep_their_zeros():
     same = ("007", "01", "1e3", "1_000", "+1", "1.", "1.50", "-", "nan", "\u0663", "1.0\n")
     assert tuple(map(whole_number, same)) == same

@@ -205,6 +205,33 @@ def test_another_separator_of_several_classes_is_reported(tmp_path, caplog, sepa
     assert ("no row has several classes with ',' between them; 'art;music' is one class" in caplog.text) is warned
 
 
+@pytest.mark.parametrize("predict", ["class", "classes"])
+def test_classes_keep_the_spelling_of_the_table(tmp_path, caplog, predict):
+    """A user joins the predictions with the table by its labels."""
+    path = written(tmp_path, "text,label\na,1.0\nb,2.0\nc,3.1\nd,3.10\n")
+    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    rows = path, source.read(path)[0]
+    targets = source.targets(rows)
+    assert targets.names == ("1.0", "2.0", "3.1", "3.10")
+    assert [targets.show(row.label) for row in source.labelled(rows, targets)] == ["1.0", "2.0", "3.1", "3.10"]
+    assert not caplog.messages
+    other = written(tmp_path, "text,label\na,1\nb,2\n", "other.csv")
+    read = source.labelled((other, source.read(other)[0]), targets)
+    assert [targets.show(row.label) for row in read] == ["1.0", "2.0"]
+    assert caplog.messages == [f"{other}: numbers that are written in two ways: 1 is the class 1.0, 2 is the class 2.0"]
+
+
+@pytest.mark.parametrize("predict", ["class", "classes"])
+def test_two_spellings_of_a_number_are_one_class_and_are_named(tmp_path, caplog, predict):
+    path = written(tmp_path, "text,label\na,3.0\nb,3\nc,2.0\n")
+    source = TextSource(Columns(("text",), "label"), str(path), predict=predict)
+    rows = path, source.read(path)[0]
+    targets = source.targets(rows)
+    assert targets.names == ("2.0", "3")
+    assert [targets.show(row.label) for row in source.labelled(rows, targets)] == ["3", "3", "2.0"]
+    assert caplog.messages == [f"{path}: numbers that are written in two ways: 3.0 is the class 3"]
+
+
 @pytest.mark.parametrize("label", ["\"['a', 'b']\"", "[]"])
 def test_classes_that_are_written_as_a_python_list_are_refused(tmp_path, label):
     path = written(tmp_path, f'text,label\nx,"a,b"\ny,{label}\n')

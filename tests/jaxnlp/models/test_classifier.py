@@ -4,7 +4,7 @@ import chex
 import jax
 import pytest
 
-from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.models.classifier import ClassifierConfig, matching_heads
 from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.targets import OneClass
 from tests.jaxnlp.models.word_classifier_helpers import VOCABULARY, WORDS, zeros_like
@@ -26,6 +26,9 @@ def test_a_head_is_taken_only_for_the_same_classes(caplog):
     assert found.matching_heads(processor) == {"head": params["head"]}
     turned = found.matching_heads(types.SimpleNamespace(targets=OneClass(("good", "bad"))))
     chex.assert_trees_all_equal(turned, {"head": jax.tree.map(lambda x: x[..., ::-1], params["head"])})
+    numbered = [types.SimpleNamespace(targets=OneClass(names)) for names in (("0.0", "1.0"), ("0", "1"))]
+    same = matching_heads("earlier", numbered[0], {"head": params["head"]}, ("targets",), numbered[1], config)
+    chex.assert_trees_all_equal(same, {"head": params["head"]})
     assert not caplog.text
     other = types.SimpleNamespace(targets=OneClass(("a", "z")))  # as many classes, which mean something else
     assert found.matching_heads(other) == {}
