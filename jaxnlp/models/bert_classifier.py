@@ -79,8 +79,8 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
     head_dropout_rate: Rate = 0.1
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: Rate = 0.0
-    """Share of the tokens hidden in training, except the first; without it, small data sets are memorised. It does not
-    apply to pairs with data.pairs apart, whose texts may differ in only one word."""
+    """Share of the tokens hidden in training, except the first; without it, small data sets are memorised. Of several
+    parts, it does not apply to pairs with data.pairs apart if other parts are single texts."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -101,12 +101,11 @@ class BertClassifierConfig(BertModelConfig, ClassifierConfig):
             self.encoder.check_segments(processor.vocabulary.num_segments)
         numbers = any(part.apart and isinstance(part.targets, Number) for part in parts)
         features, layers = any(head.apart and head.width for head in heads), any(head.width for head in heads)
-        logits, together = any(head.width < head.outputs == 2 for head in heads), not all(head.apart for head in heads)
+        logits = any(head.width < head.outputs == 2 for head in heads)
         pairs, what = "pairs that are read apart (data.pairs apart)", "models with a head, not to a cosine alone"
         self.only_if(numbers, f"numbers of {pairs}", "similarity")
         self.only_if(features, f"heads of {pairs}", "pair_layer")
         self.only_if(logits, f"two classes of {pairs}", "cosine_logit")
-        self.only_if(together, "single texts and pairs that are read together", "token_dropout_rate")
         self.only_if(layers, what, "head_dropout_rate")
 
     def compares(self, processor: Any) -> bool:
@@ -247,7 +246,8 @@ class BertClassifier(nn.Module):
         head, batch = dict(self.parts)[name], tokens.shape[0]
         chex.assert_equal_shape(arrays)
         chex.assert_shape(tokens, (batch, 2, None) if head.apart else (batch, None))
-        vectors = self._vectors(*(x.reshape(-1, x.shape[-1]) for x in arrays), apart=head.apart, fixed=deterministic)
+        hides = not head.apart or all(each.apart for _, each in self.parts)
+        vectors = self._vectors(*(x.reshape(-1, x.shape[-1]) for x in arrays), hides=hides, fixed=deterministic)
         if head.apart:
             logits = self._compare(name, head, *vectors.reshape(batch, 2, -1).swapaxes(0, 1), fixed=deterministic)
         else:
@@ -256,11 +256,11 @@ class BertClassifier(nn.Module):
         return logits.astype(jnp.float32)
 
     def _vectors(
-        self, tokens: jax.Array, attention_mask: jax.Array, segments: jax.Array, *, apart: bool, fixed: bool
+        self, tokens: jax.Array, attention_mask: jax.Array, segments: jax.Array, *, hides: bool, fixed: bool
     ) -> jax.Array:
-        """The vectors of inputs [B, D], all arguments [B, T]."""
+        """The vectors of inputs [B, D], all arguments [B, T]. Args: hides: apply token dropout in training."""
         config, seen = self.config, attention_mask
-        if config.token_dropout_rate and not apart and not fixed:
+        if config.token_dropout_rate and hides and not fixed:
             first = first_row_of_shard(tokens.shape[0])
             kept = keep_mask(self.make_rng("dropout"), tokens.shape, config.token_dropout_rate, first_row=first)
             seen &= kept.at[:, 0].set(True)  # a text has at least one token

@@ -30,6 +30,8 @@ from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
 from train.recipes import UnknownRecipeError, load_recipe, recipe_names, recipe_of, show_recipes
+from train.run.begin import begin
+from train.run.setup import set_up
 
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
 RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
@@ -149,6 +151,21 @@ def test_a_recipe_of_known_data_that_is_given_a_file_says_how_to_use_it(name, tm
     with pytest.raises((ValueError, OSError), match=remedy) as caught:
         update(load_recipe(name), **{"data.path": str(mine)}).data.load(0)
     assert str(mine) in str(caught.value)
+
+
+@pytest.mark.parametrize("pairs", ["together", "apart"])
+@pytest.mark.parametrize("predict", ["class", "classes", "number"])
+def test_a_table_of_pairs_is_read_as_its_page_says(tmp_path, pairs, predict):
+    """docs/classification.md; it changes the best metric and label smoothing for numbers."""
+    table = tmp_path / "pairs.csv"
+    table.write_text("text,pair,label\n" + "the cat,cat,1\nmat,the mat,2\n" * 20)
+    numbers = {"best_metric": "pearson", "task.label_smoothing": 0.0} if predict == "number" else {}
+    data = {"path": str(table), "pair": "pair", "pairs": pairs, "predict": predict, "vocabulary_size": 20}
+    changed = {f"data.{name}": value for name, value in data.items()} | numbers
+    config = update(load_recipe("bert_classify"), init_from=None, **{"model.encoder.num_layers": 1}, **changed)
+    setup = set_up(begin(config))
+    assert setup.corpus.processor.apart is (pairs == "apart")
+    assert setup.abstract_state
 
 
 OF_EACH_MODEL = {type(load_recipe(name).model): name for name in reversed(RECIPES)}.values()

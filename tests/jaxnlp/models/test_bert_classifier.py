@@ -95,7 +95,7 @@ def test_dropout_of_tokens_needs_a_key_and_never_hides_the_first(together):
 
 
 @pytest.mark.thorough
-def test_token_dropout_acts_as_padding_in_training_and_keeps_the_first_token_and_pairs_read_apart(monkeypatch):
+def test_token_dropout_acts_as_padding_in_training_and_keeps_the_first_token_and_pairs_next_to_texts(monkeypatch):
     encoder = dataclasses.replace(ENCODER, dropout_rate=0.0, attention_dropout_rate=0.0)
     config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, token_dropout_rate=0.4)
     model, params = build(config, parts("sst quora"))
@@ -117,6 +117,31 @@ def test_token_dropout_acts_as_padding_in_training_and_keeps_the_first_token_and
     np.testing.assert_allclose(found, apply(model, params, (tokens, seen, segments), part="sst"), atol=1e-6)
     apply(model, params, batch(2), part="quora", **in_training)
     assert len(drawn) == 1
+
+
+@pytest.mark.parametrize("processor", [apart(), parts("quora sts")])
+def test_token_dropout_hides_other_tokens_of_each_text_of_a_pair_read_apart(processor, monkeypatch):
+    encoder = dataclasses.replace(ENCODER, dropout_rate=0.0, attention_dropout_rate=0.0)
+    config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0)
+    config.check(processor)
+    model, params = build(config, processor)
+    part = processor.parts[0][0]
+    tokens, mask, segments = (np.repeat(x[:1], 3, 0)[:, [0, 0]] for x in batch(2, length=12))
+    masks = []
+    monkeypatch.setattr(
+        bert_classifier, "pool", lambda output, seen, kind: masks.append(seen) or pool(output, seen, kind)
+    )
+    model.apply(
+        {"params": params},
+        *(tokens, np.ones_like(mask), segments),
+        part=part,
+        deterministic=False,
+        rngs={"dropout": jax.random.key(0)},
+    )
+    (seen,) = masks
+    assert seen.shape == (6, 12)
+    assert seen[:, 0].all()
+    assert len(np.unique(seen, axis=0)) == 6  # of each text of each pair
 
 
 @pytest.mark.thorough
@@ -325,7 +350,6 @@ def test_config_that_cannot_be_is_refused(fields, message):
         ({"similarity": "cosine"}, apart(), "model.similarity applies only to numbers of pairs"),
         ({"similarity": "cosine"}, apart(Number(0.0, 1.0), "together"), "model.similarity applies only to numbers"),
         ({"similarity": "cosine", "head_dropout_rate": 0.2}, parts("sts"), "model.head_dropout_rate applies"),
-        ({"token_dropout_rate": 0.1}, parts("quora sts"), "model.token_dropout_rate applies only to single texts"),
     ],
 )
 def test_options_that_this_data_does_not_read_are_refused(fields, processor, message):
