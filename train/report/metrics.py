@@ -127,7 +127,7 @@ def title_of(name: str, metrics: Mapping[str, Declared]) -> str:
 def title_without_part(name: str, metrics: Mapping[str, Declared]) -> str:
     """The title of a metric without its part: `F1` for `PER/f1`."""
     title, part = title_of(name, metrics), spaced(name.rpartition("/")[0])
-    return title[len(part) + 1 :] if part and title.lower().startswith(f"{part.lower()} ") else title
+    return title[len(part) + 1 :] if part and spaced(title).lower().startswith(f"{part.lower()} ") else title
 
 
 def spaced(name: str) -> str:

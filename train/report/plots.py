@@ -2,6 +2,7 @@
 
 import functools
 import io
+import math
 import re
 import textwrap
 import warnings
@@ -35,7 +36,10 @@ MARKERS = "osD^"
 STYLES = ("-", "--", ":", "-.")
 MAX_POINTS = 1200  # about one for each pixel at the maximum width
 MAX_CURVES = 16  # colours times line styles
-MAX_LABEL, MAX_TITLE = 60, 200  # characters
+MAX_LABEL, MAX_TITLE = 59, 200  # characters; two such labels fit side by side in a wide chart
+LEGEND_LINE = 20  # pixels
+FEW_LINES = 4
+"""With more lines of its title and legend than this, a chart is higher."""
 SMALL = (360, 220)  # pixels; three such charts share a row
 FLAT = 2 / 3
 """A chart has a logarithmic axis if the values after the start would use less than this share of a linear axis."""
@@ -123,9 +127,10 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def plain(text: str, most: int = MAX_LABEL) -> str:
-    """A text that fonts and XML support: one line of limited length, without control characters."""
+    """A text that fonts and XML support: one line of limited length, cut in the middle, without control characters."""
     text = "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
-    return text if len(text) <= most else text[: most - 1] + "\u2026"
+    end = most // 2
+    return text if len(text) <= most else f"{text[: most - 1 - end]}\u2026{text[-end:]}"
 
 
 def curve(rows: Rows, split: str, key: str) -> Curve:
@@ -230,7 +235,7 @@ def _fill_chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     # The training curve has the first colour in every run.
     for index, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
         steps, values = series.steps, series.values
-        label = plain(series.split if only_split else f"{series.split} {title_of(series.metric, chart.metrics)}")
+        label = series.split if only_split else f"{series.split} {title_of(series.metric, chart.metrics)}"
         look = _look(index) | {"label": label}
         if series.split != "train":
             look |= {"marker": MARKERS[(index - 1) % len(MARKERS)], "markevery": max(1, len(values) // 25)}
@@ -271,20 +276,25 @@ def _set_limits(axes: "Axes", curves: Sequence[Curve]) -> bool:
 
 def _legend(axes: "Axes", handles: list[Any], title: str) -> None:
     """The title, on several lines if it is long, and a legend with as many columns as fit."""
-    width = 72 * axes.figure.bbox.width / axes.figure.dpi
-    longest = max((len(handle.get_label()) for handle in handles), default=0)
-    legend = axes.figure.legend(
+    figure = axes.get_figure()
+    width, height = 72 * figure.get_size_inches()
+    labels = [plain(handle.get_label(), min(MAX_LABEL, int((width - 45) / 8))) for handle in handles]
+    columns = max(1, min(5, int(width / (8 * max(map(len, labels), default=0) + 45))))
+    titles = textwrap.wrap(plain(title, MAX_TITLE), int(width / 8.5))
+    lines = len(titles) + math.ceil(len(labels) / columns)
+    figure.set_figheight((height + LEGEND_LINE * max(0, lines - FEW_LINES)) / 72)
+    legend = figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=max(1, min(5, int(width / (8 * longest + 45)))),
-        title=textwrap.fill(plain(title, MAX_TITLE), int(width / 8.5)),
+        ncols=columns,
+        title="\n".join(titles),
         alignment="left",
         labelcolor=PALETTE["--muted"],
         frameon=False,
         borderpad=0,
     )
-    for text, handle in zip(legend.get_texts(), handles, strict=True):
-        text.set_text(handle.get_label())
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_text(label)
     legend.get_title().set(color=PALETTE["--ink"], fontsize=13, fontweight="bold")
 
 
@@ -294,7 +304,7 @@ def _fill_lines(axes: "Axes", lines: Lines) -> None:
     handles: list[Any] = []
     for index, (line, (x, y)) in enumerate(zip(shown, curves, strict=True)):
         marker = MARKERS[index % len(MARKERS)] if len(x) <= 25 else ""
-        handles += axes.plot(*downsample(x, y), **_look(index), marker=marker, label=plain(line.name))
+        handles += axes.plot(*downsample(x, y), **_look(index), marker=marker, label=line.name)
     limits = value_limits(curves)
     if limits is None:
         _say_nothing_measured(axes)
@@ -333,7 +343,7 @@ def _draw(
 
     with matplotlib.rc_context(), warnings.catch_warnings():
         # Fonts only measure the texts here; the reader's browser draws them, so a missing glyph does not matter.
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        warnings.simplefilter("ignore", UserWarning)
         matplotlib.rcdefaults()  # the same picture with every matplotlibrc
         matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 12})
         matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in the name of a split does not start a formula

@@ -249,6 +249,7 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
         ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
         ({"steps_per_word": Declared("words", "steps", "lower")}, ["steps_per_word"], "Steps per word"),
         ({"a/f1": Declared(title="a F1"), "b/f1": Declared(title="b F1")}, ["a/f1", "b/f1"], "F1"),
+        ({"a / b_c/f1": Declared(title="a / b_c F1")}, ["a / b_c/f1"], "F1"),
         ({"chrf": Declared(title="chrF")}, ["chrf"], "chrF"),
         ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
     ],
@@ -296,6 +297,20 @@ def test_long_titles_and_names_stay_within_a_narrow_chart():
     assert len(set(places)) < 2  # below each other
 
 
+@pytest.mark.parametrize("count", [12, 16])
+def test_many_long_names_leave_room_for_the_curves_and_can_be_told_apart(count):
+    names = [f"Complaint / billing questions and refunds of the department {n:02}" for n in range(count)]
+    chart = Chart("f1", "", {f"{name}/f1": Declared(title=f"{name} F1") for name in names})
+    rows = [{"step": step, "split": "validation", **dict.fromkeys(chart.metrics, 0.5)} for step in (1, 2)]
+    lines = Lines(tuple(Line(name, (1, 2), (1, 2)) for name in names), "recall", "precision")
+    for drawing in (draw_chart(chart, rows), draw_chart(chart, rows, narrow=True), draw_lines(lines)):
+        root = ElementTree.fromstring(drawing)
+        (axes,) = root.iter("{http://www.w3.org/2000/svg}rect")  # of the clip path
+        assert float(axes.get("height")) >= 150
+        names_shown = [text for text in re.findall(r"<text[^>]*>(.*?)</text>", drawing) if "Complaint" in text]
+        assert len(set(names_shown)) == count
+
+
 def test_lines_of_a_block_have_their_names_and_labels():
     lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "perplexity")
     texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_lines(lines))
@@ -313,7 +328,8 @@ def test_odd_lines_can_be_drawn(values):
 
 def test_labels_that_fonts_or_xml_cannot_hold_are_made_plain():
     assert plain("a\nb\x00c\udc80") == "a b\ufffdc\ufffd"
-    assert len(plain("x" * 100)) == 60
+    assert len(plain("x" * 100)) == 59
+    assert plain("The beginning of a title is as long as the end", 11) == "The b\u2026e end"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drawing = draw_lines(Lines((Line("\u6c49\u5b57\x00", (1, 2), (1, 2)),), "\U0001f600", "\ud800"))
