@@ -11,10 +11,13 @@
     Label Studio, JSON        data.text   annotations[].result[].value: {"start": 0, "end": 3, "labels": ["PER"]}
     Label Studio, JSON-MIN    text        label: [{"start": 0, "end": 3, "labels": ["PER"]}]
 
-The keys of each object decide its format. Positions count Unicode characters (code points) from 0, and `end` is after
-the last character. If entities have their text, as those of Label Studio do, it is compared with the characters at
-their positions. JavaScript counts UTF-16 code units: if the positions of an object fit its texts only in these units,
-they are converted.
+The keys of each object decide its format. In Label Studio, users name the key of the text: without a key `text`, it is
+the only key whose string has the texts of entities at their positions.
+
+Positions count Unicode characters (code points) from 0, and `end` is after the last character. If entities have their
+text, as those of Label Studio do, it is compared with the characters at their positions. JavaScript counts UTF-16 code
+units: if the positions of an object fit its texts only in these units, they are converted. Label Studio always counts
+them so, unless the texts of entities show code points.
 
 A text is divided into words as for predictions, and also where an entity begins or ends. Other keys, such as the tokens
 of Prodigy, are not read.
@@ -23,7 +26,7 @@ of Prodigy, are not read.
 import bisect
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from data import DataError
@@ -70,7 +73,9 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
 
     Raises: DataError naming the file, the line and the sentence, what was found and what was expected.
     """
-    for number, (line, value) in enumerate(_values(text, file), 1):
+    values = list(_values(text, file))
+    key = _text_key(value for _, value in values)
+    for number, (line, value) in enumerate(values, 1):
         where = f"{file}, line {line} (sentence {number})"
         position = f"sentence {number}, line {line}"
         match value:
@@ -81,7 +86,7 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
         if name := next((name for name in WORD_FIELDS if _has_words(value, name)), None):
             words, labels = _split_already(value, name, where)
         else:
-            annotated = _annotated(value, where, position, counts)
+            annotated = _annotated(value, key, where, position, counts)
             if annotated is None:
                 continue
             words, labels = _labelled_words(annotated, unit, where, position, counts)
@@ -127,16 +132,42 @@ def _split_already(fields: dict[str, Any], words_name: str, where: str) -> Words
     return tuple(words), None if labels is None else tuple(labels)
 
 
-def _annotated(fields: dict[str, Any], where: str, position: str, counts: Counts) -> _Annotated | None:
-    """The text of an object and its entities; None = the object is skipped and counted."""
-    if "data" in fields and "text" not in fields:
-        return _of_label_studio(fields, where, position, counts)
+def _text_key(values: Iterable[Any]) -> str | None:
+    """The key of the text in a file of Label Studio: the only one whose string fits the entities of an object.
+
+    None = no object shows it, or they have a key `text`.
+    """
+    for value in values:
+        data = value.get("data", value) if isinstance(value, dict) else None
+        if isinstance(data, dict) and "text" not in data and (entities := list(_own_texts(value))):
+            fitting = [key for key, one in data.items() if isinstance(one, str) and _in_characters(entities, one, True)]
+            if len(fitting) == 1:
+                return fitting[0]
+    return None
+
+
+def _own_texts(value: Any) -> Iterator[_Entity]:
+    """The entities of Label Studio that have their text, anywhere in a value."""
+    match value:
+        case {"start": int() as start, "end": int() as stop, "text": str() as text, "labels": list()}:
+            yield _Entity(start, stop, "", text)
+        case dict() | list():
+            for inside in value.values() if isinstance(value, dict) else value:
+                yield from _own_texts(inside)
+
+
+def _annotated(fields: dict[str, Any], key: str | None, where: str, position: str, counts: Counts) -> _Annotated | None:
+    """The text of an object, whose key may be this one, and its entities; None = the object is skipped and counted."""
+    if isinstance(fields.get("data"), dict) and "text" not in fields:
+        return _of_label_studio(fields, key, where, position, counts)
     if fields.get("answer", "accept") != "accept":  # Prodigy
         counts.add_sentence(f'answered with "{fields["answer"]}" and skipped', position)
         return None
-    text = fields.get("text")
+    text = fields.get("text", fields.get(key or ""))
     if not isinstance(text, str):
-        raise DataError(f"{where}: expected a string as text, or a list as words, got {', '.join(fields) or 'neither'}")
+        there = ", ".join(fields) or "neither"
+        rename = "; rename the key of the text to text" if any(isinstance(one, str) for one in fields.values()) else ""
+        raise DataError(f"{where}: expected a string as text, or a list as words, got {there}{rename}")
     present = [name for name in dict.fromkeys((*SPAN_FIELDS, *fields)) if name in fields]
     names = [name for name in present if name in SPAN_FIELDS or _has_regions(fields[name])]
     filled = [name for name in names if _has_entities(fields[name])]
@@ -161,12 +192,16 @@ def _has_regions(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(one, dict) and "labels" in one for one in value)
 
 
-def _of_label_studio(task: dict[str, Any], where: str, position: str, counts: Counts) -> _Annotated | None:
+def _of_label_studio(
+    task: dict[str, Any], key: str | None, where: str, position: str, counts: Counts
+) -> _Annotated | None:
     """The text and the entities of a task; None = nobody has finished its annotation."""
-    data = task["data"] if isinstance(task["data"], dict) else {}
-    texts = [data["text"]] if "text" in data else [value for value in data.values() if isinstance(value, str)]
+    data = task["data"]
+    key = next((name for name in ("text", key) if name in data), None)
+    texts = [value for value in data.values() if isinstance(value, str)] if key is None else [data[key]]
     if len(texts) != 1 or not isinstance(texts[0], str):
-        raise DataError(f"{where}: expected a string as data.text, got {', '.join(data) or 'no data'}")
+        rename = "; rename the key of the text to text" if len(texts) > 1 else ""
+        raise DataError(f"{where}: expected a string as data.text, got {', '.join(data) or 'no data'}{rename}")
     annotations = task.get("annotations", task.get("completions")) or []
     if not isinstance(annotations, list) or not all(isinstance(one, dict) for one in annotations):
         raise DataError(f"{where}: expected annotations as objects, as in Label Studio's export JSON")
@@ -198,7 +233,7 @@ def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
 
 def _labelled_words(annotated: _Annotated, unit: Unit, where: str, position: str, counts: Counts) -> Words:
     text, entities = annotated
-    spans = None if entities is None else _spans([_entity(one, where) for one in entities], text, where)
+    spans = None if entities is None else _spans(entities, text, where)
     whole = split_words(text, unit)
     placed = _split_at(whole, {position for span in spans or () for position in span[:2]})
     if len(placed) > len(whole):  # perhaps wrong positions
@@ -229,20 +264,36 @@ def _entity(value: Any, where: str) -> _Entity:
         kinds = value.get("labels", [])
         kind = kinds[0] if isinstance(kinds, list) and len(kinds) == 1 else None
         entity, text = [start, stop, value.get("type", value.get("label", kind))], value.get("text")
-    fits = isinstance(entity, list) and len(entity) == 3 and all(type(offset) is int for offset in entity[:2])
+    fits = isinstance(entity, list) and len(entity) == 3
+    if fits:  # pandas writes a column of whole numbers in which some are missing as 4.0
+        entity = [int(one) if isinstance(one, float) and one.is_integer() else one for one in entity]
+    fits = fits and all(type(offset) is int for offset in entity[:2])
     if not fits or not isinstance(entity[2], str) or not entity[2].strip():
         raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(value)[:SHOWN]}')
     return _Entity(entity[0], entity[1], entity[2], text if isinstance(text, str) else None)
 
 
-def _spans(entities: Sequence[_Entity], text: str, where: str) -> list[LabelledSpan]:
-    """The entities, each once, with positions in characters."""
-    problem = next(filter(None, (_problem(one, text) for one in entities)), None)
-    if problem is not None:
-        entities = _from_utf16(entities, text) if any(one.text is not None for one in entities) else entities
-        if any(_problem(one, text) for one in entities):
-            raise DataError(f"{where}: {problem}")
-    return list(dict.fromkeys(LabelledSpan(*one[:3]) for one in entities))
+def _spans(values: Sequence[Any], text: str, where: str) -> list[LabelledSpan]:
+    """The entities of a file, each once, with positions in characters."""
+    entities = [_entity(one, where) for one in values]
+    label_studio = any(isinstance(one, dict) and "labels" in one for one in values)
+    found = _in_characters(entities, text, label_studio)
+    if found is None:
+        tried = [*entities, *_from_utf16(entities, text)]
+        problem = next(filter(None, (_problem(one, text) for one in tried)))
+        raise DataError(f"{where}: {problem}")
+    return list(dict.fromkeys(LabelledSpan(*one[:3]) for one in found))
+
+
+def _in_characters(entities: Sequence[_Entity], text: str, label_studio: bool) -> Sequence[_Entity] | None:
+    """The entities with positions in characters, if they fit the text in characters or in UTF-16 code units.
+
+    Label Studio counts UTF-16 code units, others count characters. The other unit is tried if entities have their text.
+    """
+    converted, has_texts = _from_utf16(entities, text), any(one.text is not None for one in entities)
+    readings = [converted, entities] if label_studio else [entities, converted]
+    fitting = (one for one in readings[: 1 + has_texts] if not any(_problem(entity, text) for entity in one))
+    return next(fitting, None)
 
 
 def _from_utf16(entities: Sequence[_Entity], text: str) -> list[_Entity]:

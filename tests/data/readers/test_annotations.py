@@ -137,6 +137,42 @@ def test_positions_are_code_points_unless_the_text_of_an_entity_shows_utf16():
     assert lines.labels == ("B-PER", "I-PER", "O")
 
 
+def test_positions_of_label_studio_are_utf16_unless_the_texts_of_entities_show_code_points():
+    text, found = "\U0001f600 a Ann b", region(5, 8, "Ann")
+    without = {key: value for key, value in found["value"].items() if key != "text"}
+    (short,) = read({"text": text, "ner": [without]})
+    (whole,) = read(task([found | {"value": without}], text=text))
+    assert short.labels == whole.labels == ("O", "O", "B-PER", "O")
+    (points,) = read(task([region(4, 7, "Ann")], text=text))
+    assert points.labels == ("O", "O", "B-PER", "O")
+    with pytest.raises(DataError, match="expected 0 <= start < end <= 9, the length of the text, got -1 and 7"):
+        read(task([found | {"value": without | {"start": 1}}], text=text))
+
+
+def test_label_studio_has_the_text_under_the_key_that_its_entities_fit():
+    entity = region(0, 9, "Ann-Marie")
+    wrong = {"title": "A letter", "created_at": "2024-01-01", "lead_time": 3}
+    first, last = ({"body": text, **wrong, "annotation_id": 1} for text in ("So it is.", "All of it."))
+    objects = [first, {"body": TEXT, "label": [entity["value"]], **wrong}, last]
+    expected = ("B-PER", "O", "O", "O", "O", "O")
+    found = read(objects)
+    assert [one.labels for one in found] == [("O",) * 4, expected, ("O",) * 4]
+    tasks = [task([], text="") | {"data": first}, task([entity]) | {"data": {**wrong, "body": TEXT}}]
+    assert [one.labels for one in read(tasks)] == [("O",) * 4, expected]
+    for unclear in ({**wrong, "body": TEXT, "copy": TEXT}, {**wrong, "body": "Ann"}):
+        for value in (unclear | {"label": [entity["value"]]}, task([entity]) | {"data": unclear}):
+            with pytest.raises(DataError, match=r"got title, .*; rename the key of the text to text"):
+                read(value)
+
+
+def test_positions_may_be_written_as_floats():
+    """As pandas writes a column of whole numbers in which some are missing."""
+    assert read({"text": TEXT, "entities": [[0.0, 9.0, "PER"], [16.0, 24, "LOC"]]})[0].labels == LABELS
+    assert read({"text": TEXT, "spans": [{"start": 0.0, "end": 9.0, "label": "PER"}]})[0].labels[0] == "B-PER"
+    with pytest.raises(DataError, match=r'expected \{"start": 0, .*got \[0.5, 9.0'):
+        read({"text": TEXT, "entities": [[0.5, 9.0, "PER"]]})
+
+
 def test_what_was_not_annotated_is_skipped_and_counted():
     counts = Counts()
     found = [
