@@ -46,6 +46,10 @@ class TextScore(NamedTuple):
         return math.exp(self.nll / self.tokens) if self.tokens else math.nan
 
 
+NO_SCORE = TextScore(0.0, 0)
+"""The score of a text that is not in the vocabulary."""
+
+
 def check_scorer(scorer: Trained, name: str) -> None:
     """Raises: ValueError, with this name, for a model that is not a language model."""
     if perplexity not in scorer.task.functions().values():
@@ -104,19 +108,29 @@ def perplexity(trained: Trained, texts: Sequence[str], *, given: str = "") -> li
     Args:
       texts: one text, or a list of N. A text that is longer than the model's context is read in windows.
       given: a text before each of them, which is read but not scored. Without it, the first token of a text is only
-        read; NaN for a text without another one, and a warning in the log counts such texts.
+        read.
 
-    Raises: UnknownTokenError for a text that is not in the model's vocabulary.
+    Returns: NaN for a text without a scored token, and for one that is not in the model's vocabulary; warnings in the
+      log count such texts.
+
+    Raises: UnknownTokenError if `given` is not in the model's vocabulary.
     """
     require_texts((given,), "a text as given")
-    scores = list[TextScore]()
+    trained.processor.encode(given)
+    scores, unknown = list[TextScore](), dict[int, UnknownTokenError]()
     for index, text in enumerate(require_texts(texts, "texts")):
         try:
             scores.append(score_text(trained, text, given))
         except UnknownTokenError as error:
-            error.add_note(f"It is the text with the index {index}.")
-            raise
-    without = [index for index, score in enumerate(scores) if not score.tokens]
+            scores.append(NO_SCORE)
+            unknown[index] = error
+    if unknown:
+        index, first = next(iter(unknown.items()))
+        _logger.warning(
+            "texts that are not in the vocabulary, whose perplexity is NaN: %s of %s, the first at index %d: %s",
+            *(f"{len(unknown):,}", f"{len(scores):,}", index, first),
+        )
+    without = [index for index, score in enumerate(scores) if not score.tokens and index not in unknown]
     if without:
         _logger.warning(
             "texts without a token after their first, whose perplexity is NaN: %s of %s, the first at index %d; give a "
@@ -152,7 +166,7 @@ class Perplexity(Command):
                 try:
                     score, reason = score_text(trained, text), "no token after its first"
                 except UnknownTokenError as error:
-                    score, reason = TextScore(0.0, 0), str(error)
+                    score, reason = NO_SCORE, str(error)
                 columns = (f"{score.perplexity:.4f}", score.tokens) if score.tokens else ("", "")
                 print(*columns, one_line(text), sep="\t", flush=True)
                 if not score.tokens and not is_blank((text,)):

@@ -88,10 +88,17 @@ def test_the_verb_leaves_the_columns_of_a_text_of_one_token_empty(tiny, tmp_path
     assert "text 1: no token after its first" in capsys.readouterr().err
 
 
-def test_a_text_outside_the_vocabulary_is_named_by_its_index(finished_run):
-    with pytest.raises(UnknownTokenError) as caught:
-        jaxnlp.load_run(finished_run.folder).perplexity(["the", "\u9d8f"])
-    assert caught.value.__notes__ == ["It is the text with the index 1."]
+def test_a_text_outside_the_vocabulary_has_no_perplexity_and_is_counted(finished_run, caplog):
+    run = jaxnlp.load_run(finished_run.folder)
+    one, other, last = run.perplexity(["the", "\u9d8f", "t"])
+    assert math.isnan(other)
+    assert math.isnan(last)
+    assert one == run.perplexity("the")
+    unknown, short = caplog.messages
+    assert "not in the vocabulary, whose perplexity is NaN: 1 of 3, the first at index 1: not in" in unknown
+    assert "1 of 3, the first at index 2" in short
+    with pytest.raises(UnknownTokenError):
+        run.perplexity("the", given="\u9d8f")
 
 
 def test_the_verb_prints_a_line_for_each_text(tiny, tmp_path, capsys):
