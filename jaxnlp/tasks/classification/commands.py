@@ -60,12 +60,17 @@ class Predict(Command):
         Raises: ValueError, OSError for inputs that are missing or cannot be read, and for a part that does not fit
           them. For several images only if none can be read.
         """
-        predictors = [Predictor(trained, name, self.threshold) for name in self._parts(trained.processor)]
-        several = len(predictors) > 1
-        processor = predictors[0].processor
+        processor, predictors = trained.processor, list[Predictor]()
+        if self.part is not None:
+            processor = processor.by_part[chosen_part(processor, self.part)]
         count, truncated, blank, skipped = 0, list[int](), list[int](), list[Exception]()
         given = Given(self.inputs, self.pair, self.file, self.resize, TextColumns.of_run(trained.config))
         for rows in given_rows(processor, given):
+            predictors = predictors or [
+                Predictor(trained, name, self.threshold)
+                for name, one in processor.by_part.items()
+                if len(processor.by_part) == 1 or one.texts == len(rows[0])
+            ]
             read = [read_chunk(one.processor, rows, resize=self.resize) for one in predictors]
             answers = [one(chunk) for one, chunk in zip(predictors, read, strict=True)]
             for index, predictions in enumerate(zip(*answers, strict=True)):
@@ -76,7 +81,7 @@ class Predict(Command):
                         print(json.dumps(fields, ensure_ascii=False))
                     else:
                         columns = [*one.targets.fields(prediction), *read[0].shown[index]]
-                        print("\t".join([one.part, *columns] if several else columns))
+                        print("\t".join([one.part, *columns] if len(predictors) > 1 else columns))
             print(end="", flush=True)
             truncated += [count + row for row in read[0].truncated]
             skipped += read[0].unread.values()
@@ -87,17 +92,6 @@ class Predict(Command):
         report_skipped(list(map(str, skipped)), count, "images", "class")
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
         report_blank(blank, count, self.inputs, self.file)
-
-    def _parts(self, processor: Any) -> list[str]:
-        """The names of the chosen part, or of all parts that fit the number of texts."""
-        parts: dict[str, Any] = processor.by_part
-        if self.part is not None or len(parts) == 1:
-            return [chosen_part(processor, self.part)]
-        texts = (2 if self.pair else 1) if self.inputs or self.pair else None
-        fitting = {name: one.texts for name, one in parts.items() if texts in (None, one.texts)}
-        if len(set(fitting.values())) == 1:
-            return list(fitting)
-        return [chosen_part(processor, None, texts)]  # an error that names them
 
 
 @dataclasses.dataclass(frozen=True)

@@ -127,7 +127,8 @@ def _(processor: ImageProcessor) -> tuple[Shape, ...]:
 def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
-    count = None if processor.pairs == "optional" else processor.texts
+    numbers = {part.texts for _, part in processor.parts}
+    count = None if processor.pairs == "optional" or len(numbers) > 1 else min(numbers)
     yield from chunks(rows_of(given.inputs, given.pair, given.file, count=count, columns=given.columns))
 
 

@@ -263,6 +263,21 @@ def test_every_fitting_part_is_named_where_none_is_chosen(trained, capsys):
     assert sts["number"] == pytest.approx(trained.predict(texts[0], pairs[0], part="sts").label, abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("one.csv", "text,label\nthe cat,3\n", ["sst", "reviews"]),
+        ("two.csv", "text,pair,score\nthe cat,a dog,3\n", ["quora", "sts"]),
+        ("one.txt", "the cat\n", ["sst", "reviews"]),
+        ("two.txt", "the cat\ta dog\n", ["quora", "sts"]),
+    ],
+)
+def test_a_file_is_predicted_by_all_parts_with_its_number_of_texts(trained, tmp_path, capsys, name, content, parts):
+    (tmp_path / name).write_text(content)
+    Predict(file=tmp_path / name)(trained)
+    assert [line[0] for line in printed(capsys)] == parts
+
+
 def test_predictions_of_the_first_lines_do_not_wait_for_the_others(trained, capsys, monkeypatch):
     """The second half of standard input looks at what was printed before it came."""
     seen = []
@@ -295,7 +310,6 @@ def test_predictions_of_the_first_lines_do_not_wait_for_the_others(trained, caps
         ),
         ({"inputs": ("a",), "part": "sts"}, "expected a second text for each text; got 1 texts, and 0 after --pair"),
         ({"inputs": ("a",), "pair": ("b",), "part": "sst"}, "--pair applies only to pairs of texts; remove it"),
-        ({"file": "nowhere"}, "choose a part (--part): sst, reviews, quora, sts"),
         ({"inputs": ("a",), "part": "nli"}, "this model does not have the part 'nli'"),
     ],
 )
