@@ -158,17 +158,25 @@ def _plain(lines: Sequence[str], delimiter: str) -> list[Record]:
 
 
 def _enclosed(text: str, lines: Sequence[str], file: str, delimiter: str, short: bool) -> list[Record]:
-    """The rows with quoted fields, as in `a, "b"` if blanks between delimiters and quotes then leave other fields."""
-    spaced = None
-    if delimiter != "\t" and re.search(rf'{re.escape(delimiter)} +"', text):
+    """The rows with quoted fields, as in `a, "b"` if blanks between delimiters and quotes then leave other fields.
+
+    Blanks after a closing quote, as in `"a" , b`, are left out if the rows have no other reading.
+    """
+    spaced, sign = None, re.escape(delimiter)
+    if delimiter != "\t" and re.search(rf'{sign} +"', text):
         with contextlib.suppress(DataError):
             spaced = _checked(_quoted(lines, file, delimiter, blanks=True), file, delimiter, short)
     try:
         records = _checked(_quoted(lines, file, delimiter), file, delimiter, short)
     except DataError:
-        if spaced is None:
-            raise
-        return spaced
+        if spaced is not None:
+            return spaced
+        closing = re.compile(rf'((?:(?:^|{sign}) *"|[^"{sign}])(?:"")*") +(?={sign}|$)')
+        closed = [closing.sub(r"\1", line) for line in lines] if delimiter != "\t" else lines
+        if closed != lines:
+            with contextlib.suppress(DataError):
+                return _enclosed("\n".join(closed), closed, file, delimiter, short)
+        raise
     return records if spaced is None or _stripped(spaced) == _stripped(records) else spaced
 
 

@@ -188,9 +188,15 @@ def test_beside_short_rows_the_error_names_the_row_that_is_too_long():
         ('a,b\n"x", "y"\n', [["a", "b"], ["x", "y"]]),
         ('a,b\n x, "y" z\n', [["a", "b"], [" x", ' "y" z']]),  # no whole field is between the quotes
         ('a,b\n x,"y, ""z"""\n', [["a", "b"], [" x", 'y, "z"']]),
+        ('"a" ,"b"\n"x, y" , "z" \n', [["a", "b"], ["x, y", "z"]]),
+        (
+            'a,b\n"" ,"y, ""z"""  \n"one ""1"" , and\ntwo" ,z\n',
+            [["a", "b"], ["", 'y, "z"'], ['one "1" , and\ntwo', "z"]],
+        ),
+        ('a,b\n"x "" , y",z\n', [["a", "b"], ['x " , y', "z"]]),
     ],
 )
-def test_quotes_may_follow_a_delimiter_and_blanks(text, rows):
+def test_blanks_may_be_between_quotes_and_delimiters(text, rows):
     assert fields(text, ",") == rows
     assert header_fields(text, ",") == ["a", "b"]
 
@@ -213,6 +219,7 @@ def test_quotes_may_follow_a_delimiter_and_blanks(text, rows):
             "t, line 2: unexpected end of data; probably an unclosed quote: set --data.quotes",
         ),
         ('a,b\n"x"x,y\n', ",", "t, line 2: .*; probably an unclosed quote"),
+        ('a,b\n"x" , y\n"x"x,y\n', ",", "t, line 2: .*; probably an unclosed quote"),
         ("# x\na,b\n", ",", "line 2: expected 1 field between .*, got 2; line 1 is read as the header; remove it if"),
     ],
 )
