@@ -26,6 +26,12 @@ class LoadOptions:
     weights: Weights = "float32"
     """bfloat16: dense layers in 16 bits, faster on processors with instructions for it; int8: in 8 bits, where a
     generated token takes less time on CPU. Results differ slightly."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileOptions:
+    """Options of verbs that read files."""
+
     data: FileFormat = dataclasses.field(default_factory=FileFormat)
 
 
@@ -66,14 +72,14 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         raise
     if verb not in verbs:
         raise ValueError(f"the model in {path} has no verb {verb!r}; {suggestion(verb, verbs)}")
-    command, options = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
+    command, options, format = parse_options(verbs[verb], flags, f"{program} {verb} {path}")
     if not whole and not options.ignore:
         raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
     if command.as_trained and options.weights != "float32":
         raise ValueError(f"--weights does not apply: {verb} reads the weights as they were trained; leave it out")
-    options.data.check_files(getattr(command, "file", None), *command.further_files())
+    format.check_files(getattr(command, "file", None), *command.further_files())
     trained = load(path, checkpoint=options.checkpoint, ignore=options.ignore)
-    data = {**trained.config.get("data", {}), **options.data.given}
+    data = {**trained.config.get("data", {}), **format.given}
     trained = dataclasses.replace(trained, config={**trained.config, "data": data})
     trained = trained if options.weights == "float32" else trained.rounded(options.weights)
     with compilation_announced():
@@ -81,10 +87,17 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     return 0
 
 
-def parse_options(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
-    """A verb's own options and those of loading. Exits with status 0 after help. Raises: ValueError."""
-    command, load_options = read_options([kind, LoadOptions], flags, program=program, description=_help_of(kind))
-    return command, load_options
+def parse_options(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions, FileFormat]:
+    """The options of a verb, of loading and of its files. Exits with status 0 after help. Raises: ValueError."""
+    found = read_options(_options_of(kind), flags, program=program, description=_help_of(kind))
+    command, load_options, files = (*found, FileOptions())[:3]
+    return command, load_options, files.data
+
+
+def _options_of(kind: type[Command]) -> list[type]:
+    """The dataclasses with the options of a verb."""
+    reads_files = hasattr(kind, "file") or kind.further_files is not Command.further_files
+    return [kind, LoadOptions, FileOptions] if reads_files else [kind, LoadOptions]
 
 
 def _help_of(kind: type[Command]) -> str:
@@ -105,7 +118,7 @@ def _meanings(verb: str, others: Sequence[str], program: str) -> list[type[Comma
 def _show_meanings(verb: str, kinds: Sequence[type[Command]], program: str) -> None:
     """Prints the help of a verb without a model."""
     if len(kinds) == 1:
-        options = [*options_of(kinds[0]), *options_of(LoadOptions)]
+        options = [option for part in _options_of(kinds[0]) for option in options_of(part)]
         show_help(options, program=f"{program} RUN", description=_help_of(kinds[0]))
         return
     print(f"usage: {program} RUN [options]\n\nWhat {verb} does depends on the model:\n")

@@ -276,7 +276,7 @@ def _set_limits(axes: "Axes", curves: Sequence[Curve]) -> bool:
 
 def _legend(axes: "Axes", handles: list[Any], title: str) -> None:
     """The title, on several lines if it is long, and a legend with as many columns as fit."""
-    figure = axes.get_figure()
+    figure: Any = axes.figure
     width, height = 72 * figure.get_size_inches()
     labels = [plain(handle.get_label(), min(MAX_LABEL, int((width - 45) / 8))) for handle in handles]
     columns = max(1, min(5, int(width / (8 * max(map(len, labels), default=0) + 45))))

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from jaxnlp.cli.verbs import every_command, run_verb, verb_table
+from jaxnlp.cli.verbs import every_command, parse_options, run_verb, verb_table
 
 
 def test_every_verb_is_listed_once_with_one_short_line(monkeypatch):
@@ -27,6 +27,14 @@ def test_a_verb_with_several_meanings_has_them_all_in_its_help(capsys):
 def test_a_verb_with_one_meaning_has_its_options_in_its_help(capsys):
     assert run_verb("parse", ["--help"], "jaxnlp") == 0
     assert "--num-beams" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("verb", "reads"), [("generate", False), ("export", False), ("parse", True), ("ask", True)])
+def test_only_verbs_that_read_files_have_options_of_their_format(verb, reads, capsys):
+    for kind in every_command()[verb]:
+        with pytest.raises(SystemExit):
+            parse_options(kind, ["--help"], "jaxnlp")
+        assert ("--data.encoding" in capsys.readouterr().out) is reads
 
 
 def test_a_run_before_the_verb_is_named(tmp_path):
