@@ -7,13 +7,12 @@ their usual order, the first one first, which is harder than the last one first.
 import dataclasses
 from typing import Annotated, Any
 
-import grain
 import numpy as np
 
 from data import Corpus, NumpyBatch, require_processor
 from data.pipelines.endless import iterable, shuffled
 from data.pipelines.fingerprints import fingerprint
-from data.questions import Questions, question_split
+from data.questions import Questions, as_examples, question_split
 from jaxnlp.config import Count, Within
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
@@ -60,21 +59,21 @@ class Additions(Questions):
         vocabulary = CharacterVocabulary(CHARACTERS)
         if processor is not None:
             vocabulary = require_processor(processor, CharacterVocabulary)
-        order = np.random.default_rng(0).permutation(self.pairs)
-        train = order[2 * self.held_out :]
+        pairs = np.random.default_rng(0).permutation(self.pairs)
+        train = pairs[2 * self.held_out :]
         starts = {"validation": 0, "test": self.held_out}
-        held = {name: [*map(self.question, order[start : start + self.held_out])] for name, start in starts.items()}
+        held = {name: [*map(self.question, pairs[start : start + self.held_out])] for name, start in starts.items()}
         examples = {name: [self.question_example(one, vocabulary) for one in of] for name, of in held.items()}
         longest = self.question_example(self.question(self.pairs - 1), vocabulary)
 
-        def example(index: int) -> NumpyBatch:
-            return self.question_example(self.question(index), vocabulary)
+        order = shuffled(train.tolist(), seed)
+
+        def drawn(indices: np.ndarray) -> list[NumpyBatch]:
+            return as_examples([self.question_text(self.question(index)) for index in order(indices)], vocabulary)
 
         buckets = self.buckets([len(longest["tokens"])])
         return Corpus(
-            train=iterable(
-                buckets.endless(shuffled(grain.MapDataset.source(train).map(example), seed), self.batch_size, seed=seed)
-            ),
+            train=iterable(buckets.endless(drawn, self.batch_size, seed=seed)),
             splits={
                 name: question_split(buckets, of, examples[name], self.evaluation_batch_size)
                 for name, of in held.items()

@@ -4,7 +4,9 @@ Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert f
 2019 (RoBERTa), section 4.1, for masks that are drawn again in each epoch.
 """
 
+import bisect
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -229,11 +231,16 @@ class TokenizedDocuments:
 
     def document_of(self, start: int) -> int:
         """The document that contains a start."""
-        return int(np.searchsorted(self.bounds[1:] - np.arange(1, self.count + 1), start, side="right"))
+        return bisect.bisect_right(self._ends_of_starts, start)
+
+    @functools.cached_property
+    def _ends_of_starts(self) -> list[int]:
+        """After the last start of each document [D]; a list, since `bisect` takes less time than NumPy."""
+        return (self.bounds[1:] - np.arange(1, self.count + 1)).tolist()
 
     def chunk(self, sentence: int, document: int, room: int) -> int:
         """The end of the sentences from `sentence` that fill `room` tokens: at least two, all of its document."""
-        full = int(np.searchsorted(self.ends, self.ends[sentence] + room))
+        full = int(self.ends.searchsorted(self.ends[sentence] + room))
         return min(max(full, sentence + 2), int(self.bounds[document + 1]))
 
     def tiles(self, room: int) -> list[int]:
@@ -264,6 +271,7 @@ class _Examples:
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
         pieces = vocabulary.tokens(range(vocabulary.size))
         self._continues = np.array([piece.startswith("##") for piece in pieces])
+        self._places = np.arange(config.sequence_length)
         self._ordinary = np.array([index for index, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
 
     @property
@@ -275,19 +283,22 @@ class _Examples:
         """`tokens`, `segments` [T] int32, `attention_mask` [T] bool, `positions`, `targets` [P] int32, `predicted` [P]
         bool, `follows` [] int32 and `loss_mask` [] bool."""
         first, second, follows = self._pair(int(start), rng)
-        ids = np.concatenate([[self._cls], first, [self._sep], second, [self._sep]]).astype(np.int32)
-        words = np.flatnonzero(np.arange(len(ids)) != len(first) + 1)[1:-1]  # all except [CLS] and [SEP]
-        chosen = self._chosen(ids, words, rng)
-        length, count = self._config.sequence_length, len(chosen)
-        batch = {name: np.zeros(length, np.int32) for name in ("tokens", "segments")}
+        middle = len(first) + 1
+        end = middle + 1 + len(second)
+        batch = {name: np.zeros(self._config.sequence_length, np.int32) for name in ("tokens", "segments")}
         batch |= {name: np.zeros(self._config.predictions, np.int32) for name in ("positions", "targets")}
-        batch["positions"][:count], batch["targets"][:count] = chosen, ids[chosen]
-        ids[chosen] = self._corrupted(ids[chosen], rng)
-        batch["tokens"][: len(ids)] = ids
-        batch["segments"][len(first) + 2 : len(ids)] = 1
+        tokens = batch["tokens"]
+        tokens[0], tokens[1:middle], tokens[middle] = self._cls, first, self._sep
+        tokens[middle + 1 : end], tokens[end] = second, self._sep
+        words = np.concatenate([self._places[1:middle], self._places[middle + 1 : end]])
+        chosen = self._chosen(tokens, words, rng)
+        count = len(chosen)
+        batch["positions"][:count], batch["targets"][:count] = chosen, tokens[chosen]
+        tokens[chosen] = self._corrupted(tokens[chosen], rng)
+        batch["segments"][middle + 1 : end + 1] = 1
         return batch | {
-            "attention_mask": np.arange(length) < len(ids),
-            "predicted": np.arange(self._config.predictions) < count,
+            "attention_mask": self._places <= end,
+            "predicted": self._places[: self._config.predictions] < count,
             "follows": np.array(follows, np.int32),
             "loss_mask": np.array(True),
         }

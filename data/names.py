@@ -211,15 +211,15 @@ class _PretrainingExample:
         if config.corruption == "facts":
             places = sorted({str(question.answer) for question in questions}, key=len, reverse=True)
             place = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
-            titles_and_texts = [split_title(document) for document in documents]
-            self._spans = [salient_spans(text, title) for title, text in titles_and_texts]
-            self._places = [[match.span() for match in place.finditer(text)] for _, text in titles_and_texts]
+            self._divided = [split_title(document) for document in documents]
+            self._spans = [salient_spans(text, title) for title, text in self._divided]
+            self._places = [[match.span() for match in place.finditer(text)] for _, text in self._divided]
 
     def __call__(self, drawn: Sequence[tuple[str, np.ndarray, int]]) -> list[NumpyBatch]:
         """The examples of texts, which `draw` returns."""
         examples = as_examples([(text, scored) for text, scored, _ in drawn], self._vocabulary)
         return [
-            {name: np.pad(x, (shift, 0)) for name, x in example.items()} if shift else example
+            {name: np.concatenate([np.zeros(shift, x.dtype), x]) for name, x in example.items()} if shift else example
             for example, (_, _, shift) in zip(examples, drawn, strict=True)
         ]
 
@@ -235,12 +235,12 @@ class _PretrainingExample:
         return text, scored, shift
 
     def _corrupted(self, index: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
-        config, document = self._config, self._documents[index]
+        config = self._config
         if config.corruption == "facts" and self._spans[index]:
             spans = self._spans[index]
             if self._places[index] and rng.random() < config.place_fraction:
                 spans = self._places[index]
-            text, scored = recalled_facts(document, spans, config.facts_length, rng)
+            text, scored = recalled_facts(*self._divided[index], spans, config.facts_length, rng)
             return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
-        text = span_corruption(document, config.sequence_length, rng)
+        text = span_corruption(self._documents[index], config.sequence_length, rng)
         return text, self._all[: len(text)]

@@ -4,6 +4,7 @@ Source: CS224N assignment 5, after T5 (Raffel et al. 2020); Guu et al. 2020 (REA
 names and numbers.
 """
 
+import bisect
 import re
 
 import numpy as np
@@ -53,7 +54,8 @@ def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
 
 
 def recalled_facts(
-    document: str,
+    title: str,
+    text: str,
     spans: list[tuple[int, int]],
     max_length: int,
     rng: np.random.Generator,
@@ -67,7 +69,8 @@ def recalled_facts(
     words, and so would not recall the fact.
 
     Args:
-      document: `Title. Text`.
+      title: of the document `Title. Text`.
+      text: without the title.
       spans: start and end in the text of the spans to predict; at least one.
       max_length: of the example, in characters, unless the first fact is longer.
       rng: draws order and contexts.
@@ -76,15 +79,14 @@ def recalled_facts(
     Returns:
       The example, and a mask of its scored characters [n] bool: all after the title.
     """
-    title, text = split_title(document)
     words = [match.start() for match in re.finditer(r"\S+", text)]
     example = f"{title}."
     given = len(example)
     for index in rng.permutation(len(spans)):
         start, end = spans[index]
-        before = [word for word in words if word < start]
-        count = int(rng.integers(0, most_words + 1))
-        context = text[[*before, start][max(0, len(before) - count)] : start]
+        before = bisect.bisect_left(words, start)
+        count = min(before, int(rng.integers(0, most_words + 1)))
+        context = text[words[before - count] : start] if count else ""
         fact = f" {context}{MASK}{text[start:end]}{MASK}"
         if len(example) + len(fact) > max_length and len(example) > given:
             break

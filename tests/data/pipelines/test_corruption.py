@@ -91,7 +91,7 @@ PLACES = [(16, 22), (36, 42)]
 
 def facts(longest=100, count=2000, spans=PLACES, **settings):
     rng = np.random.default_rng(0)
-    return [recalled_facts(DOCUMENT, spans, longest, rng, **settings) for _ in range(count)]
+    return [recalled_facts(*split_title(DOCUMENT), spans, longest, rng, **settings) for _ in range(count)]
 
 
 def test_zero_to_four_words_are_before_a_fact_each_number_as_often_as_the_others():
