@@ -93,17 +93,17 @@ def _examples(batch: dict[str, Any]) -> int:
     return sum(_examples(part) for part in batch.values())
 
 
-def record(path: Path, found: dict[str, Any]) -> None:
-    """Adds what was found to a file of results by recipe, in the order of the recipes."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    known |= found
-    text = json.dumps({name: known[name] for name in runs() if name in known}, indent=1)
+def record(path: Path, row: dict[str, Any]) -> None:
+    """Adds the row of a run to a file of rows, in the order of the recipes."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    rows = {one["run"]: one for one in [*known, row]}
+    text = json.dumps([rows[name] for name in runs() if name in rows], indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def table(rows: dict[str, Any], steps: dict[str, float]) -> str:
+def table(rows: list[dict[str, Any]], steps: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table, with the machine."""
-    where = next(iter(rows.values()))
+    where, of_step = rows[0], {row["run"]: row["estimated_seconds"] for row in steps}
     lines = [
         f"Measured on {where['cores']} cores of {where['device']}, {where['date']}, at commit "
         f"{short_commit(where['commit'])}.",
@@ -113,10 +113,11 @@ def table(rows: dict[str, Any], steps: dict[str, float]) -> str:
         + " | estimated ms for a step on an H100 | batches in a step, 0 workers |",
         "| --- |" + " ---: |" * (len(WORKERS) + 2),
     ]
-    for name, row in rows.items():
+    for row in rows:
         rates = (f"{row['examples'] / row['batch_seconds'][str(workers)]:,.0f}" for workers in WORKERS)
-        ratio = steps[name] / row["batch_seconds"]["0"]
-        lines.append(f"| {name} | {' | '.join(rates)} | {steps[name] * 1e3:.1f} | {ratio:.1f} |")
+        step = of_step[row["run"]]
+        ratio = step / row["batch_seconds"]["0"]
+        lines.append(f"| {row['run']} | {' | '.join(rates)} | {step * 1e3:.1f} | {ratio:.1f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     names = [name for name in arguments if name != "--steps"] or runs()
     if "--steps" in arguments:
         for name in names:
-            record(STEPS, {name: fastest_step(name)})
+            record(STEPS, {"run": name, "estimated_seconds": fastest_step(name)})
         return
     where = {
         "device": device_name(),
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         "commit": commit(),
     }
     for name in names:
-        record(RESULTS, {name: measured(name) | where})
+        record(RESULTS, {"run": name} | measured(name) | where)
     found, steps = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, STEPS))
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(with_table(page, table(found, steps), MARKERS), encoding="utf-8")

@@ -14,7 +14,7 @@ def test_the_page_has_the_table_of_the_recorded_rows():
     recorded, steps = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, STEPS))
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page, table(recorded, steps), MARKERS)
-    assert [*recorded] == [*steps] == runs()
+    assert [row["run"] for row in recorded] == [row["run"] for row in steps] == runs()
 
 
 class Data:
@@ -58,12 +58,14 @@ def test_whole_epochs_of_batches_as_on_a_gpu_are_measured_after_the_first_ones(m
     assert data.workers == [*WORKERS]
     assert changes == [("awd_lstm", {"data.few_lengths": True})]
     assert row == {"examples": 5.0, "batch_seconds": {str(n): pytest.approx(0.004) for n in WORKERS}}
-    shown = table({"awd_lstm": row | {"cores": 2, "device": "CPU", "date": "", "commit": "0" * 40}}, {"awd_lstm": 0.01})
+    where = {"run": "awd_lstm", "cores": 2, "device": "CPU", "date": "", "commit": "0" * 40}
+    shown = table([where | row], [{"run": "awd_lstm", "estimated_seconds": 0.01}])
     assert shown.endswith("| awd_lstm | 1,250 | 1,250 | 1,250 | 10.0 | 2.5 |\n")
 
 
 def test_results_are_kept_in_the_order_of_the_recipes(tmp_path):
     first, *_, last = runs()
-    record(tmp_path / "rows.json", {last: 1.0})
-    record(tmp_path / "rows.json", {first: 2.0})
-    assert [*json.loads((tmp_path / "rows.json").read_text()).items()] == [(first, 2.0), (last, 1.0)]
+    for run, seconds in ((last, 1.0), (first, 2.0), (last, 3.0)):
+        record(tmp_path / "rows.json", {"run": run, "seconds": seconds})
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [tuple(row.values()) for row in rows] == [(first, 2.0), (last, 3.0)]
