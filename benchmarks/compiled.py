@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from benchmarks.markdown import with_table
 from jaxnlp.cli.messages import exit_status
 from train.run.machine import commit, device_name, short_commit
@@ -55,6 +57,7 @@ def record(tables: dict[Path, dict[str, tuple[str, ...]]]) -> None:
 
 def where() -> dict[str, Any]:
     """The versions and the machine that compile. Call it after other processes: it keeps libtpu to this one."""
+    jax.config.update("jax_platforms", "cpu")  # a plugin for a GPU fails without one
     return {
         "jax": importlib.metadata.version("jax"),
         "device": device_name(),
