@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import optax
 
 from jaxnlp.models import Parameter
-from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matrix_products import operand_dtype, product, transposed
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
@@ -49,15 +48,12 @@ def orthogonalized(x: Array) -> Array:
     a, b, c = COEFFICIENTS
     operands = operand_dtype("auto") or jnp.float32
 
-    def iteration(_: Array, x: Array) -> Array:
+    for _ in range(ITERATIONS):
         short = x.astype(operands)
         square = product(short, short, "lmk,lnk->lmn")
         short_square = square.astype(operands)
         polynomial = b * square + c * product(short_square, short_square, "lmk,lkn->lmn")
-        return a * x + product(polynomial.astype(operands), short, "lmk,lkn->lmn")
-
-    # A loop compiles in less time, and costs a CPU more.
-    x = jax.lax.fori_loop(0, ITERATIONS, iteration, x, unroll=target_platform() == "cpu")
+        x = a * x + product(polynomial.astype(operands), short, "lmk,lkn->lmn")
     x = x.reshape(*batch, *x.shape[-2:])
     return x if wide else x.swapaxes(-1, -2)
 
@@ -99,9 +95,10 @@ def _directions(gradients: PyTree, parameters: PyTree) -> PyTree:
     for index, (x, parameter) in enumerate(zip(leaves, described, strict=True)):
         alike.setdefault((parameter.axes, x.shape), []).append(index)
     for (axes, shape), indices in alike.items():
-        matrices = as_matrices(axes, shape)
-        stack = orthogonalized(jnp.stack([leaves[index].reshape(matrices) for index in indices]))
-        for index, direction in zip(indices, ADAM_SIZE * max(matrices[-2:]) ** 0.5 * stack, strict=True):
+        *_, rows, columns = as_matrices(axes, shape)
+        ahead = orthogonalized(jnp.concatenate([leaves[index].reshape(-1, rows, columns) for index in indices]))
+        directions = jnp.split(ADAM_SIZE * max(rows, columns) ** 0.5 * ahead, len(indices))
+        for index, direction in zip(indices, directions, strict=True):
             leaves[index] = direction.reshape(shape).astype(leaves[index].dtype)
     return jax.tree.unflatten(structure, leaves)
 

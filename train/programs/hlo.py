@@ -1,12 +1,15 @@
 """Reads the text of a program: StableHLO as JAX lowers it, and HLO as XLA has optimised it."""
 
 import collections
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 _STABLEHLO = re.compile(r'^\s+(?:%\S+ = )?"?stablehlo\.(\w+)', re.MULTILINE)
+_FUNCTION = re.compile(r"^  func\.func (?:\w+ )?@([\w.$-]+|\"[^\"]+\")\((.*?)^  }$", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"^\s+(?:%\S+ = )?(?:func\.)?call @([\w.$-]+|\"[^\"]+\")\(", re.MULTILINE)
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\]")
@@ -156,9 +159,20 @@ def reused_arguments(text: str) -> int:
 
 
 def lowered_counts(text: str) -> tuple[int, int]:
-    """The numbers of operations and of products in the text of a lowered program, `lowered.as_text()`."""
-    ops = _STABLEHLO.findall(text)
-    return len(ops), sum(op in ("dot_general", "convolution") for op in ops)
+    """The numbers of operations and of products in the text of a lowered program, `lowered.as_text()`.
+
+    A function counts at each of its calls: JAX lowers equal layers as one. The body of a loop counts once.
+    """
+    functions = {found[1]: found[2] for found in _FUNCTION.finditer(text)}
+
+    @functools.cache
+    def counts(name: str) -> tuple[int, int]:
+        ops = _STABLEHLO.findall(functions[name])
+        called = [counts(one) for one in _CALL.findall(functions[name])]
+        products = sum(op in ("dot_general", "convolution") for op in ops)
+        return len(ops) + sum(one[0] for one in called), products + sum(one[1] for one in called)
+
+    return counts("main")
 
 
 def arrays(text: str) -> list[tuple[str, tuple[int, ...]]]:

@@ -106,6 +106,23 @@ def test_the_direction_is_of_the_running_mean_one_step_ahead():
 
 
 @pytest.mark.sweep(1)
+def test_matrices_of_one_shape_have_the_updates_that_each_has_alone():
+    """They are one stack, those of the other axes or shape another."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    shapes = {"a": (4, 6), "b": (4, 6), "c": (6, 4), "d": (4, 6)}
+    table = {name: Parameter("FD" if name == "d" else "DF") for name in shapes}
+    gradients = {name: jax.random.normal(key, shape) for key, (name, shape) in zip(keys, shapes.items(), strict=True)}
+
+    def updates(names):
+        muon = scale_by_muon(0.9, lambda params: {name: table[name] for name in params})
+        part = {name: gradients[name] for name in names}
+        return muon.update(part, muon.init(part))[0]
+
+    together = updates(shapes)
+    for name in shapes:
+        np.testing.assert_array_equal(together[name], updates([name])[name])
+
+
 @pytest.mark.parametrize(
     ("axes", "shape", "matrix"),
     [

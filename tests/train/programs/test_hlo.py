@@ -104,6 +104,17 @@ def test_an_optimised_program_of_this_version_of_xla_is_read():
     assert max(times for _, times in program.executed()) == 5
 
 
+def test_a_function_of_a_lowered_program_counts_at_each_of_its_calls():
+    layer = jax.jit(lambda x: jnp.sin(x @ x))
+    outer = jax.jit(lambda x: layer(layer(x)) + 1.0)
+    counts = [lowered_counts(jax.jit(step).lower(jnp.ones((2, 2))).as_text()) for step in (layer, outer)]
+    (operations, products), twice = counts
+    assert (operations, products) == (2, 1)
+    assert twice[1] == 2
+    assert twice[0] > 2 * operations
+    assert lowered_counts(jax.jit(lambda x: outer(outer(x))).lower(jnp.ones((2, 2))).as_text()) == (2 * twice[0], 4)
+
+
 @pytest.mark.parametrize("text", ["", "HloModule empty"])
 def test_a_text_without_a_program_has_none(text):
     assert parse(text).computations == {}
