@@ -9,8 +9,8 @@
 # training have the seconds since its process started, so the first with a validation loss of 1.47 says how long that
 # took. A second start, stopped after its first steps, has its programs from the cache.
 #
-# A step has its own time limit, and if it fails the others follow. The limits are 475 seconds together. What takes
-# longer is a command of its own, of about six minutes:
+# A step has its own time limit, and if it fails the others follow. The limits are 475 seconds together. After a long
+# installation the last steps have less time, or none. What takes longer is a command of its own, of about six minutes:
 #
 #     python3 -m jaxnlp train multi30k_transformer --workdir multi30k_run
 set -uo pipefail
@@ -20,16 +20,22 @@ mkdir "$out" || exit  # an old one would be mixed with the new rows
 out=$(cd "$out" && pwd)
 exec > >(tee "$out/log.txt") 2>&1
 if [ -n "$wheels" ]; then
-    python3 -m pip install --quiet --no-index --no-deps --no-compile --target /tmp/jaxnlp_wheels "$wheels"/*.whl || exit
+    options=(--quiet --no-index --no-deps --no-compile --target /tmp/jaxnlp_wheels)
+    timeout 120 python3 -m pip install "${options[@]}" "$wheels"/*.whl || exit
     export PYTHONPATH=/tmp/jaxnlp_wheels
 fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 limited() {  # SECONDS COMMAND...
-    local seconds=$1 began=$SECONDS
+    local seconds=$1 began=$SECONDS left=$((470 - SECONDS))
     shift
     echo "== $*"
-    timeout -k 10 "$seconds" "$@" || echo "ended with status $? after $((SECONDS - began)) s"
+    if ((left < 1)); then
+        echo "not started: eight minutes are over"
+    else
+        timeout -k 5 "$((seconds < left ? seconds : left))" "$@" ||
+            echo "ended with status $? after $((SECONDS - began)) s"
+    fi
 }
 timed() {  # each line after the seconds since the first
     local began=$SECONDS line

@@ -51,7 +51,7 @@ def test_each_step_has_a_limit_and_follows_a_step_that_failed(run, status, tmp_p
     limits = []
     for call, step in zip(calls, STEPS, strict=True):  # no other command than through timeout
         kill, grace, seconds, *command = call.split()
-        assert (kill, grace) == ("-k", "10")
+        assert (kill, grace) == ("-k", "5")
         assert " ".join(command).startswith(f"python3 -m {step}")
         limits.append(int(seconds))
     assert all(5 < limit < 200 for limit in limits)
@@ -65,6 +65,14 @@ def test_each_step_has_a_limit_and_follows_a_step_that_failed(run, status, tmp_p
 
 def test_without_data_nothing_is_trained_and_wheels_are_installed_first(run):
     calls, _ = run("wheels")
-    assert calls[0].startswith("python3 -m pip install")
+    assert calls[0].startswith("120 python3 -m pip install")
     assert [call for call in calls if "train" in call] == []
     assert len(calls) == 1 + len(STEPS) - 2
+
+
+@pytest.mark.parametrize(("seconds", "started"), [("440", len(STEPS) - 2), ("470", 0)])
+def test_steps_after_a_long_installation_have_the_rest_of_eight_minutes_or_are_not_started(run, seconds, started):
+    calls, printed = run("wheels", SECONDS=seconds)
+    limits = [int(call.split()[2]) for call in calls[1:]]
+    assert all(0 < limit <= 30 for limit in limits)
+    assert (len(limits), printed.count("eight minutes are over")) == (started, len(STEPS) - 2 - started)

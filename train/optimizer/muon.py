@@ -47,7 +47,6 @@ def orthogonalized(x: Array) -> Array:
     x = x / (jnp.linalg.norm(x, axis=(-2, -1), keepdims=True) + 1e-7)
     a, b, c = COEFFICIENTS
     operands = operand_dtype("auto") or jnp.float32
-
     for _ in range(ITERATIONS):
         short = x.astype(operands)
         square = product(short, short, "lmk,lnk->lmn")
