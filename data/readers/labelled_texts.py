@@ -221,14 +221,22 @@ class TextSource:
     def labelled(self, rows: Rows, targets: Targets) -> list[LabelledText]:
         """Rows with their labels; a warning names numbers that are written otherwise than their classes.
 
-        Raises: DataError naming the line with an unknown label.
+        Raises: DataError naming the first line with an unknown label, the number of such rows, and their labels.
         """
         path, table_rows = rows
         heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
-        texts = [
-            LabelledText(row.id, row.texts, None if row.label is None else self._parsed(targets, row, path), heading)
-            for row in table_rows
-        ]
+        texts, wrong = list[LabelledText](), dict[str, list[DataError]]()
+        for row in table_rows:
+            label = None
+            try:
+                label = None if row.label is None else self._parsed(targets, row, path)
+            except DataError as error:
+                wrong.setdefault(str(row.label), []).append(error)
+            texts.append(LabelledText(row.id, row.texts, label, heading))
+        if wrong:
+            (first, *_), count = next(iter(wrong.values())), sum(map(len, wrong.values()))
+            shown, more = ", ".join(map(repr, [*wrong][:SHOWN])), ", ..." if len(wrong) > SHOWN else ""
+            raise DataError(f"{first}; {count} rows have such labels: {shown}{more}" if count > 1 else str(first))
         written = self._names(str(row.label) for row in table_rows if row.label is not None)
         others = sorted(written.difference(targets.names))
         if others and targets.names and self.known is None:

@@ -203,6 +203,9 @@ def test_a_file_is_scored_with_the_labels_of_the_processor(table, tmp_path):
     write(path, ("text", "label"), [("the cat", "world"), ("sat", "weather")])
     with pytest.raises(DataError, match=r"more.csv, line 3: label must be one of arts, sport, world, got 'weather'"):
         config(table).read_file(path, processor)
+    write(path, ("text", "label"), [("the", label) for label in ("world", "snow", "rain", "snow")])
+    with pytest.raises(DataError, match=r"line 3: .*, got 'snow'; 3 rows have such labels: 'snow', 'rain'$"):
+        config(table).read_file(path, processor)
     write(path, ("text", "label"), [("the cat", "world")])
     assert texts_and_labels(config(table).read_file(path, processor)) == [("the cat", 2)]
     write(path, ("a", "label"), [("the cat", "world")])
