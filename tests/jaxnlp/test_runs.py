@@ -41,12 +41,13 @@ def unscored_run(finished_run, tmp_path_factory):
         shutil.copy(finished_run.folder / name, folder)
     state = jax.device_put(finished_run.state, jax.devices()[0])  # which saves faster than eight copies do
     processor = json.loads((folder / "processor.json").read_text())
+    identity = update(finished_run.config, **{"data.few_lengths": False}).identity()
     with Checkpoints(folder, keep=2) as checkpoints:
         for step, metrics in ((5, {"score": math.nan, "loss": math.nan}), (70, None)):
             average = jax.tree.map(lambda x, step=step: np.asarray(x) + np.float32(step), state.params)
             checkpoints.save(
                 state.replace(step=np.int32(step), ema=average),
-                RunSpec({}, finished_run.config.identity(), processor, description="", fingerprint=""),
+                RunSpec({}, identity, processor, description="", fingerprint=""),
                 RunProgress(state),
                 metrics=metrics,
                 data_state={},

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxnlp.models import Parameter
 from jaxnlp.ops.matrix_products import operand_dtype, product, transposed
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
@@ -90,9 +89,9 @@ def _directions(gradients: PyTree, parameters: PyTree) -> PyTree:
     program with few products compiles faster."""
     leaves, structure = jax.tree.flatten(gradients)
     alike: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-    described = jax.tree.leaves(parameters, is_leaf=lambda node: isinstance(node, Parameter))
-    for index, (x, parameter) in enumerate(zip(leaves, described, strict=True)):
-        alike.setdefault((parameter.axes, x.shape), []).append(index)
+    letters = jax.tree.leaves(jax.tree.map(lambda _, parameter: parameter.axes, gradients, parameters))
+    for index, (x, axes) in enumerate(zip(leaves, letters, strict=True)):
+        alike.setdefault((axes, x.shape), []).append(index)
     for (axes, shape), indices in alike.items():
         *_, rows, columns = as_matrices(axes, shape)
         ahead = orthogonalized(jnp.concatenate([leaves[index].reshape(-1, rows, columns) for index in indices]))
