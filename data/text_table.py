@@ -16,7 +16,7 @@ from data.pipelines.endless import iterable, shuffled
 from data.pipelines.epochs import ENDLESS
 from data.pipelines.fingerprints import fingerprint, vocabulary_text
 from data.pipelines.lengths import multiples
-from data.pipelines.schedules import Schedule, ScheduleName
+from data.pipelines.schedules import PartSchedule, ScheduleName
 from data.pipelines.table_batches import (
     Tokenized,
     oversampled,
@@ -306,7 +306,7 @@ class TextTable(TableFiles):
         """The batch of a training step, by its index, from each part's batches and number of examples."""
         if self.schedule == "together":
             return lambda step: self._together(part[step] for part in batches)
-        schedule = Schedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)
+        schedule = PartSchedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)
 
         def batch_of(step: int) -> NumpyBatch:
             part, turn = schedule.turn(step)

@@ -11,7 +11,7 @@ from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed, UserPath
 from jaxnlp.models import ModelConfig
-from jaxnlp.saving.serialization import to_json, without_means
+from jaxnlp.saving.serialization import to_json, without_execution_fields
 from jaxnlp.tasks import Task
 from train.optimizer import AdamW, OptimizerConfig
 
@@ -114,7 +114,7 @@ class TrainConfig(Config):
             others.remove("evaluate_every_steps")
         elif not schedule.ends_with_run:
             others.add("total_steps")
-        return without_means({name: value for name, value in to_json(self).items() if name not in others})
+        return without_execution_fields({name: value for name, value in to_json(self).items() if name not in others})
 
 
 def _names_inside(config: Any, prefix: str = "") -> Iterator[str]:

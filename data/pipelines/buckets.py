@@ -8,14 +8,11 @@ import grain
 import numpy as np
 
 from data import LazyBatch, NumpyBatch
-from data.pipelines.endless import TOGETHER, Examples
+from data.pipelines.endless import POOL_BATCHES, Examples
 from data.pipelines.epochs import ENDLESS, keeps_last
 from data.pipelines.lengths import fitting
 
 Example = TypeVar("Example")
-
-POOL_BATCHES = TOGETHER
-"""Number of batches in a pool."""
 
 
 @dataclasses.dataclass(frozen=True)

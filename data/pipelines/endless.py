@@ -10,7 +10,7 @@ from data import LazyBatch, NumpyBatch
 from data.pipelines.epochs import ENDLESS, Epochs
 from data.pipelines.orders import generators, shuffled_order
 
-TOGETHER = 16
+POOL_BATCHES = 16
 """Number of batches that a worker makes one after the other; as many as are sorted by length together."""
 Examples = Callable[[np.ndarray], list[Any]]
 """A pure function from indices [N] of endless examples, in increasing order, to the examples at them."""
@@ -58,4 +58,4 @@ def batched(rows: Callable[[np.ndarray], NumpyBatch], batch_size: int) -> grain.
 
 def iterable(batches: grain.MapDataset) -> Epochs:
     """Endless batches in their order; the iterator's state can be saved and set."""
-    return Epochs(lambda number: batches[number * TOGETHER : (number + 1) * TOGETHER])
+    return Epochs(lambda number: batches[number * POOL_BATCHES : (number + 1) * POOL_BATCHES])

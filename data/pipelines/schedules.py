@@ -13,7 +13,7 @@ LEAST_POWER = 0.2
 _BLOCK = 1_000
 
 
-class Schedule:
+class PartSchedule:
     """The part of each step, and the number of previous steps of that part.
 
     - round_robin: one after the other.

@@ -28,7 +28,7 @@ from jaxnlp.convert.tensors import WeightsError
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.input_files.web_addresses import is_web_address
 from jaxnlp.saving.atomic_files import new_folder
-from jaxnlp.text import looked_up_pieces, tokenizer_files
+from jaxnlp.text import marian_tokenizer, tokenizer_files
 from jaxnlp.text.foreign_settings import ForeignSettings
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
@@ -46,7 +46,7 @@ _PARTS = (
     WEIGHTS,
     INDEX,
     *tokenizer_files.FILES,
-    *looked_up_pieces.FILES,
+    *marian_tokenizer.FILES,
     *LENGTH_FILES,
     *REFUSED_FILES,
 )

@@ -58,14 +58,14 @@ def decoder_of(model: Any, length: int | None = None) -> Decoder:
 
     Args:
       model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)`, `capacity`,
-        `vocabulary_size` and `decoding_params(params)`, all as in `Decoder`. It may have `within(length)`: the same
-        function with a cache for at most so many tokens.
+        `vocabulary_size` and `decoding_params(params)`, all as in `Decoder`. It may have `with_cache_length(length)`:
+        the same function with a cache for at most so many tokens.
       length: of the longest sequence, in tokens: the cache of some models is then smaller than the context. It is
         rounded up to a power of two, so that few programs are compiled. None = the whole context.
     """
-    within = getattr(model, "within", None)
-    if length is not None and within is not None:
-        model = within(max(SMALLEST_CACHE, 1 << (length - 1).bit_length()))
+    with_cache_length = getattr(model, "with_cache_length", None)
+    if length is not None and with_cache_length is not None:
+        model = with_cache_length(max(SMALLEST_CACHE, 1 << (length - 1).bit_length()))
     return _decoder_of(model)
 
 

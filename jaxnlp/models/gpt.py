@@ -358,7 +358,7 @@ class GPT(nn.Module):
         """Number of positions that a cache can store."""
         return self.cache_length or self.config.context_length
 
-    def within(self, length: int) -> "GPT":
+    def with_cache_length(self, length: int) -> "GPT":
         """The same function with a cache for sequences of at most this length."""
         return self.clone(cache_length=min(length, self.config.context_length))
 

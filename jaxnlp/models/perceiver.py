@@ -135,7 +135,7 @@ class Perceiver(GPT):
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
         return [((batch, self.config.context_length, self.config.width),)]
 
-    def within(self, length: int) -> "Perceiver":
+    def with_cache_length(self, length: int) -> "Perceiver":
         """The model itself: each token reads the latents of the whole context."""
         del length
         return self

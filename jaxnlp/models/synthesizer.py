@@ -47,7 +47,7 @@ class Synthesizer(GPT):
         values = self._heads_shape(batch)
         return [(values,)] * self.config.num_layers
 
-    def within(self, length: int) -> "Synthesizer":
+    def with_cache_length(self, length: int) -> "Synthesizer":
         """The model itself: the weights of a token have the length of the context."""
         del length
         return self

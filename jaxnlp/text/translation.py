@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from jaxnlp.text.generation_constraints import UNCONSTRAINED, GenerationConstraints
-from jaxnlp.text.looked_up_pieces import LookedUpPieces
+from jaxnlp.text.marian_tokenizer import MarianTokenizer
 from jaxnlp.text.pretrained_subwords import PretrainedSubwords
 from jaxnlp.text.raw_texts import as_texts, padded_rows
 from jaxnlp.text.subwords import Subwords
@@ -118,5 +118,5 @@ class TranslationProcessor:
 
 def _tokenizer(fields: dict[str, Any]) -> Subwords | PretrainedSubwords:
     if "pieces" in fields:
-        return LookedUpPieces.from_json(fields)
+        return MarianTokenizer.from_json(fields)
     return PretrainedSubwords.from_json(fields) if "tokenizer" in fields else Subwords.from_json(fields)

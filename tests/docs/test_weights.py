@@ -30,7 +30,7 @@ from jaxnlp.models.llama import Llama, LlamaConfig
 from jaxnlp.models.vit import ViT, ViTConfig
 from jaxnlp.runs import load_pretrained
 from jaxnlp.tasks.image_text_similarity import ImageTextSimilarity
-from jaxnlp.text.looked_up_pieces import CLASS as LOOKED_UP
+from jaxnlp.text.marian_tokenizer import CLASS as LOOKED_UP
 from jaxnlp.text.tokenizer_classes import classes
 from tests import decoder_folders, encoder_decoder_folders, image_folders
 from tests.encoder_folders import make_model, save_tokenizer

@@ -8,7 +8,7 @@ also the start symbol, gets the whole gradient.
 from jaxnlp.convert.encoder_decoders.bart import APPLIED, FIXED, IGNORED, SUPPORTED
 from jaxnlp.convert.encoder_decoders.bart import FAMILY as BART
 from jaxnlp.convert.settings import model_settings
-from jaxnlp.text.looked_up_pieces import LookedUpPieces
+from jaxnlp.text.marian_tokenizer import MarianTokenizer
 
 FAMILY = BART._replace(
     title="Marian",
@@ -25,5 +25,5 @@ FAMILY = BART._replace(
     mask_is_optional=False,
     two_tables=True,
     special={"pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100},
-    tokenizer=LookedUpPieces,
+    tokenizer=MarianTokenizer,
 )

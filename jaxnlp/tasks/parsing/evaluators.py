@@ -10,7 +10,7 @@ from jaxnlp.pages.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
 from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
-from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
+from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, scores, word_results, worst
 from jaxnlp.text.conllu import UNSPECIFIED, TreeSentence, universal, written
 from jaxnlp.typing import Batch, Params
 
@@ -68,7 +68,7 @@ class Validation(Evaluator):
         files = {"predictions.conllu": written(parsed)}
         if not scoring.split.scored:
             return Evaluation({}, files)
-        words = judged(sentences, trees)
+        words = word_results(sentences, trees)
         metrics = scoring.sums() | measured | scores(words) | {"exact_match": exact_match(sentences, trees)}
         remarks: dict[str, Any] = {"num_beams": self.num_beams}
         if self.tagger is not None:
@@ -80,7 +80,7 @@ def _measured_with_tags(
     sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence], trees: Sequence[Tree]
 ) -> dict[str, Metric]:
     """The metrics of `PREDICTED`."""
-    metrics = scores(judged(sentences, trees))
+    metrics = scores(word_results(sentences, trees))
     values = (tag_accuracy(sentences, tagged), metrics["uas"], metrics["las"])
     return dict(zip(PREDICTED, values, strict=True))
 

@@ -42,7 +42,7 @@ class Tree(NamedTuple):
     relations: Sequence[str]
 
 
-class Judged(NamedTuple):
+class WordResults(NamedTuple):
     """All W words of the sentences.
 
     Attributes:
@@ -62,7 +62,7 @@ class Judged(NamedTuple):
     length: np.ndarray
 
 
-def judged(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Judged:
+def word_results(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> WordResults:
     """Compares trees with the gold trees. Raises: ValueError when a sentence does not have a gold tree."""
     head, subtype, gold, predicted, length = list[bool](), list[bool](), list[str](), list[str](), list[int]()
     for sentence, tree in zip(sentences, trees, strict=True):
@@ -74,10 +74,10 @@ def judged(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Judged:
         predicted += map(universal, tree.relations)
         length += [abs(word - right) if right else 0 for word, right in enumerate(sentence.heads, 1)]
     relation = [a == b for a, b in zip(gold, predicted, strict=True)]
-    return Judged(np.array(head), np.array(relation), np.array(subtype), gold, predicted, np.array(length))
+    return WordResults(np.array(head), np.array(relation), np.array(subtype), gold, predicted, np.array(length))
 
 
-def scores(words: Judged) -> dict[str, Metric]:
+def scores(words: WordResults) -> dict[str, Metric]:
     """The metrics of `SCORES`. A share of no words is 0, for example if all words are punctuation."""
     kept = np.array([relation != PUNCTUATION for relation in words.gold])
     labelled = words.head & words.relation
@@ -101,7 +101,7 @@ def exact_match(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Met
     return Metric(float(np.mean(right)), len(right))
 
 
-def blocks(words: Judged) -> list[Block]:
+def blocks(words: WordResults) -> list[Block]:
     """For the report: scores by relation and by length, and confusions of relations."""
     return [
         Block("Relations", _by_relation(words)),
@@ -111,7 +111,7 @@ def blocks(words: Judged) -> list[Block]:
     ]
 
 
-def _by_relation(words: Judged) -> Table:
+def _by_relation(words: WordResults) -> Table:
     labelled = words.head & words.relation
     rows = []
     for relation, count in Counter(words.gold).most_common():
@@ -125,7 +125,7 @@ def _by_relation(words: Judged) -> Table:
     return Table(header, tuple(rows), bars=(2, 3, 4, 5), note=note, folded=len(rows) > MAX_OPEN)
 
 
-def _groups(words: Judged) -> list[tuple[str, np.ndarray]]:
+def _groups(words: WordResults) -> list[tuple[str, np.ndarray]]:
     """Names of groups by length, and which words are in each."""
     groups = [("root", words.length == 0)]
     least = 1
@@ -136,7 +136,7 @@ def _groups(words: Judged) -> list[tuple[str, np.ndarray]]:
     return [*groups, (f"{least} and more", words.length >= least)]
 
 
-def _by_length(words: Judged) -> Table:
+def _by_length(words: WordResults) -> Table:
     labelled = words.head & words.relation
     rows = tuple(
         (name, int(chosen.sum()), float(words.head[chosen].mean()), float(labelled[chosen].mean()))
@@ -150,7 +150,7 @@ def _by_length(words: Judged) -> Table:
     return Table(("length", "words", "UAS", "LAS"), rows, bars=(2, 3), note=note)
 
 
-def _curve(words: Judged) -> Lines:
+def _curve(words: WordResults) -> Lines:
     labelled = words.head & words.relation
     lengths = [n for n in range(1, MAX_CURVE + 1) if (words.length == n).any()]
     lines = [
@@ -160,7 +160,7 @@ def _curve(words: Judged) -> Lines:
     return Lines(tuple(lines), "length of the arc", "share of right words")
 
 
-def _confusions(words: Judged) -> Table:
+def _confusions(words: WordResults) -> Table:
     wrong = Counter((a, b) for a, b in zip(words.gold, words.predicted, strict=True) if a != b)
     with_head = Counter(
         (a, b) for a, b, right in zip(words.gold, words.predicted, words.head, strict=True) if a != b and right
@@ -173,7 +173,7 @@ def worst(sentences: Sequence[TreeSentence], trees: Sequence[Tree], limit: int) 
     """The indices of the sentences with the most wrong words, in LAS."""
     wrong = []
     for sentence, tree in zip(sentences, trees, strict=True):
-        words = judged([sentence], [tree])
+        words = word_results([sentence], [tree])
         wrong.append(int((~(words.head & words.relation)).sum()))
     order = sorted(range(len(wrong)), key=lambda index: (-wrong[index], index))
     return [index for index in order[:limit] if wrong[index]]

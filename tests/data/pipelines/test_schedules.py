@@ -2,11 +2,11 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from data.pipelines.schedules import Schedule
+from data.pipelines.schedules import PartSchedule
 
 
 def turns(name, sizes=(100, 300, 600), steps=5_000, *, length=10, seed=0):
-    schedule = Schedule(name, sizes, length=length, seed=seed)
+    schedule = PartSchedule(name, sizes, length=length, seed=seed)
     return np.array([schedule.turn(step) for step in range(steps)])
 
 
@@ -22,7 +22,7 @@ def test_each_tasks_turns_are_counted_from_zero_without_a_gap(name):
 @pytest.mark.parametrize("name", ["round_robin", "proportional", "annealed", "sequential"])
 def test_a_step_may_be_asked_for_in_any_order_and_by_another_process(name):
     expected = turns(name, steps=2_500)
-    schedule = Schedule(name, (100, 300, 600), length=10, seed=0)
+    schedule = PartSchedule(name, (100, 300, 600), length=10, seed=0)
     of_a_process = cloudpickle.loads(cloudpickle.dumps(schedule))
     for step in (2_499, 3, 1_000, 999, 0, 2_001):
         assert schedule.turn(step) == of_a_process.turn(step) == tuple(expected[step])
@@ -30,7 +30,7 @@ def test_a_step_may_be_asked_for_in_any_order_and_by_another_process(name):
 
 @pytest.mark.parametrize("name", ["proportional", "annealed"])
 def test_a_far_step_may_be_asked_for_first(name):
-    schedule, turns = Schedule(name, (3, 1), length=10, seed=0), {}
+    schedule, turns = PartSchedule(name, (3, 1), length=10, seed=0), {}
     for step in range(1_500_000, 1_500_020):
         task, turn = schedule.turn(step)
         assert turn == turns.get(task, turn - 1) + 1

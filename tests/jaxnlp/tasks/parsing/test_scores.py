@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
+from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, scores, word_results, worst
 from jaxnlp.text.conllu import sentence_of
 
 # She was seen by him .      The cat sleeps
@@ -21,7 +21,7 @@ TREES = [
 
 
 def test_scores_are_those_counted_by_hand():
-    found = scores(judged(SENTENCES, TREES))
+    found = scores(word_results(SENTENCES, TREES))
     assert {name: (round(metric.value * metric.count), metric.count) for name, metric in found.items()} == {
         "uas": (7, 9),
         "las": (6, 9),
@@ -34,7 +34,7 @@ def test_scores_are_those_counted_by_hand():
 
 def test_gold_trees_have_all_words_right():
     trees = [Tree(one.heads, one.relations) for one in SENTENCES]
-    assert {metric.value for metric in scores(judged(SENTENCES, trees)).values()} == {1.0}
+    assert {metric.value for metric in scores(word_results(SENTENCES, trees)).values()} == {1.0}
     assert worst(SENTENCES, trees, 10) == []
     subtypes = [Tree(one.heads, [name.partition(":")[0] for name in one.relations]) for one in SENTENCES]
     assert exact_match(SENTENCES, subtypes).value == 1.0
@@ -42,13 +42,13 @@ def test_gold_trees_have_all_words_right():
 
 def test_sentences_of_punctuation_alone_have_a_share_of_zero_of_no_words():
     sentence = sentence_of(["."], heads=[0], relations=["punct"])
-    found = scores(judged([sentence], [Tree([0], ["punct"])]))
+    found = scores(word_results([sentence], [Tree([0], ["punct"])]))
     assert found["las_without_punctuation"] == (0.0, 0)
     assert found["las"] == (1.0, 1)
 
 
 def test_tables_are_by_relation_and_by_length():
-    table, lengths, curve, confusions = [block.content for block in blocks(judged(SENTENCES, TREES))]
+    table, lengths, curve, confusions = [block.content for block in blocks(word_results(SENTENCES, TREES))]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["root"] == (2, 1.0, 1.0, 1.0, 1.0)
     assert rows["nsubj"] == (2, 1.0, 1.0, 1.0, 1.0)
@@ -66,7 +66,7 @@ def test_long_arcs_are_grouped():
     n = 40
     sentence = sentence_of(["w"] * n, heads=[n] * (n - 1) + [0], relations=["dep"] * (n - 1) + ["root"])
     (_, lengths, *_) = [
-        block.content for block in blocks(judged([sentence], [Tree(sentence.heads, sentence.relations)]))
+        block.content for block in blocks(word_results([sentence], [Tree(sentence.heads, sentence.relations)]))
     ]
     assert [row[:2] for row in lengths.rows] == [
         *(("root", 1), ("1", 1), ("2", 1), ("3", 1), ("4", 1), ("5-6", 2), ("7-9", 3), ("10-14", 5), ("15-24", 10)),
@@ -82,5 +82,5 @@ def test_the_sentence_with_the_most_wrong_words_is_first():
 
 def test_a_sentence_without_a_tree_is_refused():
     with pytest.raises(ValueError, match="sentence 1 has no tree to compare with"):
-        judged([sentence_of(["a"])], [Tree([0], ["root"])])
-    assert np.array(judged(SENTENCES, TREES).length).tolist() == [2, 1, 0, 1, 2, 3, 1, 1, 0]
+        word_results([sentence_of(["a"])], [Tree([0], ["root"])])
+    assert np.array(word_results(SENTENCES, TREES).length).tolist() == [2, 1, 0, 1, 2, 3, 1, 1, 0]

@@ -52,7 +52,7 @@ _RULES = TOKENIZER_SETTINGS._replace(
 """tokenizer_config.json."""
 
 
-class LookedUpPieces(PretrainedSubwords):
+class MarianTokenizer(PretrainedSubwords):
     """Two SentencePiece models, one for sources and one for targets, and one table of V ids for their pieces; or the
     tokenizer of targets of a model with two tables, see `of_sources`.
 

@@ -8,7 +8,7 @@ import transformers
 
 from jaxnlp.saving.serialization import processor_from_json, processor_to_json
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.looked_up_pieces import LookedUpPieces
+from jaxnlp.text.marian_tokenizer import MarianTokenizer
 from jaxnlp.text.translation import TranslationProcessor
 from tests.encoder_folders import TEXTS, random_texts
 from tests.jaxnlp.text.test_sentencepiece import random_text
@@ -25,7 +25,7 @@ CASES = [
 def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = save_tokenizer(folder)
-    return folder, tokenizer, LookedUpPieces.of_folder(folder, len(tokenizer) - 1)
+    return folder, tokenizer, MarianTokenizer.of_folder(folder, len(tokenizer) - 1)
 
 
 def assert_same_text(tokenizer, held, ids):
@@ -62,7 +62,7 @@ def test_texts_of_random_ids_are_those_of_transformers_without_special_tokens(ti
 @pytest.mark.parametrize("kinds", [("unigram", "bpe"), ("bpe", "unigram")], ids=str)
 def test_tokens_and_texts_of_random_texts_are_those_of_transformers(kinds, tmp_path):
     tokenizer = save_tokenizer(tmp_path, kinds=kinds, clean_up_tokenization_spaces=True)
-    held = LookedUpPieces.of_folder(tmp_path, len(tokenizer) - 1)
+    held = MarianTokenizer.of_folder(tmp_path, len(tokenizer) - 1)
     generator = random.Random(0)
     texts = [random_text(generator) + generator.choice(["", " .", "</s>", "<unk>", " n't"]) for _ in range(1000)]
     texts += [" ".join(generator.choice(TEXTS).split()[::-1]) for _ in range(100)]
@@ -87,12 +87,12 @@ def test_a_processor_is_read_back_equal_and_written_again_with_the_same_files(ti
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert (theirs.model_max_length, theirs.get_vocab()) == (77, tokenizer.get_vocab())
-    assert LookedUpPieces.of_folder(tmp_path, held.start) == held
+    assert MarianTokenizer.of_folder(tmp_path, held.start) == held
 
 
 def test_two_tables_have_the_ids_of_transformers_and_are_written_again(tmp_path):
     tokenizer = save_tokenizer(tmp_path, separate=True)
-    target = LookedUpPieces.of_folder(tmp_path, tokenizer.pad_token_id)
+    target = MarianTokenizer.of_folder(tmp_path, tokenizer.pad_token_id)
     source = target.of_sources()
     processor = TranslationProcessor(source, target)
     assert not processor.shared
@@ -104,11 +104,11 @@ def test_two_tables_have_the_ids_of_transformers_and_are_written_again(tmp_path)
         assert ids == tokenizer(text_target=text)["input_ids"], text
         assert_same_text(tokenizer, target, ids)
     target.save(tmp_path, max_length=77)
-    assert LookedUpPieces.of_folder(tmp_path, target.start) == target
+    assert MarianTokenizer.of_folder(tmp_path, target.start) == target
     assert transformers.AutoTokenizer.from_pretrained(tmp_path).target_encoder == tokenizer.target_encoder
     (tmp_path / "target_vocab.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"no target_vocab\.json, which MarianTokenizer needs with separate"):
-        LookedUpPieces.of_folder(tmp_path, 3)
+        MarianTokenizer.of_folder(tmp_path, 3)
 
 
 REFUSED = [
@@ -130,7 +130,7 @@ def test_settings_that_change_tokens_and_are_not_supported_are_refused_by_name(c
     file = tmp_path / "tokenizer_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     with pytest.raises(ValueError, match=message):
-        LookedUpPieces.of_folder(tmp_path, 3)
+        MarianTokenizer.of_folder(tmp_path, 3)
 
 
 def test_files_that_are_missing_or_damaged_are_named(tiny, tmp_path):
@@ -138,10 +138,10 @@ def test_files_that_are_missing_or_damaged_are_named(tiny, tmp_path):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "source.spm").write_bytes(b"\xff")
     with pytest.raises(ValueError, match=r"source\.spm is not a SentencePiece model"):
-        LookedUpPieces.of_folder(tmp_path, 3)
+        MarianTokenizer.of_folder(tmp_path, 3)
     (tmp_path / "source.spm").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no source\.spm"):
-        LookedUpPieces.of_folder(tmp_path, 3)
+        MarianTokenizer.of_folder(tmp_path, 3)
 
 
 def test_dropout_half_characters_and_wrong_fields_are_refused(tiny):
@@ -153,4 +153,4 @@ def test_dropout_half_characters_and_wrong_fields_are_refused(tiny):
     fields = held.to_json()
     for name, value in (("models", ["a"]), ("models", [1, 2]), ("never", ["a"]), ("pieces", []), ("clean_up", None)):
         with pytest.raises(ValueError, match="subwords"):
-            LookedUpPieces.from_json(fields | {name: value})
+            MarianTokenizer.from_json(fields | {name: value})
