@@ -57,6 +57,22 @@ class Adopted(NamedTuple):
     matching_heads: Callable[[Any], Params] | None = None
 
 
+def is_own(name: str) -> bool:
+    """Whether a field keeps its value when a config adopts a pretrained architecture."""
+    return name == "compute" or name.endswith("dropout_rate")
+
+
+def with_own_fields(theirs: Any, ours: Any) -> Any:
+    """A pretrained config with the dropout rates and the `compute` of ours."""
+    own = {field.name: getattr(ours, field.name) for field in dataclasses.fields(ours) if is_own(field.name)}
+    return dataclasses.replace(theirs, **own)
+
+
+def transformer_note(part: str, config: Any, name: str) -> str:
+    """A message for the user: the shape of a pretrained Transformer, and where it is from."""
+    return f"{part} from {name}: {config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(Config):
     """The base of every family's config: frozen, hashable, and able to build its module.
@@ -122,7 +138,7 @@ class ModelConfig(Config):
         """The fields that define the model's function, by name: all except `compute` and dropout rates. Runs whose
         fields are equal can use each other's parameters."""
         rest = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in rest.items() if name != "compute" and not name.endswith("dropout_rate")}
+        return {name: value for name, value in rest.items() if not is_own(name)}
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The parts of a pretrained model that this model uses: by default all parameters, with its architecture.
@@ -141,7 +157,8 @@ class ModelConfig(Config):
                 f"its model is a {type(theirs).__name__}, expected {type(self).__name__}; give a run with such a model"
             )
         before, now = theirs.architecture(), self.architecture()
-        names = [name for name, value in before.items() if value != now[name]]
+        # A field that is None has a default value, derived from other fields such as the width, which may change here.
+        names = [name for name, value in before.items() if value != now[name] or getattr(self, name) is None]
         fields = {name: getattr(theirs, name) for name in names if getattr(theirs, name) != getattr(self, name)}
         values = ", ".join(f"model.{name} {value}" for name, value in fields.items())
         notes = (f"from {pretrained.name}: {values}",) if fields else ()

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.config import Config, Count, Layers, Natural, Positive, ProperFraction, Rate
-from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
+from jaxnlp.models import Adopted, ModelConfig, Parameter, is_own, parameter_table, transformer_note, with_own_fields
 from jaxnlp.nn.attention import Rotary, SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
@@ -205,7 +205,7 @@ class BertConfig(Config):
         """See `ModelConfig.architecture`."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields |= {"feed_forward_width": self.hidden_width, "embedding_width": self.embedded_width}
-        return {name: value for name, value in fields.items() if not name.endswith("dropout_rate")}
+        return {name: value for name, value in fields.items() if not is_own(name)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,15 +243,12 @@ class BertModelConfig(ModelConfig):
         path = getattr(theirs, "bert_path", None)
         if path is None:
             raise ValueError(f"it does not have a BERT: its model is a {type(theirs).__name__}; give a run with a BERT")
-        fields = dataclasses.fields(BertConfig)
-        rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
-        encoder = dataclasses.replace(theirs.encoder, **rates)
-        shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
+        encoder = with_own_fields(theirs.encoder, self.encoder)
         return Adopted(
             self.with_encoder(encoder),
             {"encoder": functools.reduce(operator.getitem, path, pretrained.params)},
             theirs.bert_vocabulary(pretrained.processor),
-            (f"encoder from {pretrained.name}: {shape}",),
+            (transformer_note("encoder", encoder, pretrained.name),),
         )
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import Natural
-from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models import Adopted, Parameter, parameter_table, transformer_note, with_own_fields
 from jaxnlp.models.classifier import HEAD, ClassifierConfig
 from jaxnlp.models.gpt import GPT, GPTConfig
 from jaxnlp.models.llama import LlamaConfig
@@ -74,10 +74,9 @@ class DecoderClassifierConfig(ClassifierConfig):
         """The decoder of a GPT or a Llama with its shape, or of a classifier with one, with the head if it fits;
         dropout rates stay those of this config."""
         theirs, processor = pretrained.model.config, pretrained.processor
-        rates = {name: rate for name, rate in vars(self).items() if name.endswith("dropout_rate")}
         if type(theirs) in _CLASSIFIERS.values():
             kind: Any = type(theirs)
-            ours = self if type(self) is kind else kind(**rates, compute=self.compute)
+            ours = self if type(self) is kind else with_own_fields(kind(), self)
             return ClassifierConfig.adopt(ours, pretrained)
         if type(theirs) not in _CLASSIFIERS or not isinstance(processor, BytePairs):
             raise ValueError(
@@ -86,12 +85,11 @@ class DecoderClassifierConfig(ClassifierConfig):
             )
         padding = processor.named.get("pad_token", processor.named.get("eos_token"))
         config = classifier_of(
-            dataclasses.replace(theirs, **rates, compute=self.compute),
+            with_own_fields(theirs, self),
             padding_id=None if padding is None else processor.id_of(padding),
         )
         params = {name: x for name, x in pretrained.params.items() if name != HEAD}
-        shape = f"{config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
-        notes = (f"decoder from {pretrained.name}: {shape}",)
+        notes = (transformer_note("decoder", config, pretrained.name),)
         return Adopted(config, {DECODER: params}, processor.of_whole_texts(), notes)
 
 

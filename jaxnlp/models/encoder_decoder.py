@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
 from jaxnlp.config import Count, Layers, Natural, ProperFraction, Rate
-from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models import Adopted, Parameter, parameter_table, with_own_fields
 from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, normalizer, parameters_of_blocks, shifts
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import TranslationCache
@@ -144,10 +144,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)
-        own = {name: value for name, value in vars(self).items() if name.endswith("dropout_rate")}
         length = theirs.context_length if theirs.positions == "learned" else self.context_length
-        own |= {"context_length": length, "compute": self.compute}
-        config = dataclasses.replace(theirs, **own)
+        config = dataclasses.replace(with_own_fields(theirs, self), context_length=length)
         shape = f"{config.num_layers} and {config.decoder_layers} layers, {config.width} wide, {config.num_heads} heads"
         note = f"encoder and decoder from {pretrained.name}: {shape}"
         processor = pretrained.processor.without_min_length()

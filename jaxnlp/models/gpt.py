@@ -17,7 +17,7 @@ import numpy as np
 from jax.nn.initializers import normal
 
 from jaxnlp.config import Count, Layers, ProperFraction, Rate
-from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
+from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table, transformer_note, with_own_fields
 from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
@@ -121,10 +121,9 @@ class GPTConfig(ModelConfig):
         theirs = pretrained.model.config
         if pretrained.folder is not None or type(theirs) is not type(self):
             return super().adopt(pretrained)
-        rates = {name: rate for name, rate in vars(self).items() if name.endswith("dropout_rate")}
-        config = dataclasses.replace(theirs, **rates, compute=self.compute)
-        shape = f"{config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
-        return Adopted(config, pretrained.params, pretrained.processor, (f"decoder from {pretrained.name}: {shape}",))
+        config = with_own_fields(theirs, self)
+        notes = (transformer_note("decoder", config, pretrained.name),)
+        return Adopted(config, pretrained.params, pretrained.processor, notes)
 
     @property
     def mixer(self) -> Layer:

@@ -21,7 +21,7 @@ import numpy as np
 from jax.nn.initializers import normal
 
 from jaxnlp.config import Count, Layers, Positive, Rate
-from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models import Adopted, Parameter, parameter_table, transformer_note, with_own_fields
 from jaxnlp.models.classifier import HEAD, ClassifierConfig, matching_heads
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
@@ -169,10 +169,8 @@ class ViTConfig(ClassifierConfig):
         foreign = pretrained.folder is None and type(theirs) is type(self)
         like, notes = self, list[str]()
         if foreign:
-            rates = {name: rate for name, rate in vars(self).items() if name.endswith("dropout_rate")}
-            like = dataclasses.replace(theirs, **rates, compute=self.compute)
-            shape = f"{like.num_layers} layers, {like.width} wide, {like.num_heads} heads"
-            notes += [f"image encoder from {pretrained.name}: {shape}"]
+            like = with_own_fields(theirs, self)
+            notes += [transformer_note("image encoder", like, pretrained.name)]
             notes += [] if HEAD in pretrained.params else ["its head is initialised at random: the weights have none"]
             notes += [] if like.pooler_width is None else ["its pooler is not used"]
             notes += [] if like.projection_width is None else ["its projection is not used"]

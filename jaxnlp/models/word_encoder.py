@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from jaxnlp.config import Count, Natural, Rate, UserPath, Window
 from jaxnlp.corpus import Corpus
-from jaxnlp.models import Adopted, ModelConfig, parameter_table
+from jaxnlp.models import Adopted, ModelConfig, parameter_table, with_own_fields
 from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.compute import TransformerCompute
@@ -192,8 +192,7 @@ class WordEncoderConfig(ModelConfig):
         theirs = pretrained.model.config
         if type(theirs) is type(self):
             if self.bert and theirs.bert:
-                rates = _rates(self.encoder)
-                mine = dataclasses.replace(self, encoder=dataclasses.replace(theirs.encoder, **rates))
+                mine = dataclasses.replace(self, encoder=with_own_fields(theirs.encoder, self.encoder))
                 return super(WordEncoderConfig, mine).adopt(pretrained)
             return super().adopt(pretrained)
         if not self.bert:
@@ -202,11 +201,6 @@ class WordEncoderConfig(ModelConfig):
         assert isinstance(adopted.config, BertModelConfig)
         config = dataclasses.replace(self, encoder=adopted.config.encoder)
         return adopted._replace(config=config, params={NAME: {"bert": adopted.params["encoder"]}})
-
-
-def _rates(config: BertConfig) -> dict[str, Any]:
-    names = [field.name for field in dataclasses.fields(config) if field.name.endswith("dropout_rate")]
-    return {name: getattr(config, name) for name in names}
 
 
 class WordEncoder(nn.Module):

@@ -27,7 +27,7 @@ from jaxnlp.models import Parameter
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.optimizer import OptimizerConfig
-from train.optimizer.partial import Index, leave_frozen, leave_other_rows
+from train.optimizer.partial import Index, leave_frozen
 
 Path = tuple[str, ...]
 Table = Callable[[Path], Parameter]
@@ -102,9 +102,8 @@ def with_lora(
         return None if whole(path) or frozen(path) else rows(path)
 
     has_factors = adapted(table, config.lora_targets)
-    trained = leave_frozen(optimizer, lambda path: not whole(path) and trained_rows(path) is None)
     return low_rank(
-        leave_other_rows(trained, trained_rows),
+        leave_frozen(optimizer, lambda path: not whole(path) and trained_rows(path) is None, trained_rows),
         lambda path: has_factors(path) and not frozen(path),
         table,
         rank=config.lora_rank,

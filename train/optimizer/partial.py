@@ -33,55 +33,34 @@ def without_gradients(objective: Objective, frozen: Callable[[tuple[str, ...]], 
 
 
 def leave_frozen(
-    optimizer: optax.GradientTransformationExtraArgs, frozen: Callable[[tuple[str, ...]], bool]
+    optimizer: optax.GradientTransformationExtraArgs,
+    frozen: Callable[[tuple[str, ...]], bool],
+    rows: Callable[[tuple[str, ...]], Index | None] = lambda path: None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Hides frozen parameters from an optimizer: their update is 0, and they have no optimizer state.
+    """Hides frozen parameters and rows from an optimizer: their update is 0, and they have no optimizer state.
 
-    If no parameter is frozen, the state is that of the optimizer.
+    If nothing is frozen, the state is that of the optimizer.
 
     Args:
-      optimizer: for the other parameters.
+      optimizer: for the other parameters, some of which may have fewer rows.
       frozen: whether the parameter at a path is frozen.
+      rows: the index of the rows that are trained of another parameter; None = all.
     """
 
-    def seen(tree: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(lambda path, x: optax.MaskedNode() if frozen(names(path)) else x, tree)
-
-    def init(params: Params) -> PyTree:
-        return optimizer.init(seen(params))
-
-    def update(updates: PyTree, state: PyTree, params: Params | None = None, **extra: Any):
-        trained, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
-        return jax.tree.map(
-            lambda new, old: jnp.zeros_like(old) if isinstance(new, optax.MaskedNode) else new,
-            trained,
-            updates,
-            is_leaf=lambda node: isinstance(node, optax.MaskedNode),
-        ), state
-
-    return optax.GradientTransformationExtraArgs(init, update)
-
-
-def leave_other_rows(
-    optimizer: optax.GradientTransformationExtraArgs, rows: Callable[[tuple[str, ...]], Index | None]
-) -> optax.GradientTransformationExtraArgs:
-    """Shows an optimizer only some rows of parameters: the update of others is 0, and they have no optimizer state.
-
-    Args:
-      optimizer: for parameters, some of which have fewer rows.
-      rows: the index of these rows of the parameter at a path; None = all.
-    """
-
-    def part(path: tuple[Any, ...], x: Array) -> Array:
+    def trained(path: tuple[Any, ...], x: Array) -> PyTree:
+        if frozen(names(path)):
+            return optax.MaskedNode()
         index = rows(names(path))
         return x if index is None else x[index]
 
-    def whole(path: tuple[Any, ...], x: Array, new: Array) -> Array:
+    def whole(path: tuple[Any, ...], x: Array, new: PyTree) -> Array:
+        if isinstance(new, optax.MaskedNode):
+            return jnp.zeros_like(x)
         index = rows(names(path))
         return new if index is None else jnp.zeros_like(x).at[index].set(new)
 
     def seen(tree: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(part, tree)
+        return jax.tree_util.tree_map_with_path(trained, tree)
 
     def init(params: Params) -> PyTree:
         return optimizer.init(seen(params))

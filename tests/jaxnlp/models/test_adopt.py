@@ -63,6 +63,14 @@ def test_the_shape_is_that_of_a_run_and_dropout_and_compute_are_the_configs_own(
         LlamaConfig().adopt(run)
 
 
+def test_a_width_that_is_equal_only_by_the_default_of_another_width_is_taken():
+    theirs = GPTConfig(width=8, feed_forward_width=64)
+    run = Trained(LanguageModel(), theirs.build(sized(5)), {"positions": 1}, None, name="gpt", folder=Path("runs/gpt"))
+    found = GPTConfig(width=16).adopt(run)  # its default is also 64
+    assert found.config == theirs
+    assert found.notes == ("from gpt: model.width 8, model.feed_forward_width 64",)
+
+
 def test_a_gpt_takes_the_shape_of_weights_of_another_library_but_not_their_dropout_and_computation():
     theirs = GPTConfig(num_layers=2, num_heads=2, width=8, context_length=6, epsilon=1e-3, residual_dropout_rate=0.1)
     weights = Trained(LanguageModel(), theirs.build(sized(5)), {"positions": 1}, sized(5), name="tiny-gpt2")
