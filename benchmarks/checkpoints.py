@@ -27,8 +27,8 @@ from train.config import update
 from train.parallel import Parallel, make_parallel
 from train.recipes import load_recipe
 from train.run import folder as run_folder
-from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
+from train.run.init_from import begin
 from train.run.machine import commit, device_name, short_commit
 from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected
 from train.run.setup import Setup, set_up

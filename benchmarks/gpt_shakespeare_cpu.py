@@ -11,7 +11,7 @@ from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.models.gpt import GPTConfig
 from train.optimizer import AdamW
 from train.parallel import make_parallel
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 TURNS, STEPS = 10, 50

@@ -26,8 +26,8 @@ from train.parallel import mesh_parallel
 from train.programs.of_run import programs_of
 from train.programs.targets import find_target
 from train.recipes import load_recipe, recipe_names
-from train.run.begin import begin
 from train.run.device import for_device
+from train.run.init_from import begin
 from train.run.machine import commit, device_name, short_commit
 from train.run.setup import set_up
 

@@ -102,7 +102,11 @@ def test_the_wheel_ships_jaxnlp_with_the_packages_for_training_inside_and_nothin
         if path.is_file() and path.suffix != ".pyc"
     }
     assert shipped == sources
-    assert sources >= {"jaxnlp/py.typed", "jaxnlp/_training/data/data_sets.toml", "jaxnlp/_training/train/run/begin.py"}
+    assert sources >= {
+        "jaxnlp/py.typed",
+        "jaxnlp/_training/data/data_sets.toml",
+        "jaxnlp/_training/train/run/init_from.py",
+    }
 
 
 @pytest.mark.thorough

@@ -27,6 +27,7 @@ from train.evaluation.validation import checkpoint_score
 from train.parallel import make_parallel
 from train.run import folder as run_folder
 from train.run.checkpoint import Checkpoints
+from train.run.continuation import refuse_data_change
 from train.run.folder import RunSpec
 from train.run.progress import RunProgress
 from train.step import TrainState
@@ -123,7 +124,7 @@ def average(runs: Sequence[Path], out: Path) -> None:
     assert first.step is not None
     record = read_record(runs[0], first.step)
     corpus = config.data.load(config.seed, first.processor)
-    run_folder.refuse_data_change(record, corpus, runs[0])
+    refuse_data_change(record, corpus, runs[0])
     evaluator, layout = config.task.evaluators()["validation"](), make_parallel("jit")
 
     def scored(name: str, trained: Trained) -> Evaluation:

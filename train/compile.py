@@ -27,8 +27,8 @@ from train.programs.of_run import RunProgram, programs_of
 from train.programs.peaks import peaks_of
 from train.programs.roofline import estimate
 from train.programs.targets import Target, find_target
-from train.run.begin import begin
 from train.run.device import for_device
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 PROGRAM = f"{program_name()} compile"

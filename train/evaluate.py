@@ -30,6 +30,7 @@ from train.parallel import DeviceOptions, Parallel, make_parallel
 from train.report import write_report
 from train.report.metrics import singular
 from train.run import folder as run_folder
+from train.run.continuation import refuse_data_change
 
 _logger = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     else:
         corpus = config.data.load(config.seed, trained.processor)
         assert trained.step is not None
-        run_folder.refuse_data_change(read_record(run, trained.step), corpus, run)
+        refuse_data_change(read_record(run, trained.step), corpus, run)
         name = options.split or evaluator.default_split
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:

@@ -22,9 +22,10 @@ from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
-from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
+from train.run.continuation import check_folder
 from train.run.device import for_device
+from train.run.init_from import begin
 from train.run.lock import locked
 from train.run.memory import require_memory
 from train.run.process_agreement import require_agreement, require_shared_folder
@@ -78,7 +79,7 @@ def fit(
     with locked(workdir):
         require_shared_folder(workdir)
         config = for_device(config, jax.devices()[0], workdir)
-        run_folder.check_folder(workdir, config, extend=extend)
+        check_folder(workdir, config, extend=extend)
         setup = set_up(begin(config, workdir), devices=layout.devices)
         require_memory(setup)
         config = setup.config

@@ -26,8 +26,8 @@ from train.cli.command_line import UsageError, parse
 from train.config import TrainConfig
 from train.optimizer.schedules import Schedule
 from train.parallel import make_parallel
-from train.run.begin import begin
 from train.run.device import for_device
+from train.run.init_from import begin
 from train.run.memory import require_memory
 from train.run.setup import set_up
 from train.step import weighted

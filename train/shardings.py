@@ -23,7 +23,7 @@ from train.parallel import MeshMode, MeshParallel, mesh_parallel, parse_mesh
 from train.parallel.rules import SHARED, by_name
 from train.programs.of_run import RunProgram, programs_of
 from train.programs.targets import find_target
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import Setup, set_up
 
 PROGRAM = f"{program_name()} shardings"

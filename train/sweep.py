@@ -32,6 +32,7 @@ from train.config import TrainConfig
 from train.recipes import load_recipe
 from train.run import folder as run_folder
 from train.run import lock
+from train.run.continuation import check_folder
 
 PROGRAM = f"{program_name()} sweep"
 
@@ -229,7 +230,7 @@ def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process)
     Raises: RunMismatchError when a folder has a run with another config, and while another process sweeps in `workdir`.
     """
     for run in runs:
-        run_folder.check_folder(run.folder, run.config)
+        check_folder(run.folder, run.config)
     with lock.held(workdir, "runs a sweep"):  # without it, runs that the other trains would count as failed
         return _train_all(runs, workdir, train)
 

@@ -19,7 +19,7 @@ from train.parallel import mesh_parallel
 from train.parallel.rules import placements
 from train.programs.hlo import parse
 from train.recipes import load_recipe
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 from train.shardings import state_bytes
 

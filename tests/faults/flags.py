@@ -37,8 +37,8 @@ from jaxnlp.convert import folders
 from train.cli.command_line import RunOptions, _typed
 from train.config import TrainConfig, update
 from train.recipes import load_recipe, recipe_names
-from train.run.begin import begin
-from train.run.folder import check_folder
+from train.run.continuation import check_folder
+from train.run.init_from import begin
 from train.run.memory import require_memory
 from train.run.setup import set_up
 

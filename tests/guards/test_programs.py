@@ -24,7 +24,7 @@ from tests import decoder_folders, encoder_decoder_folders, image_folders
 from train.config import update
 from train.programs.hlo import lowered_counts
 from train.recipes import load_recipe, recipe_names
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 STORED = Path(__file__).with_name("programs.json")

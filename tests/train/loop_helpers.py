@@ -5,8 +5,8 @@ import json
 import jax
 
 from train.parallel import make_parallel
-from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 TIMES = ("train_seconds", "characters_per_second", "words_per_second")

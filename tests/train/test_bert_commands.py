@@ -15,7 +15,7 @@ from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import EVERY_SIGN
 from tests.text_task_files import write_tables
 from train.cli.command_line import RunOptions, parse
-from train.run.begin import begin
+from train.run.init_from import begin
 
 FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
 WORDS = ["good", "bad", "film", "plot", "dog", "cat"]

@@ -21,9 +21,9 @@ from train.config import update
 from train.loop import fit
 from train.report import read_blocks
 from train.run import folder as run_folder
-from train.run.begin import begin
 from train.run.checkpoint import Checkpoints
 from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
+from train.run.init_from import begin
 from train.run.progress import NonFiniteError
 from train.run.setup import set_up
 

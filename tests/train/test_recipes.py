@@ -30,7 +30,7 @@ from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.cli.command_line import RunOptions, parse
 from train.config import TrainConfig, update
 from train.recipes import UnknownRecipeError, load_recipe, recipe_names, recipe_of, show_recipes
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))

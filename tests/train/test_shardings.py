@@ -12,7 +12,7 @@ from tests.guards import test_families as guards
 from train import shardings as module
 from train.config import update
 from train.parallel import mesh_parallel
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 from train.shardings import as_text, parameters_of, state_bytes
 

@@ -10,7 +10,7 @@ import jaxnlp
 from jaxnlp.__main__ import main
 from train.cli.command_line import RunOptions, parse
 from train.config import update
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 SMALL = ["--data.source", "python_docs", "--data.batch-size", "8", "--model.embedding-width", "6", "--total-steps", "3"]

@@ -38,7 +38,8 @@ from jaxnlp.saving.checkpoints import (
 from jaxnlp.saving.checksums import checksums
 from jaxnlp.saving.quiet_logging import logging_unchanged
 from train.parallel import Parallel
-from train.run.folder import RunMismatchError, RunSpec, check_continuation, writes_folder
+from train.run.continuation import check_continuation
+from train.run.folder import RunMismatchError, RunSpec, writes_folder
 from train.run.processes import by_all, of_process_0
 from train.run.progress import RunProgress
 from train.run.setup import Setup

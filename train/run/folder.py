@@ -1,4 +1,4 @@
-"""A run's folder: its files, and checks before a run continues in it."""
+"""A run's folder and its files."""
 
 import json
 import os
@@ -8,26 +8,19 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxnlp.corpus import Corpus
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.checkpoints import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,
     DamagedCheckpointError,
-    Record,
     checkpoint_steps,
-    json_digest,
     read_record,
-    read_run_files,
 )
 from jaxnlp.saving.serialization import (
     ConfigError,
     UntrustedError,
-    differences,
     from_json,
-    identity_changes,
-    same_fields,
 )
 from train.config import TrainConfig
 from train.logs.json_lines import Line, read_lines, read_object
@@ -44,8 +37,6 @@ TYPED_MODEL_FILE = "typed_model.json"
 """The model's config as the user gave it, if pretrained weights have changed it. On resume it is given again."""
 LOCK_FILE = ".lock"
 """The lock file of the process that trains in the folder."""
-MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
-"""Maximum number of differences that a message shows, and of characters in each."""
 
 
 class RunMismatchError(ValueError):
@@ -80,60 +71,6 @@ def writes_folder() -> bool:
     return jax.process_index() == 0
 
 
-def check_folder(workdir: Path, config: TrainConfig, *, extend: bool = False) -> None:
-    """Checks that the folder is new, or has a run with this config. Writes nothing.
-
-    Args:
-      workdir: the run's folder.
-      config: the config as the user gave it.
-      extend: whether the run may become longer than planned.
-
-    Raises:
-      RunMismatchError: when the folder has a run with another config, whose differences the message shows, or with more
-        steps; when it is not a run's folder, or has an average of runs; when the run's checkpoints were deleted; and
-        when a line of its files is not valid.
-    """
-    check_path(workdir)
-    identity = config.identity()
-    for text in (str(workdir), json.dumps(identity, ensure_ascii=False)):
-        refuse_undecoded(text)
-    if (workdir / CONFIG_FILE).exists():
-        if (workdir / ENVIRONMENT_FILE).exists() and "averaged" in read_environment(workdir):
-            raise RunMismatchError(
-                f"{workdir} has an average of runs, which cannot be trained further; train in another --workdir with "
-                f"--init-from {workdir}"
-            )
-        before = config_json(workdir, typed=True)
-        if config.data.few_lengths is None:  # the device decides it where a run starts
-            identity["data"]["few_lengths"] = before["data"].get("few_lengths")
-        refuse_config_change(before, identity, workdir, extend=extend)
-        trained = max(checkpoint_steps(workdir), default=0)
-        if trained > config.total_steps:
-            raise RunMismatchError(
-                f"{workdir} has trained to step {trained}, but total_steps is {config.total_steps}; give at least "
-                f"{trained}, or another --workdir"
-            )
-    elif workdir.is_dir():
-        # A start that was killed at once has left an empty folder of checkpoints, and perhaps a processor.
-        left = {LOCK_FILE, PROCESSOR_FILE} | ({CHECKPOINTS} if not any((workdir / CHECKPOINTS).glob("*")) else set())
-        others = sorted({path.name for path in workdir.iterdir()} - left)
-        if others:
-            raise RunMismatchError(
-                f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
-            )
-    saved = logged_steps(workdir / METRICS_FILE, "validation")
-    logged_steps(workdir / BLOCKS_FILE)  # an error for broken lines, before anything is written
-    # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. A run that
-    # was killed during the save has an unfinished checkpoint, and may have logged more.
-    folder = workdir / CHECKPOINTS
-    lost = not folder.is_dir() or (len(saved) > 1 and not any(path.is_dir() for path in folder.iterdir()))
-    if saved and lost:
-        raise RunMismatchError(
-            f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
-            f"{CHECKPOINTS}, or give another --workdir to start over"
-        )
-
-
 def check_path(workdir: Path) -> None:
     """Raises RunMismatchError for a path that cannot be a run's folder."""
     if not workdir.parts:
@@ -145,55 +82,6 @@ def check_path(workdir: Path) -> None:
             raise RunMismatchError(
                 f"{path} is a link to {path.readlink()}, which does not exist; give another --workdir"
             )
-
-
-def refuse_undecoded(text: str) -> None:
-    """Raises RunMismatchError for a text that is not UTF-8, such as a file name: a run's files could not contain it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        near = text[max(error.start - 20, 0) : error.end + 20]
-        raise RunMismatchError(
-            f"{text[error.start]!r} in {near!r} is not a character of UTF-8; rename the file or folder"
-        ) from error
-
-
-def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
-    """Checks that a checkpoint has the processor and the data of the run that continues.
-
-    Raises:
-      RunMismatchError: when the data has changed, or total_steps was edited.
-      RunError: when the run's config or processor was edited.
-    """
-    config, processor = read_run_files(workdir, record)
-    planned, total_steps = record.identity.get("total_steps"), config["total_steps"]
-    if planned not in (None, total_steps) and planned not in read_environment(workdir).get(EXTENDED, []):
-        raise RunMismatchError(
-            f"{workdir / CONFIG_FILE} was edited since the run was trained; undo the change: total_steps: {planned} -> "
-            f"{total_steps}"
-        )
-    if json_digest(run.processor) != record.processor_digest:
-        as_saved = json.loads(json.dumps(run.processor))  # a tuple is a list there
-        changed = _listed(differences(processor, as_saved))
-        raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{changed}")
-    refuse_data_change(record, run, workdir)
-
-
-def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:
-    """Raises RunMismatchError when a checkpoint was trained on other data."""
-    if record.fingerprint != data.fingerprint:
-        raise _changed_data(record, data, workdir)
-
-
-def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *details: str) -> RunMismatchError:
-    """The error for changed data, with both descriptions and further lines."""
-    descriptions = [f"before: {record.description}", f"now: {data.description}"]
-    if record.description == data.description:
-        descriptions = [f"before and now: {record.description}", "the descriptions are equal, but the contents differ"]
-    lines = "".join(f"\n  {line}" for part in (*descriptions, *details) for line in part.splitlines())
-    return RunMismatchError(
-        f"the data has changed since the run in {workdir} started; restore the data, or give another --workdir:{lines}"
-    )
 
 
 def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
@@ -216,40 +104,6 @@ def create(workdir: Path, run: RunSpec, typed_model: Any = None) -> None:
         write_json(workdir / TYPED_MODEL_FILE, typed_model)
     write_json(workdir / PROCESSOR_FILE, run.processor)
     write_json(workdir / CONFIG_FILE, run.config)
-
-
-def refuse_config_change(
-    before: dict[str, Any], identity: dict[str, Any], workdir: Path, *, extend: bool = False
-) -> None:
-    """Raises RunMismatchError, with the differences, when the run in a folder has a config of another identity.
-
-    With `extend` the run may become longer, even if its learning rate depends on its length.
-    """
-    message = f"{workdir} holds a run with another config"
-    if before.get("recipe") != identity.get("recipe"):  # most fields differ: a list of them would not help
-        recipes = f"{before.get('recipe')}, not {identity.get('recipe')}"
-        raise RunMismatchError(f"{message}, of the recipe {recipes}; give another --workdir")
-    before = same_fields(before, identity)
-    changed = identity_changes(before, identity, extended=extend)
-    if changed and not identity_changes(before, identity, extended=True):
-        message += (
-            ". The learning rates of the steps so far depend on total_steps. --extend continues anyway, with "
-            "the learning rates of the longer schedule for the remaining steps"
-        )
-    if changed:
-        raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{_listed(changed)}")
-
-
-def _listed(changed: list[str]) -> str:
-    """Differences, one a line, truncated; beyond the maximum only their number."""
-    lines = "".join(f"\n  {_truncated(line)}" for line in changed[:MAX_DIFFERENCES])
-    more = len(changed) - MAX_DIFFERENCES
-    return lines + (f"\n  and {more} more" if more > 0 else "")
-
-
-def _truncated(line: str) -> str:
-    """A truncated line, because a changed vocabulary would fill the screen."""
-    return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."
 
 
 def read_config(workdir: Path, *, typed: bool = False) -> TrainConfig:

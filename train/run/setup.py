@@ -18,8 +18,8 @@ from jaxnlp.typing import Params
 from train.config import TrainConfig
 from train.optimizer.chain import make_optimizer
 from train.optimizer.partial import without_gradients
-from train.run.begin import Initialisation
 from train.run.folder import RunSpec
+from train.run.init_from import Initialisation
 from train.step import StepOutput, TrainState, init_state, train_step
 
 

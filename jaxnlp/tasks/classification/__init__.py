@@ -30,7 +30,7 @@ from jaxnlp.tasks.classification.commands import Predict, PredictionAttention
 from jaxnlp.tasks.classification.decoders import decoder_classes, decoder_classifier_of_transformers
 from jaxnlp.tasks.classification.evaluators import Validation, measures_of
 from jaxnlp.tasks.classification.export import exports
-from jaxnlp.tasks.classification.image_weights import ExportClassifier
+from jaxnlp.tasks.classification.export_command import ExportClassifier
 from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.pretrained import classifier_of_transformers, encoder_of_similarity
 from jaxnlp.tasks.classification.threshold import ChooseThreshold

@@ -14,7 +14,7 @@ from jaxnlp.tasks import Command, Evaluator
 from jaxnlp.tasks.image_language_model.evaluators import Validation
 from jaxnlp.tasks.image_language_model.generation import Generate, generate, warm_up
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.tasks.language_model.weights import ExportDecoder
+from jaxnlp.tasks.language_model.export_command import ExportDecoder
 
 
 @dataclasses.dataclass(frozen=True)

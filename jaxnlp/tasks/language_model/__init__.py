@@ -33,10 +33,10 @@ from jaxnlp.tasks.language_model.evaluators import (
     RecurrentValidation,
     Validation,
 )
+from jaxnlp.tasks.language_model.export_command import ExportDecoder
 from jaxnlp.tasks.language_model.prompts import check_prompt
 from jaxnlp.tasks.language_model.text_scores import Perplexity as PerplexityOfTexts
 from jaxnlp.tasks.language_model.text_scores import perplexity
-from jaxnlp.tasks.language_model.weights import ExportDecoder
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3

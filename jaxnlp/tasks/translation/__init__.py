@@ -19,8 +19,8 @@ from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
 from jaxnlp.tasks.translation.evaluators import Translations, Validation
+from jaxnlp.tasks.translation.export_command import ExportEncoderDecoder
 from jaxnlp.tasks.translation.scores import Tokenizer
-from jaxnlp.tasks.translation.weights import ExportEncoderDecoder
 from jaxnlp.text.translation import TranslationProcessor
 
 _logger = logging.getLogger(__name__)

@@ -44,7 +44,7 @@ from train.config import update
 from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
 from train.report.metrics import Declared, charts, title_of
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 from train.step import has_parts
 

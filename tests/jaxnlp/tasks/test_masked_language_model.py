@@ -24,7 +24,7 @@ from train.optimizer import AdamW
 from train.optimizer.schedules import Cosine
 from train.parallel import make_parallel
 from train.parallel.rows import pad_rows
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 VOCABULARY, LENGTH, PREDICTIONS = 17, 8, 3

@@ -11,7 +11,7 @@ from jaxnlp.ops.devices import compile_for, target_platform
 from jaxnlp.tasks import Objective, Trained
 from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 

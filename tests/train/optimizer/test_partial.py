@@ -21,7 +21,7 @@ from train.optimizer.chain import (
 )
 from train.optimizer.partial import leave_frozen, without_gradients
 from train.optimizer.schedules import Cosine
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from tests.few_lengths import with_few_lengths
 from train.config import update
 from train.parallel import make_parallel
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 from train.step import weighted
 

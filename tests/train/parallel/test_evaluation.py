@@ -13,7 +13,7 @@ from tests.train.parallel.modes import MODES
 from tests.train.parallel.test_modes import FAMILIES, standard_promotion
 from train.evaluation.scoring import SplitScoring
 from train.parallel import make_parallel
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 __all__ = ["standard_promotion"]

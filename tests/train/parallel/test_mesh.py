@@ -12,7 +12,7 @@ from tests.guards import test_families as guards
 from train.config import update
 from train.parallel import make_parallel, mesh_parallel, parse_mesh
 from train.programs.hlo import parse
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 files = guards.files

@@ -3,7 +3,7 @@ import numpy as np
 
 from train.parallel import mesh_parallel
 from train.programs.of_run import programs_of, shape_name
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 

@@ -11,7 +11,7 @@ from train.optimizer.schedules import Constant, Cosine, Linear, Plateau
 from train.parallel import make_parallel
 from train.run import announcement as announcements
 from train.run.announcement import announcement, ending, notes_of_splits, schedule_state, settings_for_longer_runs
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 

@@ -9,7 +9,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.saving.serialization import ConfigError
 from train.loop import fit
 from train.run import memory
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.memory import batch_bytes, bytes_of, device_memory, host_memory, require_memory
 from train.run.setup import set_up
 

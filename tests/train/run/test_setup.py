@@ -9,11 +9,12 @@ import pytest
 from data.word_text import WordText
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.saving.checkpoints import RunError
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train.optimizer.schedules import Constant
-from train.run.begin import begin
+from train.run.init_from import begin
 from train.run.setup import set_up
 
 
@@ -115,3 +116,13 @@ def test_the_step_uses_the_schedule_of_the_config(tiny_config):
 def test_frozen_parts_that_are_not_there_or_are_all_are_refused(tiny_config, names, message):
     with pytest.raises(ConfigError, match=message):
         set_up(begin(tiny_config(**{"optimizer.frozen": names})))
+
+
+def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, monkeypatch):
+    for given, message in (
+        ({"haed": {"bias": np.zeros(11)}}, "the parameter haed/bias, which the model does not have"),
+        ({"head": {"bias": np.zeros(3)}}, r"head/bias has the shape \(11,\), but its given value has \(3,\)"),
+    ):
+        monkeypatch.setattr(ModelConfig, "initial_params", lambda *_, given=given: given)
+        with pytest.raises(RunError, match=message):
+            set_up(begin(tiny_config()))

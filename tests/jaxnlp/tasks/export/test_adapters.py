@@ -15,10 +15,10 @@ from flax.traverse_util import flatten_dict
 import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.nn.compute import EXACT
-from jaxnlp.tasks.language_model.weights import ExportDecoder
+from jaxnlp.tasks.language_model.export_command import ExportDecoder
 from tests import bart_folders, decoder_folders, encoder_decoder_folders, encoder_folders, image_folders, marian_folders
 from tests.encoder_folders import TEXTS
-from tests.jaxnlp.tasks.classification.test_image_weights import write_classes
+from tests.jaxnlp.tasks.classification.test_export_command import write_classes
 
 pytestmark = [
     pytest.mark.thorough,

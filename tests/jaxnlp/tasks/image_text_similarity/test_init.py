@@ -14,7 +14,7 @@ from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.image_text_similarity import ImageTextSimilarity
 from tests.clip_folders import write_folder
-from tests.jaxnlp.tasks.classification.test_image_weights import train, write_classes
+from tests.jaxnlp.tasks.classification.test_export_command import train, write_classes
 
 
 def test_each_model_type_has_its_task(tiny, texts_only, tmp_path):

@@ -28,8 +28,8 @@ from tests import text_task_files
 from tests.random_parameters import random_parameters
 from tests.text_task_files import SHAPE, VOCABULARY, encoder_params, train, write_tables, write_weights
 from train.config import TrainConfig, update
-from train.run.begin import begin, params_digest
 from train.run.folder import ENVIRONMENT_FILE, RunMismatchError, read_config
+from train.run.init_from import begin, params_digest
 from train.run.setup import merge, set_up
 
 
@@ -254,7 +254,7 @@ def test_the_digest_covers_heads_that_the_data_decides_on(make_config, monkeypat
     earlier = Trained(config.task, model, jax.device_get(params), processor)
 
     def digest(**changes):
-        monkeypatch.setattr("train.run.begin.load", lambda *_, **__: dataclasses.replace(earlier, **changes))
+        monkeypatch.setattr("train.run.init_from.load", lambda *_, **__: dataclasses.replace(earlier, **changes))
         return begin(config).digest
 
     heads = jax.tree.map(lambda x: x + 1.0, params["heads_sst"])

@@ -19,8 +19,8 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.translation import Translation
+from jaxnlp.tasks.translation.export_command import ExportEncoderDecoder
 from jaxnlp.tasks.translation.search import max_target_length
-from jaxnlp.tasks.translation.weights import ExportEncoderDecoder
 from tests import bart_folders, marian_folders
 from tests.encoder_decoder_folders import write_folder
 from tests.encoder_folders import TEXTS

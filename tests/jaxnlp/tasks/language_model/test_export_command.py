@@ -18,7 +18,7 @@ from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.tasks.language_model.weights import ExportDecoder
+from jaxnlp.tasks.language_model.export_command import ExportDecoder
 from jaxnlp.text.byte_pairs import BytePairs
 from tests.decoder_folders import write_folder
 from tests.encoder_folders import TEXTS

@@ -19,7 +19,7 @@ from jaxnlp.models.vit import ViTConfig, resized_positions
 from jaxnlp.nn.compute import EXACT
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
-from jaxnlp.tasks.classification.image_weights import ExportClassifier
+from jaxnlp.tasks.classification.export_command import ExportClassifier
 from tests.image_folders import CLASSES, for_transformers, write_folder, write_images
 from tests.random_parameters import random_parameters
 

@@ -50,7 +50,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
 
     Args:
       config: the config, as the user gave it.
-      workdir: the run's folder, after `run_folder.check_folder`. If it has checkpoints, it also has the model's shape.
+      workdir: the run's folder, after `check_folder`. If it has checkpoints, it also has the model's shape.
         The pretrained weights are not read then: they may have been deleted.
 
     Raises:
