@@ -13,6 +13,7 @@ from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus
 from jaxnlp.nn.compute import Compute
 from jaxnlp.public_names import lazily
+from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
 
@@ -71,6 +72,18 @@ def with_own_fields(theirs: Any, ours: Any) -> Any:
 def transformer_note(part: str, config: Any, name: str) -> str:
     """A message for the user: the shape of a pretrained Transformer, and where it is from."""
     return f"{part} from {name}: {config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
+
+
+def embedding_rows(padded: int | None, vocabulary_size: int, section: str = "model") -> int:
+    """Number of token embeddings, V, of a vocabulary of that many tokens, padded to `padded`; None = not padded.
+
+    Raises: ConfigError when `padded`, the field `padded_vocabulary_size` of the section, is smaller.
+    """
+    if padded is not None and padded < vocabulary_size:
+        raise ConfigError(
+            f"{section}.padded_vocabulary_size must be at least the tokenizer's {vocabulary_size} tokens, got {padded}"
+        )
+    return padded or vocabulary_size
 
 
 @dataclasses.dataclass(frozen=True)

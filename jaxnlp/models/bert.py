@@ -22,7 +22,16 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.config import Config, Count, Layers, Natural, Positive, ProperFraction, Rate
-from jaxnlp.models import Adopted, ModelConfig, Parameter, is_own, parameter_table, transformer_note, with_own_fields
+from jaxnlp.models import (
+    Adopted,
+    ModelConfig,
+    Parameter,
+    embedding_rows,
+    is_own,
+    parameter_table,
+    transformer_note,
+    with_own_fields,
+)
 from jaxnlp.nn.attention import Rotary, SelfAttention
 from jaxnlp.nn.compute import TransformerCompute
 from jaxnlp.nn.dense import INITIAL_STDDEV, Dense
@@ -35,7 +44,6 @@ from jaxnlp.ops import masks
 from jaxnlp.ops.embeddings import embed
 from jaxnlp.ops.matrix_products import added
 from jaxnlp.ops.positions import ranks, sinusoidal_positions
-from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
 
@@ -172,18 +180,8 @@ class BertConfig(Config):
             )
 
     def embeddings(self, vocabulary_size: int) -> int:
-        """Number of token embeddings, V, for a tokenizer of that many tokens.
-
-        Raises: ConfigError when `padded_vocabulary_size` is smaller.
-        """
-        if self.padded_vocabulary_size is None:
-            return vocabulary_size
-        if self.padded_vocabulary_size < vocabulary_size:
-            raise ConfigError(
-                f"model.encoder.padded_vocabulary_size must be at least the tokenizer's {vocabulary_size} tokens, got "
-                f"{self.padded_vocabulary_size}"
-            )
-        return self.padded_vocabulary_size
+        """See `embedding_rows`."""
+        return embedding_rows(self.padded_vocabulary_size, vocabulary_size, "model.encoder")
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         """See `ModelConfig.parameter`; the path begins below `encoder`."""

@@ -17,7 +17,15 @@ import numpy as np
 from jax.nn.initializers import normal
 
 from jaxnlp.config import Count, Layers, ProperFraction, Rate
-from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table, transformer_note, with_own_fields
+from jaxnlp.models import (
+    Adopted,
+    ModelConfig,
+    Parameter,
+    embedding_rows,
+    parameter_table,
+    transformer_note,
+    with_own_fields,
+)
 from jaxnlp.models.parameter_table import Axes, Table
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import KVCache, LayerCache
@@ -29,7 +37,6 @@ from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import Layer, TransformerBlock, stack, unstacked
 from jaxnlp.ops.matrix_products import added, scores_of_rows
-from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.typing import Params
 
 
@@ -104,16 +111,8 @@ class GPTConfig(ModelConfig):
         return GPT(self, self.embeddings(processor.size))
 
     def embeddings(self, vocabulary_size: int) -> int:
-        """Number of token embeddings, V, for a vocabulary of that many tokens.
-
-        Raises: ConfigError when `padded_vocabulary_size` is smaller.
-        """
-        padded = self.padded_vocabulary_size or vocabulary_size
-        if padded < vocabulary_size:
-            raise ConfigError(
-                f"model.padded_vocabulary_size must be at least the tokenizer's {vocabulary_size} tokens, got {padded}"
-            )
-        return padded
+        """See `embedding_rows`."""
+        return embedding_rows(self.padded_vocabulary_size, vocabulary_size)
 
     def adopt(self, pretrained: Any) -> Adopted:
         """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of

@@ -13,6 +13,7 @@ from flax.traverse_util import flatten_dict
 from jaxnlp.models import parameter_shapes
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import TransformerCompute
+from jaxnlp.saving.serialization import ConfigError
 from tests.processors import translating
 
 SOURCE_SIZE, TARGET_SIZE, LAYERS, HEADS, WIDTH = 11, 13, 2, 2, 8
@@ -326,6 +327,13 @@ def test_more_embeddings_than_tokens_are_built_as_asked():
     model, params = model_of(padded_vocabulary_size=20)
     assert params["source_tokens"]["embedding"].shape == params["target_tokens"]["embedding"].shape == (20, WIDTH)
     assert logits(model, params).shape == (3, 5, 20)
+
+
+def test_fewer_embeddings_than_tokens_are_refused():
+    with pytest.raises(
+        ConfigError, match=r"model\.padded_vocabulary_size must be at least the tokenizer's \d+ tokens, got 3"
+    ):
+        model_of(padded_vocabulary_size=3)
 
 
 @pytest.mark.thorough
