@@ -47,6 +47,7 @@ MODULES = (
     "rewrite",
     "first_answer",
     "parse",
+    "at_once",
 )
 
 GPU_MODULES = (
@@ -60,6 +61,7 @@ GPU_MODULES = (
     "lstm_lm",
     "text_cnn",
     "vit",
+    "at_once",
 )
 """The cases of a GPU, the most important first."""
 

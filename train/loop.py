@@ -101,7 +101,7 @@ def fit(
             train_step, finite = ahead.called(program, before_waiting=row.close), ahead.called(all_finite)
             validate = Validation(setup, layout, workdir, ahead)
             with (
-                _report_at_end(workdir, console),
+                report_at_end(workdir, console),
                 _open_log(workdir, console, setup, run) as log,
                 Stalls(workdir, run.step, run.train_seconds, compiling=ahead.compiling) as stalls,
                 row,
@@ -211,7 +211,7 @@ def _log(
 
 
 @contextlib.contextmanager
-def _report_at_end(workdir: Path, console: Console) -> Iterator[None]:
+def report_at_end(workdir: Path, console: Console) -> Iterator[None]:
     """A context that writes the report when it ends, also after an error."""
     try:
         yield

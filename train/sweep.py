@@ -2,8 +2,8 @@
 
 With --ablate instead of --grid, it trains the unchanged recipe, and one run for each value.
 
-Each run has its own process, so a failed run does not end the others. To resume, repeat the command: finished runs
-are not trained again.
+Each run has its own process, so a failed run does not end the others. With --at-once one program trains all of them,
+see `train.at_once`. To resume, repeat the command: finished runs are not trained again.
 """
 
 import argparse
@@ -20,9 +20,12 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
+
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.options import EMPTY
 from jaxnlp.cli.programs import command_of, run_module
+from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.saving.atomic_files import write_file
 from jaxnlp.saving.serialization import to_json
 from train.cli.command_line import RunOptions, UsageError, parse, similar
@@ -38,10 +41,14 @@ PROGRAM = f"{program_name()} sweep"
 
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [options]
        {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [options]
+       {PROGRAM} RECIPE --seeds N [options]
 
 --grid trains a run for every combination of the values. --ablate trains the recipe without a change, and then one run
 for each value, which differs from the recipe in this field only. The value {EMPTY} is an
-empty list, for a field that takes several values.
+empty list, for a field that takes several values. --seeds N is short for --grid seed=0,1,...,N-1.
+
+--at-once trains all runs with one program, on one device, if they differ only in seed and in numbers of the optimizer,
+such as optimizer.learning_rate. On an accelerator that takes less time for small models.
 
 Runs are trained one after another, each in its own folder in DIR, which --workdir DIR gives; the default is
 runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of jaxnlp train, and
@@ -53,6 +60,7 @@ An example, with four runs:
       --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1"""
 
 VARIATIONS = ("--grid", "--ablate")
+MOST_SEEDS = 1000
 
 Train = Callable[[Sequence[str], Path], int]
 """Trains a run: (arguments of `jaxnlp train`, file for its output) -> exit status."""
@@ -67,12 +75,14 @@ class SweptRun:
       arguments: the arguments of `jaxnlp train`.
       config: the config that these arguments give.
       folder: the run's folder.
+      options: the options of the start that the arguments give.
     """
 
     values: Mapping[str, str]
     arguments: tuple[str, ...]
     config: TrainConfig
     folder: Path
+    options: RunOptions = dataclasses.field(default_factory=RunOptions)
 
     @property
     def finished(self) -> bool:
@@ -95,6 +105,7 @@ class SweepCommand:
       ablate: whether they are the arguments of --ablate.
       workdir: the sweep's folder.
       others: arguments of every run.
+      at_once: whether one program trains all runs.
     """
 
     recipe: str
@@ -102,6 +113,7 @@ class SweepCommand:
     ablate: bool
     workdir: Path
     others: list[str]
+    at_once: bool = False
 
 
 def read_command(arguments: Sequence[str]) -> SweepCommand:
@@ -116,23 +128,30 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
     for option in VARIATIONS:
         parser.add_argument(option, dest=option, nargs="*", action="extend")
     parser.add_argument("--workdir", nargs="?", const="", default=f"runs/sweep_{recipe}")
+    parser.add_argument("--seeds", nargs="?", const="")
+    parser.add_argument("--at-once", action="store_true")
     options, others = parser.parse_known_args([*itertools.chain.from_iterable(map(_words, rest))])
     if not options.workdir:
         raise UsageError("--workdir needs a folder")
     grids = {option: values for option in VARIATIONS if (values := vars(options)[option]) is not None}
+    if options.seeds is not None:
+        if not options.seeds.isdecimal() or not 1 <= int(options.seeds) <= MOST_SEEDS:
+            raise UsageError(f"--seeds needs a number from 1 to {MOST_SEEDS:,}, got {options.seeds!r}")
+        grids.setdefault("--grid", []).append(f"seed={','.join(map(str, range(int(options.seeds))))}")
     if len(grids) > 1:
-        raise UsageError("--grid and --ablate are two kinds of sweep; give one of them")
+        raise UsageError("--ablate excludes --grid and --seeds; give one of them")
     option, grid = next(iter(grids.items()), ("--grid", []))
     if not grid:
         what = "has no values" if grids else "is missing"
         raise UsageError(f"{option} {what}; give the fields to vary with {option} FIELD=VALUE,VALUE")
-    return SweepCommand(recipe, grid, option == "--ablate", Path(options.workdir).expanduser(), others)
+    workdir = Path(options.workdir).expanduser()
+    return SweepCommand(recipe, grid, option == "--ablate", workdir, others, options.at_once)
 
 
 def _words(argument: str) -> list[str]:
-    """An argument; --grid=VALUE, --ablate=VALUE and --workdir=VALUE as option and value."""
+    """An argument; --grid=VALUE and its like as option and value."""
     option, equals, value = argument.partition("=")
-    return [option, value] if equals and option in (*VARIATIONS, "--workdir") else [argument]
+    return [option, value] if equals and option in (*VARIATIONS, "--seeds", "--workdir") else [argument]
 
 
 def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
@@ -178,12 +197,14 @@ def plan(command: SweepCommand) -> list[SweptRun]:
     for changed in changes:
         flags = [flag for name, value in changed.items() for flag in _flags(name, value, default)]
         arguments = (command.recipe, *command.others, *flags)
-        config, _ = parse([*arguments], RunOptions(), program=f"{program_name()} train")
+        config, options = parse([*arguments], RunOptions(), program=f"{program_name()} train")
+        if command.at_once and options != RunOptions(compilation_cache=options.compilation_cache):
+            raise UsageError("--at-once trains on one device, from one process; remove the options of devices")
         name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in changed.items()) or "unchanged"
         folder = command.workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
         fields = flat_fields(to_json(config))
         shown = {name: changed.get(name, str(fields[name])) for name in values}
-        runs.append(SweptRun(shown, (*arguments, f"--workdir={folder}"), config, folder))
+        runs.append(SweptRun(shown, (*arguments, f"--workdir={folder}"), config, folder, options))
     configs = [to_json(run.config) for run in runs]
     for index, run in enumerate(runs):
         first = runs[configs.index(configs[index])]
@@ -252,6 +273,30 @@ def _train_all(runs: Sequence[SweptRun], workdir: Path, train: Train) -> int:
     return len(failed)
 
 
+def sweep_at_once(runs: Sequence[SweptRun], workdir: Path) -> int:
+    """Trains the runs that are not finished with one program, and then writes sweep.csv and sweep.html.
+
+    Returns: 0, since all runs fail if one does.
+
+    Raises: KeyboardInterrupt when a signal has stopped them; and as `train.at_once.fit_at_once`.
+    """
+    left = [run for run in runs if not run.finished]
+    with lock.held(workdir, "runs a sweep"):
+        try:
+            if left:
+                from train.at_once import fit_at_once
+
+                use_compilation_cache(left[0].options.compilation_cache)
+                commands = [shlex.join(["jaxnlp", "train", *run.arguments]) for run in left]
+                console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+                configs, folders = [run.config for run in left], [run.folder for run in left]
+                if fit_at_once(configs, folders, commands, console) is not None:
+                    raise KeyboardInterrupt
+        finally:
+            write_results(runs, {}, workdir)
+    return 0
+
+
 def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:
     """Writes sweep.csv, one row for each run; and sweep.html, once at least one run has started."""
     folders = [run.folder for run in runs if (run.folder / run_folder.METRICS_FILE).is_file()]
@@ -294,7 +339,7 @@ def main(arguments: list[str]) -> int:
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         command = read_command(arguments)
-        failed = sweep(plan(command), command.workdir)
+        failed = (sweep_at_once if command.at_once else sweep)(plan(command), command.workdir)
     except KeyboardInterrupt:
         print("interrupted; to resume, repeat the command", file=sys.stderr)
         return 130

@@ -74,16 +74,14 @@ def transformer_note(part: str, config: Any, name: str) -> str:
     return f"{part} from {name}: {config.num_layers} layers, {config.width} wide, {config.num_heads} heads"
 
 
-def embedding_rows(padded: int | None, vocabulary_size: int, section: str = "model") -> int:
-    """Number of token embeddings, V, of a vocabulary of that many tokens, padded to `padded`; None = not padded.
+def padded_rows(tokens: int, padded: int | None, field: str) -> int:
+    """Number of rows, V, of a table of so many tokens that a field of a config may pad; None = it does not.
 
-    Raises: ConfigError when `padded`, the field `padded_vocabulary_size` of the section, is smaller.
+    Raises: ConfigError when the padded table has fewer rows than tokens.
     """
-    if padded is not None and padded < vocabulary_size:
-        raise ConfigError(
-            f"{section}.padded_vocabulary_size must be at least the tokenizer's {vocabulary_size} tokens, got {padded}"
-        )
-    return padded or vocabulary_size
+    if padded is not None and padded < tokens:
+        raise ConfigError(f"{field} must be at least the tokenizer's {tokens} tokens, got {padded}")
+    return padded or tokens
 
 
 @dataclasses.dataclass(frozen=True)

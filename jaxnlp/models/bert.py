@@ -26,8 +26,8 @@ from jaxnlp.models import (
     Adopted,
     ModelConfig,
     Parameter,
-    embedding_rows,
     is_own,
+    padded_rows,
     parameter_table,
     transformer_note,
     with_own_fields,
@@ -180,8 +180,8 @@ class BertConfig(Config):
             )
 
     def embeddings(self, vocabulary_size: int) -> int:
-        """See `embedding_rows`."""
-        return embedding_rows(self.padded_vocabulary_size, vocabulary_size, "model.encoder")
+        """See `padded_rows`."""
+        return padded_rows(vocabulary_size, self.padded_vocabulary_size, "model.encoder.padded_vocabulary_size")
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         """See `ModelConfig.parameter`; the path begins below `encoder`."""

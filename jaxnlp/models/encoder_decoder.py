@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
 from jaxnlp.config import Count, Layers, Natural, ProperFraction, Rate
-from jaxnlp.models import Adopted, Parameter, embedding_rows, parameter_table, with_own_fields
+from jaxnlp.models import Adopted, Parameter, padded_rows, parameter_table, with_own_fields
 from jaxnlp.models.encoder_decoder_blocks import Blocks, attention, normalizer, parameters_of_blocks, shifts
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.models.translation_cache import TranslationCache
@@ -132,7 +132,8 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
     def build(self, processor: Any) -> "EncoderDecoder":
         sizes = (processor.source.size, processor.target.size)
-        return EncoderDecoder(self, *(embedding_rows(self.padded_vocabulary_size, size) for size in sizes))
+        padded, field = self.padded_vocabulary_size, "model.padded_vocabulary_size"
+        return EncoderDecoder(self, *(padded_rows(size, padded, field) for size in sizes))
 
     def architecture(self) -> dict[str, Any]:
         full = {"feed_forward_width": self.hidden_width, "num_decoder_layers": self.decoder_layers}

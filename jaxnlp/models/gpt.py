@@ -21,7 +21,7 @@ from jaxnlp.models import (
     Adopted,
     ModelConfig,
     Parameter,
-    embedding_rows,
+    padded_rows,
     parameter_table,
     transformer_note,
     with_own_fields,
@@ -111,8 +111,8 @@ class GPTConfig(ModelConfig):
         return GPT(self, self.embeddings(processor.size))
 
     def embeddings(self, vocabulary_size: int) -> int:
-        """See `embedding_rows`."""
-        return embedding_rows(self.padded_vocabulary_size, vocabulary_size)
+        """See `padded_rows`."""
+        return padded_rows(vocabulary_size, self.padded_vocabulary_size, "model.padded_vocabulary_size")
 
     def adopt(self, pretrained: Any) -> Adopted:
         """All parameters, of a run or of weights of another library, with their shape; dropout rates stay those of

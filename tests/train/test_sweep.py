@@ -10,7 +10,7 @@ from jaxnlp.saving.serialization import to_json
 from train import sweep as module
 from train.cli.command_line import UsageError
 from train.run.folder import LOCK_FILE, RunMismatchError
-from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep
+from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep, sweep_at_once
 
 GRID = ["model.num_layers=1,2", "optimizer.learning_rate=1e-3,3e-3"]
 
@@ -222,9 +222,15 @@ def test_the_command_is_split_at_the_grid():
     assert read_command(["a", "--grid", "x=1", "--workdir=~/here"]) == at_home
     ablation = ["a", "--ablate", "x=1", "y=2", "--seed", "1"]
     assert read_command(ablation) == SweepCommand("a", ["x=1", "y=2"], True, Path("runs/sweep_a"), ["--seed", "1"])
+    seeds = SweepCommand("a", ["x=1,2", "seed=0,1"], False, Path("runs/sweep_a"), [], at_once=True)
+    assert read_command(["a", "--seeds", "2", "--at-once", "--grid", "x=1,2"]) == seeds
+    assert read_command(["a", "--seeds=2"]).grid == ["seed=0,1"]
     for broken, message in (
         (["--grid", "x=1"], "must be a recipe"),
         (["a"], "--grid is missing; give the fields to vary"),
+        (["a", "--seeds", "0"], "--seeds needs a number from 1 to 1,000, got '0'"),
+        (["a", "--seeds=x"], "--seeds needs a number from 1 to 1,000, got 'x'"),
+        (["a", "--seeds", "2", "--ablate", "y=1"], "--ablate excludes --grid and --seeds"),
         (["a", "--ablate", "--seed", "1"], "--ablate has no values; give the fields to vary with --ablate FIELD=VALUE"),
         (["a", "--grid", "x=1", "--ablate", "y=1"], "give one of them"),
         (["a", "--grid", "x=1", "--workdir"], "--workdir needs a folder"),
@@ -280,3 +286,24 @@ def test_help_is_that_of_the_sweep_wherever_it_is_asked_for(capsys, words):
     printed = capsys.readouterr().out
     assert " sweep RECIPE --grid" in printed.splitlines()[0]
     assert "jaxnlp train RECIPE --help shows them" in " ".join(printed.split())
+
+
+def test_a_sweep_at_once_trains_all_unfinished_runs_with_one_program(tmp_path, monkeypatch):
+    runs = plan(SweepCommand("gpt_shakespeare_cpu", ["seed=0,1,2"], False, tmp_path, ["--total-steps", "4"], True))
+    trained = []
+
+    def fit(configs, folders, commands, console):
+        trained.extend(folder.name for folder in folders)
+        assert [config.seed for config in configs] == [1, 2]
+        assert commands[0] == f"jaxnlp train gpt_shakespeare_cpu --total-steps 4 --seed 1 --workdir={folders[0]}"
+        for run in runs[1:]:
+            train(run.arguments, run.log)
+
+    train = Trainer(runs)
+    train(runs[0].arguments, runs[0].log)
+    monkeypatch.setattr("train.at_once.fit_at_once", fit)
+    assert sweep_at_once(runs, tmp_path) == 0
+    assert trained == ["seed=1", "seed=2"]
+    assert [row["status"] for row in table(tmp_path)] == ["finished"] * 3
+    with pytest.raises(UsageError, match="--at-once trains on one device"):
+        plan(SweepCommand("gpt_shakespeare_cpu", ["seed=0,1"], False, tmp_path, ["--parallel", "fsdp"], True))

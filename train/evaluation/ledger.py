@@ -46,7 +46,7 @@ def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evalu
             "command": _strip_paths(environment["command"]),
         }
         | ({} if pretrained is None else {"pretrained_sha256": pretrained})
-        | {name: environment[name] for name in (run_folder.EXTENDED,) if name in environment}
+        | {name: environment[name] for name in (run_folder.EXTENDED, run_folder.AT_ONCE) if name in environment}
         | ({} if config.init_from is None else {"begun_with": _origin(Path(config.init_from))})
         | dict(evaluation.remarks)
         for name, metric in evaluation.metrics.items()

@@ -17,10 +17,13 @@ from train.step import TrainState
 class Validation:
     """The task's evaluator `validation` on the validation split; compiles each program once, if possible ahead."""
 
-    def __init__(self, setup: Setup, layout: Parallel, workdir: Path, ahead: Ahead):
+    def __init__(
+        self, setup: Setup, layout: Parallel, workdir: Path, ahead: Ahead, kept: dict[Hashable, Any] | None = None
+    ):
+        """Args: kept: results of `Scoring.once`; several runs may share them, so that each program compiles once."""
         self._setup, self._layout, self._workdir, self._ahead = setup, layout, workdir, ahead
         self._evaluator = setup.config.task.evaluators()["validation"]()
-        self._kept: dict[Hashable, Any] = {}
+        self._kept: dict[Hashable, Any] = {} if kept is None else kept
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> dict[str, float]:
         """Evaluates the state after a step, and logs the metrics. Returns: see `checkpoint_score`."""

@@ -16,26 +16,32 @@ _TOKEN = 4
 """Bytes of a token in a batch."""
 
 
-def require_memory(setup: Setup) -> None:
+def require_memory(setup: Setup, runs: int = 1) -> None:
     """Refuses a run whose state and batch are larger than the memory of all devices together.
 
     The estimate is a lower bound: the parameters, the arrays like them (moments of the optimizer, averages), and one
     batch. Gradients and activations are not in it.
 
+    Args:
+      setup: of the run.
+      runs: number of such runs at once.
+
     Raises: ConfigError with the estimate, the memory, and the fields to lower.
     """
-    parts = {
+    sizes = {
         "parameters": bytes_of(setup.abstract_state.params),
         "moments and averages": bytes_of(setup.abstract_state) - bytes_of(setup.abstract_state.params),
         "a batch": batch_bytes(setup),
     }
+    parts = {name: runs * size for name, size in sizes.items()}
     needed, there = sum(parts.values()), device_memory()
     if there is None or needed <= there:
         return
     config = setup.config
     names = [config.model.full_name(name) for name in config.model.usual] + [config.data.full_name("batch_size")]
+    which = "the run needs" if runs == 1 else f"{runs} runs need"
     raise ConfigError(
-        f"the run needs at least {_shown(needed)} of memory ({', '.join(f'{k} {_shown(n)}' for k, n in parts.items())}"
+        f"{which} at least {_shown(needed)} of memory ({', '.join(f'{k} {_shown(n)}' for k, n in parts.items())}"
         f"), but there are {_shown(there)}; lower {', '.join(names[:-1])} or {names[-1]}"
     )
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from jaxnlp.cli.suggestions import suggestion
@@ -33,6 +34,7 @@ class Setup(NamedTuple):
       model: the Linen module.
       objective: the loss.
       metrics: the declared metrics of training and validation.
+      optimizer: of the step.
       step: (state, batch) -> (state, output), pure.
       initial_state: given parameters -> the state before the first step; jit it.
       given: the parameters that are not initialised at random.
@@ -45,6 +47,7 @@ class Setup(NamedTuple):
     model: Any
     objective: Objective
     metrics: dict[str, MetricKind]
+    optimizer: optax.GradientTransformationExtraArgs
     step: Callable[..., tuple[TrainState, StepOutput]]
     initial_state: Callable[[Params], TrainState]
     given: Params
@@ -175,7 +178,7 @@ def set_up(begun: Initialisation, *, devices: int = 1) -> Setup:
     abstract_state = jax.eval_shape(initial_state, given)
     _check_frozen(config, abstract_state.params, given if begun.digest is not None else None)
     begun = begun._replace(params={}, matching_heads=None)  # only `given` has them
-    return Setup(begun, corpus, spec, model, objective, metrics, step, initial_state, given, abstract_state)
+    return Setup(begun, corpus, spec, model, objective, metrics, optimizer, step, initial_state, given, abstract_state)
 
 
 def _check_frozen(config: TrainConfig, params: Params, given: Params | None) -> None:
