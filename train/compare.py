@@ -51,9 +51,9 @@ class ComparedRun:
         return flat_fields(self.logged.config)
 
     def best(self, metric: str) -> float | None:
-        """The best value of a metric, or None if it was not measured."""
+        """The best value of a metric; None if it was only measured on training batches, or not at all."""
         best = self.logged.best(metric)
-        return None if best is None else best[1]
+        return None if best is None or best[0] == "train" else best[1]
 
     def report(self, folder: Path) -> str | None:
         """The address of the run's report on a page in this folder; None = the run has no report yet."""
@@ -192,8 +192,14 @@ def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
     return lines_of
 
 
-def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
-    """The page as one HTML document, which loads no other file. Its links to reports are relative to this folder."""
+def render_comparison(runs: Sequence[ComparedRun], folder: Path, notes: Sequence[str] = ()) -> str:
+    """The page as one HTML document, which loads no other file.
+
+    Args:
+      runs: at least one.
+      folder: of the page; its links to reports are relative to it.
+      notes: about other runs, such as those that failed.
+    """
     links = [run.report(folder) for run in runs]
     sections = [("Results", render_table(table_of_results(runs), links))]
     if differing_fields(runs):
@@ -203,16 +209,16 @@ def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
     ]
     sections.append(("Validation curves", f'<div class="curves">{"".join(charts)}</div>'))
     unfinished = [run.name for run in runs if not (run.logged.finished or run.logged.early_stop)]
-    note = f"<p>Unfinished: {text(', '.join(unfinished))}.</p>" if unfinished else ""
+    notes = [*([f"Unfinished: {', '.join(unfinished)}."] if unfinished else []), *notes]
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
-    head = f"<header><h1>{text(title)}</h1>{note}</header>"
+    head = f"<header><h1>{text(title)}</h1>{''.join(f'<p>{text(note)}</p>' for note in notes)}</header>"
     drawn = (f'<section class="block"><h2>{text(name)}</h2>{content}</section>' for name, content in sections)
     return document(title, f"<main>\n{head}\n{''.join(drawn)}\n</main>", STYLE)
 
 
-def write_comparison(folders: Sequence[Path], out: Path) -> Path:
-    """Writes the page of these runs. Returns: the page's path. Raises: as `read_runs`."""
-    write_file(out, render_comparison(read_runs(folders), out.parent).encode("utf-8", "replace"))
+def write_comparison(folders: Sequence[Path], out: Path, notes: Sequence[str] = ()) -> Path:
+    """Writes the page of these runs, with notes. Returns: the page's path. Raises: as `read_runs`."""
+    write_file(out, render_comparison(read_runs(folders), out.parent, notes).encode("utf-8", "replace"))
     return out
 
 

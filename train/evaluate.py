@@ -20,9 +20,10 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import FORMATS, require_place, wrong_format
 from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
-from jaxnlp.saving.serialization import differences
+from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from jaxnlp.typing import Params
+from train.compare import flat_fields
 from train.config import TrainConfig
 from train.evaluation import ledger
 from train.evaluation.scoring import SplitScoring
@@ -242,6 +243,14 @@ def summary(values: Sequence[float]) -> str:
     return f"mean {statistics.mean(values):.4f}, standard deviation {statistics.stdev(values):.4f}, of {each}"
 
 
+def refuse_data_file(out: Path, files: Sequence[Path], config: TrainConfig) -> None:
+    """Raises DataError when a file to write is one of the files to score, or of the run's data."""
+    named = [Path(value) for value in flat_fields(to_json(config.data)).values() if value and isinstance(value, str)]
+    for file in (*files, *named):
+        if out.is_file() and file.is_file() and out.samefile(file):
+            raise DataError(f"--predictions {out} is a file of the data, which it would replace; give another file")
+
+
 def ledger_of(record: Path, index: int, seed: int) -> Path:
     """The ledger file of a run: `record` for the first run, RECIPE-seed1.json for others."""
     return record if index == 0 else record.with_name(f"{record.stem}-seed{seed}{record.suffix}")
@@ -286,6 +295,7 @@ def main(arguments: list[str]) -> int:
     require_place(options.record)
     if options.predictions is not None and not options.predictions.is_dir():
         require_place(options.predictions)
+        refuse_data_file(options.predictions, options.files, run_folder.read_config(folders[0]))
     use_compilation_cache(None)
     results = [score(folder, evaluator, options) for folder in folders]
     evaluation = results[0].evaluation

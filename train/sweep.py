@@ -316,7 +316,8 @@ def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir:
         table.writerow(row)
     write_file(workdir / "sweep.csv", file.getvalue().encode())
     if folders:
-        write_comparison(folders, workdir / "sweep.html")
+        notes = [f"{folder.name} {reason}" for folder, reason in failed.items()]
+        write_comparison(folders, workdir / "sweep.html", notes)
 
 
 def _last_line(log: Path) -> str:

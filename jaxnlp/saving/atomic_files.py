@@ -86,6 +86,15 @@ def write_file(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def partial_of(path: Path) -> Path:
+    """The file for a part of what was to be written to a path: a failure leaves the path as it is.
+
+    >>> partial_of(Path("trees.conllu"))
+    PosixPath('trees.partial.conllu')
+    """
+    return path.with_name(f"{path.stem}.partial{path.suffix}")
+
+
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".xlsx", ".npy", ".npz", ".html", ".htm", ".svg", ".png", ".jpg", ".pdf")
 """Suffixes that tell a program the format of a file."""
 PAGES = (".html", ".htm")

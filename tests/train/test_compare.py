@@ -135,6 +135,15 @@ def test_a_metric_that_a_run_lacks_is_left_empty(tmp_path):
     assert [(row[1], row[-1]) for row in table.rows] == [(2.0, None), (2.5, 0.7)]
 
 
+def test_values_of_training_batches_are_no_results(tmp_path):
+    folders = [write_run(tmp_path / "a", [3.0, 2.0]), write_run(tmp_path / "failed", [])]
+    row = {"step": 1, "split": "train", "loss": 0.1, "train_seconds": 1.0}
+    (folders[1] / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    assert [row[1] for row in table_of_results(read_runs(folders)).rows] == [2.0, None]
+    page = write_comparison(folders, tmp_path / "page.html", ["failed failed with status 1: error: <disk>"]).read_text()
+    assert "<p>failed failed with status 1: error: &lt;disk&gt;</p>" in page
+
+
 def test_the_page_is_one_well_formed_file_with_a_curve_for_each_run(three, tmp_path):
     text = write_comparison(three, tmp_path / "new" / "page.html").read_text()
     xml.etree.ElementTree.fromstring(re.sub(r"(<meta [^>]*)>", r"\1/>", text.partition("\n")[2]))

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from jaxnlp.config import Count, UserPath
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.input_files.notes import report_blank, report_skipped
 from jaxnlp.input_files.rows import TextColumns, chunks, name_of, read_text, rows_of
-from jaxnlp.saving.atomic_files import PAGES, require_place, write_file
+from jaxnlp.saving.atomic_files import PAGES, partial_of, require_place, write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
@@ -115,7 +115,7 @@ class Parse(Command):
                         drawn.append(Drawn(sentence.name, sentence.words, tags, tree))
         except BaseException:
             if count:
-                for path in self._write(lines, drawn, trained.name):
+                for path in self._write(lines, drawn, trained.name, partial_of):
                     print(f"note: {path} has only sentences before the failure", file=sys.stderr)
             raise
         if skipped and count == len(skipped):
@@ -128,23 +128,25 @@ class Parse(Command):
         else:
             report_skipped(wordless, count, "sentences", "words")
 
-    def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:
+    def _write(
+        self, lines: Sequence[str], drawn: Sequence[Drawn], name: str, renamed: Callable[[Path], Path] = Path
+    ) -> list[Path]:
         """Writes the files that the options name, and returns them. Raises: OSError when one cannot be written."""
-        made = [
+        contents = [
             (self.out, lambda: "".join(lines)),
             (self.svg, lambda: as_svg(drawn)),
             (self.html, lambda: as_html(drawn, name)),
         ]
+        made = [(renamed(path), content) for path, content in contents if path is not None]
         failures = list[OSError]()
         for path, content in made:
             try:
-                if path is not None:
-                    write_file(path, content().encode())
+                write_file(path, content().encode())
             except OSError as error:
                 failures.append(error)
         if failures:  # only now, so that one file that cannot be written costs no other
             raise failures[0]
-        return [path for path, _ in made if path is not None]
+        return [path for path, _ in made]
 
     def _sentences(self, columns: TextColumns) -> Iterable[TreeSentence]:
         if self.conllu is not None:

@@ -28,8 +28,8 @@ PREDICTED = {
 class Validation(Evaluator):
     """Parses whole sentences: UAS and LAS with and without punctuation, by relation and by length of the arc.
 
-    The file of predictions is CoNLL-U: the given lines with the predicted heads and relations. Multiword tokens, empty
-    nodes and comments stay.
+    The file of predictions is CoNLL-U: the given lines with the predicted heads and relations; with a tagger, those of
+    its tags, which also replace UPOS. Multiword tokens, empty nodes and comments stay.
     """
 
     num_beams: Count = 1
@@ -57,6 +57,7 @@ class Validation(Evaluator):
             require_tags(sentences, processor)
         trees = trees_of(sentences, scoring.outputs(self._parse(scoring)), processor)
         measured: dict[str, Metric] = {}
+        parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
         if self.tagger is not None:
             tagged = with_predicted_tags(scoring.load(self.tagger), sentences, processor)
             with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.whole_params())
@@ -64,7 +65,8 @@ class Validation(Evaluator):
                 measured = _measured_with_tags(sentences, tagged, with_tags)
             if not scoring.split.scored or not any(tag != UNSPECIFIED for one in sentences for tag in one.upos):
                 trees = with_tags
-        parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
+            found = zip(sentences, with_tags, tagged, strict=True)
+            parsed = [sentence.with_tree(*tree, upos=one.upos) for sentence, tree, one in found]
         files = {"predictions.conllu": written(parsed)}
         if not scoring.split.scored:
             return Evaluation({}, files)

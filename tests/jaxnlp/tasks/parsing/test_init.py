@@ -225,10 +225,14 @@ def test_what_was_parsed_is_written_when_a_later_sentence_fails(run, treebank, t
     monkeypatch.setattr("jaxnlp.tasks.parsing.commands.chunks", lambda items: ([item] for item in items))
     monkeypatch.setattr("jaxnlp.tasks.parsing.commands.Parse._sentences", until_failure)
     files = [tmp_path / name for name in ("out.conllu", "trees.svg", "trees.html")]
+    files[0].write_text("the trees of yesterday")
     options = [f"--{file.suffix[1:].replace('conllu', 'out')}={file}" for file in files]
     assert jaxnlp_main(["parse", str(run), *options]) == 2
+    assert files[0].read_text() == "the trees of yesterday"
+    files[0].unlink()
     error = capsys.readouterr().err
     assert "the disk is gone" in error
+    files = [tmp_path / name for name in ("out.partial.conllu", "trees.partial.svg", "trees.partial.html")]
     for file in files:
         assert f"note: {file} has only sentences before the failure" in error
     assert len(parse_conllu(files[0].read_text(), "out")) == 4

@@ -8,6 +8,7 @@ import jax
 import pytest
 
 from jaxnlp.__main__ import main as jaxnlp_main
+from jaxnlp.corpus import DataError
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.runs import load
 from jaxnlp.tasks import Trained
@@ -167,9 +168,15 @@ def test_scores_with_predicted_tags_stand_beside_those_with_gold_tags(run, tmp_p
     path.write_text(
         written([sentence_of(WORDS, ["DET", "NOUN", "VERB", "PUNCT"], [2, 3, 0, 3], ["det", "nsubj", "root", "punct"])])
     )
+    predictions, parsed = tmp_path / "predictions.conllu", tmp_path / "parsed.conllu"
+    command = [str(run), "--file", str(path), "--tagger", "TAGGER"]
     with jax.numpy_dtype_promotion("standard"):
-        assert evaluate_main([str(run), "--file", str(path), "--tagger", "TAGGER"]) == 0
+        assert evaluate_main([*command, "--predictions", str(predictions)]) == 0
     out = capsys.readouterr().out
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--tagger", "TAGGER", "--out", str(parsed)]) == 0
+    assert predictions.read_text() == parsed.read_text() != path.read_text()
+    with pytest.raises(DataError, match=r"gold\.conllu is a file of the data, which it would replace"):
+        evaluate_main([*command, "--predictions", str(path)])
     for name in ("uas", "las", "uas_predicted_tags", "las_predicted_tags", "tag_accuracy"):
         assert f" {name} " in out
 

@@ -134,8 +134,8 @@ def test_a_page_has_the_texts_before_a_failure(run, tmp_path, capsys, monkeypatc
 
     monkeypatch.setattr("jaxnlp.tasks.tagging.commands.chunks", lambda items: ([item] for item in items))
     monkeypatch.setattr("jaxnlp.tasks.tagging.commands.rows_of", until_failure)
-    page = tmp_path / "page.html"
-    assert main(["predict", str(run), "--html", str(page)]) == 2
+    page = tmp_path / "page.partial.html"
+    assert main(["predict", str(run), "--html", str(tmp_path / "page.html")]) == 2
     error = capsys.readouterr().err
     assert "the disk is gone" in error
     assert f"note: {page} has only texts before the failure" in error

@@ -306,8 +306,8 @@ def test_the_page_of_attention_has_the_texts_before_a_failure(run, tmp_path, cap
 
     monkeypatch.setattr(commands, "CHUNK", 1)
     monkeypatch.setattr(commands, "rows_of", until_failure)
-    page = tmp_path / "page.html"
-    assert jaxnlp_main(["translate", str(run), "--alignment", str(page)]) == 2
+    page = tmp_path / "page.partial.html"
+    assert jaxnlp_main(["translate", str(run), "--alignment", str(tmp_path / "page.html")]) == 2
     error = capsys.readouterr().err
     assert "the disk is gone" in error
     assert f"note: {page} has only texts before the failure" in error
