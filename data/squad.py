@@ -267,7 +267,7 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     """Reads a file of questions; those with a blank question or context are skipped with a warning.
 
     Another warning counts the questions with an answer whose place is not certain: it is not at its position, or it has
-    none and occurs several times.
+    none and occurs several times, or only within longer words.
 
     Args:
       path: the file; see the docstring of this module.
@@ -307,8 +307,8 @@ def read_questions(path: Path, encoding: str = "utf-8", *, answered: bool | None
     warn_of_skipped(path, skipped, len(names), "questions", "blank, or with a blank context")
     if uncertain:
         _logger.warning(
-            "%s: questions with an answer that is not at its answer_start, or occurs several times and has none: %d of "
-            "%d; the nearest place is taken, or the first; the first one is %s",
+            "%s: questions with an answer that is not at its answer_start, or has none and occurs several times or "
+            "only within a word: %d of %d; the nearest place is taken, or the first; the first one is %s",
             *(path, len(uncertain), len(names), uncertain[0]),
         )
     if not questions:
@@ -354,26 +354,38 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
 
 def _answers(fields: Mapping[str, Any], context: str, where: str) -> tuple[tuple[AnswerSpan, bool], ...] | None:
     """The answers, and whether their places are certain; None if they are not given."""
-    given = fields.get("answers", fields.get("answer"))
-    if fields.get("is_impossible") is True:
-        return ()
+    given = fields.get("answers")
+    if fields.get("answer") is not None:
+        if given is not None:
+            raise DataError(f"{where}: it has answer and answers; remove one of them")
+        given = fields["answer"]
+        if isinstance(given, str):
+            given = {"text": given, "answer_start": fields.get("answer_start")}
     if isinstance(given, dict) and isinstance(given.get("text"), list):
         texts, starts = given["text"], given.get("answer_start", [None] * len(given["text"]))
         if not isinstance(starts, list) or len(starts) != len(texts):
             raise DataError(f"{where}: expected a list of {len(texts)} numbers as answer_start, got {starts!r:.40}")
         given = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    impossible = fields.get("is_impossible")
+    if impossible not in (None, True, False):
+        raise DataError(f"{where}: expected is_impossible as true or false, got {json.dumps(impossible)[:40]}")
+    if impossible and given:
+        raise DataError(f"{where}: is_impossible is true, but it has an answer; remove one of them")
     if given is None:
-        return None
+        return () if impossible else None
     return tuple(_span(one, context, where) for one in (given if isinstance(given, list) else [given]))
 
 
 def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
     """An answer in its context, without blanks around it, and whether its place is certain.
 
-    It is at the given position, counted in any unit. Otherwise it is where its text occurs nearest.
+    It is at the given position, counted in any unit. Otherwise it is where its text occurs nearest, if possible not
+    within a longer word.
     """
     fields = {"text": given} if isinstance(given, str) else given
-    text, start = (fields.get(name) for name in ("text", "answer_start")) if isinstance(fields, dict) else (None, None)
+    text, start = (None, None)
+    if isinstance(fields, dict):
+        text, start = fields.get("text"), fields.get("answer_start", fields.get("start"))
     if isinstance(start, float):  # as pandas writes a column of whole numbers in which some are missing
         start = None if math.isnan(start) else int(start) if start.is_integer() else start
     if not isinstance(text, str) or not text.strip() or not isinstance(start, int | None):
@@ -389,13 +401,20 @@ def _span(given: Any, context: str, where: str) -> tuple[AnswerSpan, bool]:
     if exact is not None:
         return AnswerSpan(exact, exact + len(text), text), True
     start = max(0, start or 0) + blanks
-    starts = context.rfind(text, 0, start + len(text)), context.find(text, start)
-    if max(starts) < 0:
+    starts = [found.start() for found in re.finditer(f"(?={re.escape(text)})", context)]
+    if not starts:
         same = unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", context)
         remedy = "its accents are written in another way there; write the file in NFC" if same else "copy it from there"
         raise _AbsentAnswerError(f"{where}: the answer {text!r} does not occur in the context; {remedy}")
-    nearest = min((index for index in starts if index >= 0), key=lambda index: abs(index - start))
-    return AnswerSpan(nearest, nearest + len(text), text), context.find(text) == context.rfind(text)
+    whole = [index for index in starts if not _cuts_a_word(context, index, index + len(text))]
+    nearest = min(whole or starts, key=lambda index: abs(index - start))
+    return AnswerSpan(nearest, nearest + len(text), text), len(whole) == 1
+
+
+def _cuts_a_word(context: str, start: int, stop: int) -> bool:
+    """Whether a span begins or ends within a word of an alphabet with upper and lower case: its words are separated."""
+    pairs = (context[max(0, index - 1) : index + 1] for index in (start, stop))
+    return any(len(pair) == 2 and all(one.isupper() or one.islower() for one in pair) for pair in pairs)
 
 
 def _characters(context: str, position: int) -> Iterator[int]:

@@ -7,6 +7,7 @@ import os
 import re
 import types
 import typing
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -70,6 +71,19 @@ UserPath = Annotated[str, HOME]
 """A path as a text. As in a `Path`, ~ is the home folder: a shell leaves it unchanged in --workdir=~/runs."""
 
 
+class NotReadError(ValueError):
+    """A field that does not apply has another value than its default; see `Config.only_if`.
+
+    Attributes:
+      field: its name.
+      default: its default.
+    """
+
+    def __init__(self, message: str, field: str, default: Any):
+        super().__init__(message)
+        self.field, self.default = field, default
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
     """A frozen dataclass that checks the types of its fields, its choices (`Literal` fields) and its numbers (`Within`)
@@ -125,19 +139,38 @@ class Config:
             `data.source files`, is also a remedy.
           fields: their names.
 
-        Raises: ValueError naming the field and the remedy.
+        Raises: NotReadError naming the field and the remedy.
         """
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for field in fields if not is_read else ():
             value, name = getattr(self, field), self.full_name(field)
             if value != defaults[field]:
                 other = f"set {what}, or set {name} to" if _SETTING.fullmatch(what) else "set it to"
-                raise ValueError(f"{name} applies only to {what}; {other} {defaults[field]!r}, got {value!r}")
+                message = f"{name} applies only to {what}; {other} {defaults[field]!r}, got {value!r}"
+                raise NotReadError(message, field, defaults[field])
 
     @classmethod
     def full_name(cls, field: str) -> str:
         """A field's name in messages: `model.width`."""
         return f"{cls.section}.{field}" if cls.section else field
+
+
+def changed(config: Any, fields: Mapping[str, Any], given: Collection[str]) -> Any:
+    """A copy of a config with these fields. A field that is not given, and does not apply then, gets its default.
+
+    Args:
+      config: any dataclass.
+      fields: new values by name.
+      given: names of the fields that the user has given.
+
+    Raises: ValueError for a value that the config refuses.
+    """
+    try:
+        return dataclasses.replace(config, **fields)
+    except NotReadError as error:
+        if error.field in given:
+            raise
+        return changed(config, {**fields, error.field: error.default}, given)
 
 
 class Choice(Config):

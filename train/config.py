@@ -9,7 +9,7 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.cli.suggestions import suggestion
-from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed, UserPath
+from jaxnlp.config import Choice, Config, Count, Natural, ProperFraction, Seed, UserPath, changed
 from jaxnlp.models import ModelConfig
 from jaxnlp.saving.serialization import to_json, without_execution_fields
 from jaxnlp.tasks import Task
@@ -132,6 +132,8 @@ def update(config: Any, **changes: Any) -> Any:
     the name of a kind sets a nested config: `optimizer="muon"`. A number of NumPy, as of a loop over an array, is read
     as Python's.
 
+    A field that is not changed, and does not apply after the change, gets its default.
+
     Raises: ValueError for an unknown field, and for a value that the config refuses.
     """
     known = [field.name for field in dataclasses.fields(config)]
@@ -155,4 +157,4 @@ def update(config: Any, **changes: Any) -> Any:
     missing = sorted({*known} - {*whole} - {*dir(config)})
     if missing:  # in a config of another kind
         raise ValueError(f"{config.full_name(missing[0])} is missing")
-    return dataclasses.replace(config, **whole)
+    return changed(config, whole, whole)

@@ -13,6 +13,7 @@ import re
 import shlex
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Literal, NamedTuple
 
 import docstring_parser
@@ -20,7 +21,7 @@ import tyro
 
 from jaxnlp.cli.messages import wrapped
 from jaxnlp.cli.suggestions import similar_options
-from jaxnlp.config import Choice
+from jaxnlp.config import Choice, changed
 
 FLAT = tyro.conf.arg(name="")
 """Marks a dataclass whose options have no prefix: --checkpoint, not --load.checkpoint."""
@@ -115,13 +116,15 @@ def _kinds_with(option: str, part: Any, prefix: str = "") -> Iterator[str]:
             yield from _kinds_with(option, default, name)
 
 
-def _built(part: Any, values: Mapping[str, Any], prefix: str = "") -> Any:
-    """The dataclass with the values of its options."""
-    fields = {
-        field: _built(default, values, name) if dataclasses.is_dataclass(default) else values[name]
-        for field, name, _, _, default in _fields(part, prefix)
-    }
-    return part(**fields) if isinstance(part, type) else dataclasses.replace(part, **fields)
+def _built(part: Any, values: Mapping[str, Any], words: AbstractSet[str], prefix: str = "") -> Any:
+    """The dataclass with the values of its options. Args: words: the options of the command."""
+    fields, given = {}, set()
+    for field, name, _, _, default in _fields(part, prefix):
+        nested = dataclasses.is_dataclass(default)
+        fields[field] = _built(default, values, words, name) if nested else values[name]
+        if nested or not words.isdisjoint((f"--{name}", f"--{prefix}no-{name.removeprefix(prefix)}")):
+            given.add(field)
+    return part(**fields) if isinstance(part, type) else changed(part, fields, given)
 
 
 def read_options(
@@ -160,7 +163,8 @@ def read_options(
         if values[name] == () != default and typing.get_origin(kind) is not tuple:
             raise ValueError(f"--{name} needs a value")
     try:
-        return [_built(part, values) for part in parts]
+        words = {word.partition("=")[0].replace("_", "-") for word in arguments}
+        return [_built(part, values, words) for part in parts]
     except ValueError as error:
         raise ValueError(with_option_names(str(error), parts)) from error
 

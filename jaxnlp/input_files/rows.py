@@ -238,7 +238,7 @@ def _rows_of_lines(file: Path, columns: TextColumns, *, given: bool, count: int 
         for number, line in enumerate(source, 1):
             where = f"{name_of(file)}, line {number}"
             try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                text = line.decode().removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
                 wrong = line.find(0)
             except UnicodeDecodeError as error:
                 text, wrong = "", error.start

@@ -82,7 +82,7 @@ def decoded(raw: bytes, file: Path | str, encoding: str = UTF_8, *, option: bool
     if is_gzip(raw, file):
         raw = uncompressed(raw, file)
     try:
-        text = raw.decode(encoding).lstrip("\ufeff")
+        text = raw.decode(UTF_8 if is_utf8(encoding) else encoding).lstrip("\ufeff")  # offsets count the mark, too
     except UnicodeDecodeError as error:
         raise DataError(bad_byte(raw, error.start, _place(raw, error.start, file), encoding, option=option)) from error
     if (position := text.find("\0")) >= 0:

@@ -103,19 +103,33 @@ def sentence_of(
     relations: Sequence[str] | None = None,
     *,
     name: str = "1",
+    joined: Sequence[bool] = (),
 ) -> TreeSentence:
-    """A sentence that does not come from a file. Raises: ValueError for words that are empty or have tabs or line
-    breaks."""
+    """A sentence that does not come from a file.
+
+    Args:
+      words: at least one character each.
+      upos: their tags; () = not known.
+      heads: their heads; None = no tree.
+      relations: their relations.
+      name: of the sentence.
+      joined: whether no blank is between a word and the next one; () = all have one.
+
+    Raises: ValueError for words that are empty or have tabs or line breaks.
+    """
     for word in words:
         if not word or any(character in word for character in "\t\n\r"):
             raise ValueError(f"a word must not be empty or have a tab or a line break, got {word!r}")
     tags = tuple(upos) or (UNSPECIFIED,) * len(words)
-    lines = [f"# sent_id = {name}", f"# text = {' '.join(words)}"]
-    for index, (word, tag) in enumerate(zip(words, tags, strict=True)):
+    joined = tuple(joined) or (False,) * len(words)
+    text = "".join(word if close else f"{word} " for word, close in zip(words, joined, strict=True))
+    lines = [f"# sent_id = {name}", f"# text = {text.rstrip()}"]
+    for index, (word, tag, close) in enumerate(zip(words, tags, joined, strict=True)):
         head, relation = (UNSPECIFIED, UNSPECIFIED)
         if heads is not None and relations is not None:
             head, relation = str(heads[index]), relations[index]
-        lines.append("\t".join([str(index + 1), word, "_", tag, "_", "_", head, relation, "_", "_"]))
+        misc = "SpaceAfter=No" if close else "_"
+        lines.append("\t".join([str(index + 1), word, "_", tag, "_", "_", head, relation, "_", misc]))
     return TreeSentence(
         name,
         tuple(words),
@@ -166,6 +180,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
     name = str(number)
     words: list[list[str]] = []
     line_numbers: list[int] = []
+    last = 0
     for line_number, line in enumerate(lines, first):
         if line.startswith("#"):
             key, _, value = line[1:].partition("=")
@@ -185,6 +200,12 @@ def _sentence(lines: list[str], first: int, number: int, file: str, *, trees: bo
                 raise DataError(f"{where}: the word has no FORM; write _ for an unknown one")
             words.append(fields)
             line_numbers.append(line_number)
+        else:
+            last = max(last, _check_place(fields[ID], len(words), where))
+    if last > len(words):
+        raise DataError(
+            f"{file}, line {first}, sentence {name}: it has a token up to word {last}, but {len(words)} words"
+        )
     heads, relations = None, None
     if trees:
         heads, relations = _tree(words, [f"{file}, line {line}, sentence {name}" for line in line_numbers])
@@ -212,6 +233,23 @@ def _is_word(identifier: str, where: str) -> bool:
         if between and first.isdecimal() and last.isdecimal():
             return False
     raise DataError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
+
+
+def _check_place(identifier: str, words: int, where: str) -> int:
+    """Checks that a multiword token stands before its first word, and an empty node after the word of its number.
+
+    Args: words: number of words before it.
+
+    Returns: the last word that it needs.
+    """
+    number, hyphen, last = identifier.partition("-")
+    if hyphen:
+        if int(number) != words + 1 or int(last) < int(number):
+            raise DataError(f"{where}: expected a multiword token that begins with {words + 1}, got {identifier!r}")
+        return int(last)
+    if int(identifier.partition(".")[0]) != words:
+        raise DataError(f"{where}: expected an empty node {words}.1 or the ID {words + 1}, got {identifier!r}")
+    return 0
 
 
 def _tree(words: list[list[str]], places: Sequence[str]) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:

@@ -87,8 +87,41 @@ def test_answers_whose_place_is_not_certain_are_counted(tmp_path, caplog, given,
     assert [record.getMessage().count("1 of 3") for record in caplog.records] == [1] * uncertain
 
 
+@pytest.mark.parametrize(
+    ("context", "text", "start", "certain"),
+    [
+        ("Annual report by Ann.", "Ann", 17, True),
+        ("Annual report.", "Ann", 0, False),
+        ("An annual report.", "annua", 3, False),
+        ("安娜在罗马。", "罗马", 3, True),
+        ("In 1990s, 1990.", "1990", 3, False),
+        ("Ann, Ann.", "Ann", 0, False),
+    ],
+)
+def test_an_answer_without_a_position_is_no_part_of_a_longer_word(tmp_path, caplog, context, text, start, certain):
+    fields = {"id": "1", "question": "Who?", "context": context, "answer": text}
+    (question,) = read_questions(written(tmp_path, [fields]))
+    assert question.answers == (AnswerSpan(start, start + len(text), text),)
+    assert ("only within a word: 1 of 1" in caplog.text) != certain
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"answer": "Lima", "answer_start": 22}, {"answer": {"text": "Lima", "start": 22}}],
+)
+def test_a_position_may_stand_beside_its_answer(tmp_path, caplog, fields):
+    rows = [{key: value for key, value in row().items() if key != "answers"} | fields]
+    (question,) = read_questions(written(tmp_path, rows))
+    assert question.answers == (AnswerSpan(22, 26, "Lima"),)
+    assert caplog.text == ""
+
+
 def test_no_answer_and_an_unknown_answer_differ(tmp_path):
-    rows = [row(answers=[]), row(id="2", is_impossible=True), row(id="3", answers={"text": [], "answer_start": []})]
+    rows = [
+        row(answers=[]),
+        row(id="2", answers=None, is_impossible=True),
+        row(id="3", answers={"text": [], "answer_start": []}),
+    ]
     assert [one.answers for one in read_questions(written(tmp_path, rows))] == [(), (), ()]
     assert read_questions(written(tmp_path, [row(answers=None)]))[0].answers is None
 
@@ -115,6 +148,9 @@ def test_a_blank_context_is_skipped_although_its_answer_cannot_occur(tmp_path, c
             [row(context="Zoe\u0301 left.", answers=[answer("Zo\u00e9", 0)])],
             "the answer 'Zo\u00e9' does not occur in the context; its accents .* write the file in NFC",
         ),
+        ([row(answer="Lima")], "it has answer and answers; remove one"),
+        ([row(is_impossible=True)], "is_impossible is true, but it has an answer"),
+        ([row(is_impossible="true")], 'expected is_impossible as true or false, got "true"'),
         ([row(answers=[answer(start=16.5)])], "expected an answer as .*16.5"),
         ([row(answers=[3])], "expected an answer as .*got 3"),
         (

@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -21,6 +22,7 @@ from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference.arguments import one_or_many
 from jaxnlp.inference.compilation import announce_no_more
+from jaxnlp.input_files.rows import read_text
 from jaxnlp.input_files.text_files import line_feeds
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.language_model.prompts import decode_continuation, encode_continuation, is_complete, known_prompt
@@ -38,7 +40,8 @@ class Generate(Command):
     """Generates text from a prompt, streaming it to the terminal."""
 
     prompt: Annotated[str, LIKELY] = LINE_BREAK
-    """Text to continue, with LF at its line ends. A vocabulary without a line break starts with its first token."""
+    """Text to continue, with LF at its line ends; - = standard input, without its last line end. A vocabulary without a
+    line break starts with its first token."""
     max_new_tokens: Count = 500
     """Number of tokens to generate."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
@@ -84,7 +87,9 @@ class Generate(Command):
         """
         if scorer is not None:
             check_scorer(scorer, f"--scorer {self.scorer}")
-        given, stop = self._started(trained), self._stop_token(trained)
+        piped = self.prompt == "-"
+        whole = dataclasses.replace(self, prompt=read_text(Path("-")).removesuffix("\n")) if piped else self
+        given, stop = whole._started(trained), self._stop_token(trained)
         if given.num_beams == 1:
             given._draw(trained, stop, scorer)
             return

@@ -1,6 +1,7 @@
 """`jaxnlp parse`."""
 
 import dataclasses
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -201,8 +202,11 @@ def warm_up(trained: Trained, *, num_beams: int = 1) -> None:
 
 def sentence_of_text(text: str | Sequence[str], number: int) -> TreeSentence:
     """A text, or a list of words, as a sentence with its number."""
-    words = [one_line(placed.word) for placed in placed_words(text)]
-    return dataclasses.replace(sentence_of(words, name=str(number)), line=number)
+    placed = placed_words(text)
+    words = [one_line(one.word) for one in placed]
+    joined = [isinstance(text, str) and one.stop == next_.start for one, next_ in itertools.pairwise(placed)]
+    joined += [False] * bool(words)  # the last word
+    return dataclasses.replace(sentence_of(words, name=str(number), joined=joined), line=number)
 
 
 def _parsed(

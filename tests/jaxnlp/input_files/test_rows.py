@@ -91,6 +91,7 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
         (b"a\nb\xff\n", 1, r"line 2: byte 0xff is not UTF-8; .* convert it: iconv"),
+        (b"\xef\xbb\xbfa\xff\n", 1, r"line 1: byte 0xff is not UTF-8"),
         (b"a\nb\0 and more\n", 1, r"line 2: byte 0x00 is not text"),
         ("no mark\n".encode("utf-16-le"), 1, r"line 1: byte 0x00 is not UTF-8; the file is probably UTF-16-LE"),
         (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),

@@ -93,6 +93,9 @@ def test_bytes_that_are_not_of_the_given_encoding_are_named(tmp_path):
     message = r"text.txt, line 2, offset 4: byte 0x81 is not cp1252; set --data.encoding to the file's encoding"
     with pytest.raises(DataError, match=message):
         read_text_file(written(tmp_path, b"one\n\x81\n"), "cp1252")
+    for encoding in ("utf-8", "utf-8-sig"):
+        with pytest.raises(DataError, match=r"line 1, offset 4: byte 0xe9 is not UTF-8"):
+            read_text_file(written(tmp_path, b"\xef\xbb\xbfa\xe9\n"), encoding)
     with pytest.raises(DataError, match=r"line 1, offset 0: byte 0x00 is not text; set --data.encoding"):
         read_text_file(written(tmp_path, "ab".encode("utf-16-be")), "latin1")
 

@@ -91,6 +91,12 @@ def test_a_sentence_of_words_reads_back():
         sentence_of(["a\tb"])
 
 
+def test_a_text_keeps_its_blanks():
+    sentence = sentence_of(["It", "ca", "n't", "."], joined=[False, True, True, False])
+    assert sentence.lines[1] == "# text = It can't."
+    assert [line.rpartition("\t")[2] for line in sentence.lines[2:]] == ["_", "SpaceAfter=No", "SpaceAfter=No", "_"]
+
+
 def test_lines_are_counted_where_the_last_one_has_no_end():
     first, second = parse_conllu(f"{row(1, 'a', 0, 'root')}\n\n\n{row(1, 'b', 0, 'root')}", "file")
     assert (first.line, second.line) == (1, 4)
@@ -112,6 +118,12 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
         ),
         ([row(1, "a", 0, "root"), row(3, "b", 1)], "line 2, sentence 1: expected the ID 2, got '3'"),
         ([row("x", "a", 0, "root")], "line 1, sentence 1: expected an ID such as 8, 8-9 or 8.1, got 'x'"),
+        ([row(1, "a", 0, "root"), row("2.5", "b", 1)], "line 2, .* expected an empty node 1.1 or the ID 2, got '2.5'"),
+        (
+            [row("2-3", "ab", "_", "_"), row(1, "a", 0, "root")],
+            "line 1, .* a multiword token that begins with 1, got '2-3'",
+        ),
+        ([row("1-2", "ab", "_", "_"), row(1, "a", 0, "root")], "sentence 1: it has a token up to word 2, but 1 words"),
         ([row(1, " ", 0, "root")], "line 1, sentence 1: the word has no FORM"),
         ([row(1, "a", 0, "root"), row(2, "b", 3)], "line 2, sentence 1: the HEAD of 'b' must be a number from 0 to 2"),
         ([row(1, "a", "_", "_"), row(2, "b", 0, "root")], "line 1, .* the HEAD of 'a' must be .* got '_'"),

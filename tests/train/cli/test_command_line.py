@@ -96,6 +96,20 @@ def test_a_kind_of_optimizer_or_schedule_has_its_own_options_and_keeps_the_recip
     assert config.optimizer == SGD(learning_rate=0.006, weight_decay=0.1, momentum=0.9, schedule=schedule)
 
 
+def test_an_option_that_does_not_apply_any_more_keeps_no_value_of_the_recipe():
+    words = ["vit_digits", "--data.source", "files", "--data.path", "images", "--data.validation-path", "others"]
+    config, _ = parse(words, RunOptions(), program="jaxnlp train")
+    assert load_recipe("vit_digits").data.validation_fraction == 0.2
+    assert config.data.validation_fraction == 0.1
+    assert config == update(
+        load_recipe("vit_digits"),
+        **{"data.source": "files", "data.path": "images", "data.validation_path": "others"},
+    )
+    for typed in ("--data.validation-fraction=0.2", "--data.validation_fraction=0.2"):
+        with pytest.raises(UsageError, match=r"--data\.validation-fraction applies only to images without"):
+            parse([*words, typed], RunOptions(), program="jaxnlp train")
+
+
 def test_options_of_another_program_are_read_with_the_config():
     @dataclasses.dataclass(frozen=True)
     class Options(Config):

@@ -248,6 +248,14 @@ def test_a_prompt_has_the_line_ends_of_training_texts(finished_run, capsys):
         assert capsys.readouterr().out.startswith("a\nta")
 
 
+def test_a_prompt_may_be_piped(finished_run, on_standard_input, capsys):
+    on_standard_input(b"a\nta\n")
+    assert generate(finished_run.folder, "--prompt", "-", "--max-new-tokens", "4") == 0
+    piped = capsys.readouterr().out
+    assert generate(finished_run.folder, "--prompt", "a\nta", "--max-new-tokens", "4") == 0
+    assert piped == capsys.readouterr().out
+
+
 @pytest.mark.thorough
 def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys):
     trained = load_run(finished_run.folder, checkpoint="best")

@@ -126,6 +126,7 @@ def test_texts_are_parsed_with_the_tags_of_a_tagger(run, parser, tmp_path, capsy
     assert len(capsys.readouterr().out.split("\n\n")) == 2
     sentences = parse_conllu(out.read_text(encoding="utf-8"), "out")
     assert [one.words for one in sentences] == [("The", "dog", "sleeps", "."), ("It", "ca", "n't", ".")]
+    assert [one.lines[1] for one in sentences] == ["# text = The dog sleeps.", "# text = It can't."]
     assert all(set(one.upos) <= set(parser.processor.tags) for one in sentences)
 
 
