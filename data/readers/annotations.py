@@ -261,8 +261,11 @@ def _entity(value: Any, where: str) -> _Entity:
     text = None
     if isinstance(value, dict):
         start, stop = (value.get(name, value.get(f"{name}_offset")) for name in ("start", "end"))
-        kinds = value.get("labels", [])
-        kind = kinds[0] if isinstance(kinds, list) and len(kinds) == 1 else None
+        kinds = value.get("labels", [None])
+        if isinstance(kinds, list) and len(kinds) != 1:
+            got = ", ".join(map(str, kinds)) or "none"
+            raise DataError(f"{where}: expected one label for the text from {start} to {stop}, got {got:.60}")
+        kind = kinds[0] if isinstance(kinds, list) else None
         entity, text = [start, stop, value.get("type", value.get("label", kind))], value.get("text")
     fits = isinstance(entity, list) and len(entity) == 3
     if fits:  # pandas writes a column of whole numbers in which some are missing as 4.0

@@ -238,6 +238,10 @@ def test_of_several_annotations_the_ground_truth_or_the_first_is_read():
         (task({"result": 3}), "expected a list as result, as in Label Studio's export JSON, got 3"),
         (task([region(0, 3, "Ann", type="hypertextlabels")]), "results of the type labels, .* got hypertextlabels"),
         (task([{"type": "labels", "value": {"start": 0, "end": 3}}]), 'expected {"start": 0'),
+        (
+            task([region(0, 3, "Ann") | {"value": {"start": 0, "end": 3, "labels": ["A", "B"]}}]),
+            "expected one label for the text from 0 to 3, got A, B",
+        ),
     ],
 )  # fmt: skip
 def test_bad_input_is_named_by_file_line_and_sentence(text, message):
