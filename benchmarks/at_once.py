@@ -1,4 +1,7 @@
-"""A step of three runs that one program trains at once, next to three steps of runs one by one."""
+"""A step of three runs that one program trains at once, next to three steps of runs one by one.
+
+A step waits for its results: for an opponent the worker does not.
+"""
 
 import functools
 from typing import Any
@@ -51,7 +54,7 @@ def at_once(recipe: str) -> Step:
     def step() -> object:
         nonlocal states
         states, outputs = program(states, batches)
-        return outputs
+        return jax.block_until_ready(outputs)
 
     return step
 
@@ -69,6 +72,6 @@ def one_by_one(recipe: str) -> Step:
         for index, batch in enumerate(batches):
             states[index], output = program(states[index], batch)
             outputs.append(output)
-        return outputs
+        return jax.block_until_ready(outputs)
 
     return step
