@@ -21,6 +21,7 @@ TITLES = {
     "benchmarks_float32_again": "Without bfloat16 instructions, second run",
     "benchmarks_foreign": "Weights of Transformers",
     "benchmarks_answers": "The answer to one text, and the first answer of a process",
+    "benchmarks_at_once": "Three runs at once",
     "benchmarks_against_717ce63": "Next to an older commit of jaxnlp",
     "benchmarks_against_9e239c3": "Next to the commit before the work on accelerators",
 }

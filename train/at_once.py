@@ -89,8 +89,8 @@ def fit_at_once(
         check_alike(setups)
         require_memory(setups[0], len(setups))
         stop, ahead = contexts.enter_context(StopSignal()), contexts.enter_context(Ahead())
-        slower = ["on a CPU runs one by one take less time"] if device.platform == "cpu" else []
-        print_lines(console, [f"{len(setups)} runs at once", *slower, *announcement(setups[0], layout, step=0)])
+        no_gain = ["on a CPU that takes about as long as one by one"] if device.platform == "cpu" else []
+        print_lines(console, [f"{len(setups)} runs at once", *no_gain, *announcement(setups[0], layout, step=0)])
         members = _members(setups, workdirs, commands, layout, ahead, contexts)
         config, step = members[0].setup.config, members[0].run.step
         program, states = (
