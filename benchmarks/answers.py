@@ -184,7 +184,7 @@ def write_translator(folder: Path) -> None:
     from jaxnlp.saving.serialization import processor_to_json, to_json
     from jaxnlp.text.subwords import BLANK, SPECIAL, Subwords
     from jaxnlp.text.translation import TranslationProcessor
-    from train.run.checkpoint import Checkpoints
+    from train.run.checkpoint_writing import Checkpoints
     from train.run.folder import RunSpec, create
     from train.run.progress import RunProgress
     from train.step import TrainState

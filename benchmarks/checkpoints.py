@@ -22,12 +22,12 @@ import jax
 from benchmarks.compiled import text_of_words
 from benchmarks.markdown import with_table
 from jaxnlp.cli.messages import exit_status
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from train.config import update
 from train.parallel import Parallel, make_parallel
 from train.recipes import load_recipe
 from train.run import folder as run_folder
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.init_from import begin
 from train.run.machine import commit, device_name, short_commit
 from train.run.processes import ADDRESS, PROCESS, PROCESSES, ProcessOptions, connected

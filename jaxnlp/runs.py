@@ -12,7 +12,7 @@ from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.input_files.json_objects import parse_json
 from jaxnlp.input_files.web_addresses import absence, is_web_address
 from jaxnlp.models import ModelConfig, parameter_shapes
-from jaxnlp.saving.checkpoints import (
+from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,

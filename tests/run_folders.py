@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxnlp.saving.checkpoints import checkpoint_steps, read_record
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps, read_record
 
 EVERY_SIGN = "-a\\b c%20#?*[x]{y}\"'é海:$&~,;"
 """A folder's name with the signs that shells, globs, URLs and other systems read."""

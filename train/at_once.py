@@ -28,7 +28,7 @@ from train.loop import report_at_end
 from train.parallel import Parallel, make_parallel
 from train.run import folder as run_folder
 from train.run.announcement import announcement, print_lines
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.continuation import check_folder
 from train.run.device import for_device
 from train.run.folder import RunMismatchError

@@ -18,7 +18,7 @@ from jaxnlp.config import Config
 from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.runs import load_run, read_config_json
 from jaxnlp.saving.atomic_files import refuse_contents, require_place
-from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record, read_run_files
+from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_record, read_run_files
 from jaxnlp.saving.serialization import differences
 from jaxnlp.tasks import Evaluation, Trained
 from jaxnlp.typing import Params
@@ -26,7 +26,7 @@ from train.evaluate import evaluated
 from train.evaluation.validation import checkpoint_score
 from train.parallel import make_parallel
 from train.run import folder as run_folder
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.continuation import refuse_data_change
 from train.run.folder import RunSpec
 from train.run.progress import RunProgress

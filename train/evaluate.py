@@ -19,7 +19,7 @@ from jaxnlp.inference.caches import use_compilation_cache
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config_json
 from jaxnlp.saving.atomic_files import FORMATS, require_place, wrong_format
-from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
+from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from jaxnlp.typing import Params

@@ -22,7 +22,7 @@ from train.programs.peak_share import peak_facts
 from train.report import write_report
 from train.run import folder as run_folder
 from train.run.announcement import announcement, ending, print_lines
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.continuation import check_folder
 from train.run.device import for_device
 from train.run.init_from import begin

@@ -9,7 +9,7 @@ from rich.console import Console
 from jaxnlp.cli.messages import program_name, reason
 from jaxnlp.cli.programs import STARTED, run_module
 from jaxnlp.inference.caches import use_compilation_cache
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from train.cli.command_line import RunOptions, parse, parse_resumed, print_config
 from train.config import TrainConfig
 from train.loop import fit

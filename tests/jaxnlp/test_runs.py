@@ -15,14 +15,14 @@ import pytest
 from jaxnlp import runs
 from jaxnlp.convert import PretrainedError
 from jaxnlp.runs import find_task, is_run, load, load_pretrained, load_run
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, checksums, find_checkpoint
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, RunError, checksums, find_checkpoint
 from jaxnlp.saving.serialization import to_json
 from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 from tests.processors import sized
 from train.config import update
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.folder import RunSpec
 from train.run.progress import RunProgress
 
@@ -138,7 +138,7 @@ def test_the_task_of_a_run_is_known_before_its_parameters_are_read(moved):
 @pytest.mark.thorough
 def test_a_run_of_many_devices_is_read_on_one_and_leaves_logging_to_the_user(finished_run):
     script = (
-        "import jax, json, logging, sys; from jaxnlp.saving.checkpoints import checksums; "
+        "import jax, json, logging, sys; from jaxnlp.saving.checkpoint_reading import checksums; "
         "from jaxnlp.runs import load_run; "
         "run = load_run(sys.argv[1], checkpoint=2); "
         "print(json.dumps([jax.device_count(), checksums(run.params), logging.getLogger().handlers]))"

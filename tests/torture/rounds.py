@@ -199,7 +199,7 @@ def content(file: Path) -> Any:
 
 def difference(workdir: Path, reference: Path) -> str:
     """Compares the last checkpoints bit for bit, and the rows of metrics.jsonl without their times."""
-    from jaxnlp.saving.checkpoints import checkpoint_steps, read_record
+    from jaxnlp.saving.checkpoint_reading import checkpoint_steps, read_record
     from tests.run_folders import rows, saved_arrays
 
     found, expected = saved_arrays(workdir), saved_arrays(reference)

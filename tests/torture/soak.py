@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown import with_table
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from tests.torture.families import OTHERS, TEXTS, WORDS, write_text
 
 PAGE, RESULTS = Path("docs/reliability.md"), Path("docs/results/soak.json")

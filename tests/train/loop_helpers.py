@@ -5,7 +5,7 @@ import json
 import jax
 
 from train.parallel import make_parallel
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.init_from import begin
 from train.run.setup import set_up
 

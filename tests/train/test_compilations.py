@@ -15,7 +15,7 @@ from train.compile_ahead import Ahead
 from train.config import update
 from train.evaluation.validation import Validation
 from train.parallel import make_parallel
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.init_from import begin
 from train.run.setup import set_up
 

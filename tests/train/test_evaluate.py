@@ -11,7 +11,7 @@ import pytest
 
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
-from jaxnlp.saving.checkpoints import CONFIG_FILE, RunError
+from jaxnlp.saving.checkpoint_reading import CONFIG_FILE, RunError
 from jaxnlp.tasks import Evaluation, Metric
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.language_model.evaluators import Validation

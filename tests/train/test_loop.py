@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data import DataError
-from jaxnlp.saving.checkpoints import RunError, checkpoint_steps, read_record
+from jaxnlp.saving.checkpoint_reading import RunError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
@@ -21,7 +21,7 @@ from train.config import update
 from train.loop import fit
 from train.report import read_blocks
 from train.run import folder as run_folder
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.folder import TYPED_MODEL_FILE, RunMismatchError
 from train.run.init_from import begin
 from train.run.progress import NonFiniteError

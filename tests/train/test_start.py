@@ -19,7 +19,7 @@ from data import DataError
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import load_run
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, RunError
 from tests.run_folders import assert_same_run, rows, saved_arrays
 from train import start as program
 from train.cli.command_line import UsageError

@@ -5,7 +5,7 @@ from pathlib import Path
 from jaxnlp.cli.messages import program_name, wrapped
 from jaxnlp.cli.programs import run_module
 from jaxnlp.runs import runs_inside
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record, read_run_files
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, checkpoint_steps, read_record, read_run_files
 from train.report import write_report
 
 PROGRAM = f"{program_name()} report"

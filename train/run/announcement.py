@@ -10,7 +10,7 @@ import jax
 from rich.console import Console
 
 from jaxnlp.corpus import Corpus
-from jaxnlp.saving.checkpoints import find_checkpoint
+from jaxnlp.saving.checkpoint_reading import find_checkpoint
 from train.config import TrainConfig
 from train.parallel import Parallel
 from train.run import folder as run_folder

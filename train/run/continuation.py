@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxnlp.corpus import Corpus
-from jaxnlp.saving.checkpoints import (
+from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxnlp.saving.atomic_files import write_file
-from jaxnlp.saving.checkpoints import (
+from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,

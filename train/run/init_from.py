@@ -13,7 +13,7 @@ from jaxnlp.convert import with_new_tokens
 from jaxnlp.corpus import DataError
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
-from jaxnlp.saving.checkpoints import PROCESSOR_FILE, DamagedCheckpointError, RunError, checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import PROCESSOR_FILE, DamagedCheckpointError, RunError, checkpoint_steps
 from jaxnlp.saving.checksums import array_bytes
 from jaxnlp.saving.serialization import ConfigError, differences, from_json, processor_from_json, to_json
 from jaxnlp.typing import Params

@@ -12,7 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxnlp.cli.suggestions import suggestion
 from jaxnlp.convert import rows_of_last_tokens
 from jaxnlp.corpus import Corpus, DataError
-from jaxnlp.saving.checkpoints import RunError
+from jaxnlp.saving.checkpoint_reading import RunError
 from jaxnlp.saving.serialization import ConfigError, processor_to_json, to_json
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import configs
 from jaxnlp.config import Config
-from jaxnlp.saving.checkpoints import RunError
+from jaxnlp.saving.checkpoint_reading import RunError
 from jaxnlp.saving.serialization import to_json
 from train.cli.command_line import OTHER_NAMES, RunOptions, UsageError, parse, parse_resumed, print_config, similar
 from train.compile import CompileOptions

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from tests.guards import test_families as guards
 from tests.train.parallel.modes import largest_difference
 from tests.train.parallel.test_modes import slow_lstm

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from tests.xla_flags import QUICK
 from train.run.processes import ADDRESS, PROCESS, PROCESSES
 

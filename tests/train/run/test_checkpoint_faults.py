@@ -5,10 +5,10 @@ import os
 import threading
 
 import pytest
-
-from jaxnlp.saving.checkpoints import DamagedCheckpointError
 from tests.train.run.test_checkpoint import assert_restored, restore, save, save_state
-from train.run.checkpoint import Checkpoints
+
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError
+from train.run.checkpoint_writing import Checkpoints
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from train.run.checkpoint import _to_write
+from train.run.checkpoint_writing import _to_write
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -40,7 +40,7 @@ import ctypes, gc, sys
 from pathlib import Path
 import jax, jax.numpy as jnp, optax
 from jax.sharding import NamedSharding, PartitionSpec
-from train.run.checkpoint import Checkpoints
+from train.run.checkpoint_writing import Checkpoints
 from train.run.folder import RunSpec
 from train.run.progress import RunProgress
 from train.step import init_state

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.runs import load_run
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, RunError, find_checkpoint, json_digest, read_record
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, RunError, find_checkpoint, json_digest, read_record
 from jaxnlp.saving.serialization import to_json
 from train.config import update
 from train.report.rebuild import main as report

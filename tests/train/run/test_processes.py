@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, checkpoint_steps, read_record
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, checkpoint_steps, read_record
 from jaxnlp.saving.serialization import ConfigError
 from tests.run_folders import rows
 from tests.train.run import process_helpers

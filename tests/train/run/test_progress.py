@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxnlp.saving.checkpoints import checkpoint_steps
+from jaxnlp.saving.checkpoint_reading import checkpoint_steps
 from tests.train.loop_helpers import arrays, rows
 from train.config import update
 from train.report.logged_run import LoggedRun

@@ -9,7 +9,7 @@ import pytest
 from data.word_text import WordText
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.saving.checkpoints import RunError
+from jaxnlp.saving.checkpoint_reading import RunError
 from jaxnlp.saving.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel

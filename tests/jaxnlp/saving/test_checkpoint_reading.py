@@ -5,7 +5,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from jaxnlp.saving.checkpoints import (
+from jaxnlp.saving.checkpoint_reading import (
     DamagedCheckpointError,
     Record,
     RunError,

@@ -18,7 +18,7 @@ from orbax.checkpoint import checkpoint_managers
 from orbax.checkpoint._src.futures import future, synchronization
 
 from jaxnlp.saving.atomic_files import naming
-from jaxnlp.saving.checkpoints import (
+from jaxnlp.saving.checkpoint_reading import (
     CHECKPOINTS,
     EMA,
     PARAMS,

@@ -11,10 +11,10 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from jaxnlp.saving.checkpoints import DamagedCheckpointError, read_record
+from jaxnlp.saving.checkpoint_reading import DamagedCheckpointError, read_record
 from tests.run_folders import EVERY_SIGN
 from tests.small_disk import small_disk
-from train.run.checkpoint import Checkpoints, _items, _to_write, bytes_on_disk
+from train.run.checkpoint_writing import Checkpoints, _items, _to_write, bytes_on_disk
 from train.run.folder import RunMismatchError, RunSpec
 from train.run.progress import RunProgress
 from train.step import init_state
@@ -226,10 +226,10 @@ FOLDERS = {name: lambda step, name=name: step / name for name in ("params", "ema
 def test_damaged_newest_is_named_and_set_aside_and_the_previous_one_restored(run, caplog, damage, part):
     damage(part(run / "checkpoints" / "3"))
     as_damaged = contents(run / "checkpoints" / "3")
-    with caplog.at_level(logging.WARNING, logger="train.run.checkpoint"):
+    with caplog.at_level(logging.WARNING, logger="train.run.checkpoint_writing"):
         restored = restore(run)
     assert_restored(restored, 2)
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == "train.run.checkpoint"]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "train.run.checkpoint_writing"]
     assert warning.startswith("the checkpoint of step 3 is damaged (")
     assert f"moved to {run / 'damaged_checkpoints' / '3'}, continuing from step 2" in warning
     assert contents(run / "damaged_checkpoints" / "3") == as_damaged
@@ -271,7 +271,7 @@ def test_several_damaged_checkpoints_are_all_set_aside(run, caplog):
 def test_only_the_first_process_sets_a_damaged_checkpoint_aside(run, monkeypatch):
     flip(PARTS["parameters"](run / "checkpoints" / "3"))
     before = contents(run)
-    monkeypatch.setattr("train.run.checkpoint.writes_folder", lambda: False)
+    monkeypatch.setattr("train.run.checkpoint_writing.writes_folder", lambda: False)
     assert_restored(restore(run), 2)
     assert contents(run) == before
 
@@ -340,10 +340,13 @@ def test_a_kill_while_an_older_checkpoint_is_deleted_does_no_harm(run, caplog, l
     for path in (run / "checkpoints" / "2").iterdir():
         if path.name not in left:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with caplog.at_level(logging.WARNING, logger="train.run.checkpoint"), Checkpoints(run, keep=2) as checkpoints:
+    with (
+        caplog.at_level(logging.WARNING, logger="train.run.checkpoint_writing"),
+        Checkpoints(run, keep=2) as checkpoints,
+    ):
         assert_restored(checkpoints.restore_latest(like(make_state(0))), 3)
         save_state(checkpoints, 4)
-    assert [record for record in caplog.records if record.name == "train.run.checkpoint"] == []
+    assert [record for record in caplog.records if record.name == "train.run.checkpoint_writing"] == []
     assert not (run / "damaged_checkpoints").exists()
     assert 2 not in steps_on_disk(run)
     assert_restored(restore(run), 4)
@@ -427,7 +430,9 @@ def test_a_state_is_copied_when_the_one_before_is_on_disk(tmp_path, monkeypatch)
     events = []
     wait = ocp.CheckpointManager.wait_until_finished
     monkeypatch.setattr(ocp.CheckpointManager, "wait_until_finished", lambda self: (wait(self), events.append("wait")))
-    monkeypatch.setattr("train.run.checkpoint._to_write", lambda array: (events.append("copy"), _to_write(array))[1])
+    monkeypatch.setattr(
+        "train.run.checkpoint_writing._to_write", lambda array: (events.append("copy"), _to_write(array))[1]
+    )
     with Checkpoints(tmp_path, keep=2) as checkpoints:
         save_state(checkpoints, 1)
         events.clear()
@@ -442,6 +447,6 @@ def test_a_record_that_another_process_refuses_is_refused_before_its_arrays_are_
             raise refusals[0]("process 1 refused it")
         return act()
 
-    monkeypatch.setattr("train.run.checkpoint.by_all", by_all_but_another)
+    monkeypatch.setattr("train.run.checkpoint_writing.by_all", by_all_but_another)
     with pytest.raises(RunMismatchError, match="process 1 refused it"):
         restore(saved)
